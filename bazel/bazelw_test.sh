@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+#
+# Runs bazelw against a machine made of fakes: a PATH with only the programs a case gives it.
+# shellcheck disable=SC2016  # The bodies of fakes expand when they run.
+set -euo pipefail
+
+readonly all="bazel-bootstrap bazel-skylib bazel-platforms bazel-rules-java bazel-rules-proto g++ \
+pkg-config libabsl-dev libdnnl-dev libhwy-dev nlohmann-json3-dev googletest libbenchmark-dev"
+readonly source_dir="$PWD"
+failures=0
+
+# A fresh fake machine in $machine: everything installed, root, Bazel 4.
+new_machine() {
+  machine="$(mktemp -d "${TEST_TMPDIR:-/tmp}/machine.XXXXXX")"
+  mkdir -p "$machine/bin" "$machine/tree/bazel" "$machine/tree/core/base" "$machine/elsewhere"
+  cp "$source_dir/bazelw" "$machine/tree/bazelw"
+  touch "$machine/tree/WORKSPACE"
+  # shellcheck disable=SC2086  # One name a line.
+  printf '%s\n' $all >"$machine/installed"
+  : >"$machine/calls"
+  local tool
+  for tool in bash env cat cut sed dirname mktemp rm grep; do
+    ln -s "$(command -v "$tool")" "$machine/bin/$tool"
+  done
+  fake id 'echo 0'
+  fake dpkg-query '
+    code=0
+    for word in "$@"; do
+      case "$word" in -*|*\$*) continue ;; esac
+      if grep -qx -- "$word" "$machine/installed"; then echo "installed $word"; else code=1; fi
+    done
+    exit $code'
+  fake apt-get '
+    echo "apt-get $*" >>"$machine/calls"
+    if [ "$1" = update ]; then : >"$machine/updated"; exit 0; fi
+    if [ -e "$machine/stale" ] && [ ! -e "$machine/updated" ]; then echo "E: 404"; exit 100; fi
+    if [ -e "$machine/broken" ]; then echo "E: Unable to locate package"; exit 100; fi
+    for word in "$@"; do
+      case "$word" in install|-*|DPkg*) ;; *) echo "$word" >>"$machine/installed" ;; esac
+    done'
+  fake_bazel bazel no_version
+}
+
+# fake NAME BODY: a program of the fake machine.
+fake() {
+  printf '#!/usr/bin/env bash\nmachine=%q\n%s\n' "$machine" "$2" >"$machine/bin/$1"
+  chmod +x "$machine/bin/$1"
+}
+
+fake_bazel() {
+  fake "$1" '
+    if [ "$*" = --version ]; then echo "bazel '"$2"'"; exit 0; fi
+    printf "%s" "'"$1"' in $PWD:" >>"$machine/calls"
+    printf " [%s]" "$@" >>"$machine/calls"
+    echo >>"$machine/calls"
+    exit 3'
+}
+
+lack() {
+  local package
+  for package in "$@"; do sed -i "/^$package\$/d" "$machine/installed"; done
+}
+
+# Runs bazelw from a folder of the fake machine; leaves $code, $out (stdout and stderr), $calls.
+run() {
+  local folder="$1"
+  shift
+  : >"$machine/calls"
+  code=0
+  out="$(cd "$machine/$folder" && PATH="$machine/bin" "$machine/tree/bazelw" "$@" 2>&1)" || code=$?
+  calls="$(cat "$machine/calls")"
+}
+
+expect() { # expect WHAT ACTUAL EXPECTED
+  if [[ "$2" != "$3" ]]; then
+    printf 'FAILED %s: %s\n  expected: %s\n  found:    %s\n' "$case" "$1" "$3" "$2"
+    failures=$((failures + 1))
+  fi
+}
+
+expect_contains() { # expect_contains WHAT ACTUAL PART
+  if [[ "$2" != *"$3"* ]]; then
+    printf 'FAILED %s: %s\n  expected a part: %s\n  found:           %s\n' "$case" "$1" "$3" "$2"
+    failures=$((failures + 1))
+  fi
+}
+
+unset BAZEL
+
+case="everything installed"
+new_machine
+run tree test //... '--flag=two words'
+expect "exit code is Bazel's" "$code" 3
+expect "silence" "$out" ""
+expect "arguments" "$calls" "bazel in $machine/tree: [test] [//...] [--flag=two words]"
+
+case="from a folder inside the tree"
+new_machine
+run tree/core/base build :all
+expect "stays there" "$calls" "bazel in $machine/tree/core/base: [build] [:all]"
+
+case="from outside any project"
+new_machine
+run elsewhere build //...
+expect "goes to the tree" "$calls" "bazel in $machine/tree: [build] [//...]"
+expect_contains "says so" "$out" "working in $machine/tree"
+
+case="from another project"
+new_machine
+touch "$machine/elsewhere/WORKSPACE"
+run elsewhere build //...
+expect "stays there" "$calls" "bazel in $machine/elsewhere: [build] [//...]"
+
+case="two packages missing, as root"
+new_machine
+lack libabsl-dev libdnnl-dev
+run tree build //...
+expect "exit code" "$code" 3
+expect "one line" "$out" \
+  "bazelw: installing what building Zeroth needs: libabsl-dev (Abseil), libdnnl-dev (oneDNN, matrix products)"
+expect_contains "installs them" "${calls%%$'\n'*}" "apt-get install -y"
+expect_contains "only them" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 libabsl-dev libdnnl-dev"
+expect_contains "then Bazel" "$calls" "bazel in $machine/tree: [build] [//...]"
+run tree build //...
+expect "second run is silent" "$out" ""
+expect "second run installs nothing" "$calls" "bazel in $machine/tree: [build] [//...]"
+
+case="stale package lists"
+new_machine
+lack libhwy-dev
+touch "$machine/stale"
+run tree build //...
+expect "exit code" "$code" 3
+expect_contains "updates" "$calls" "apt-get update"
+expect "still one line" "$out" \
+  "bazelw: installing what building Zeroth needs: libhwy-dev (Highway, portable SIMD)"
+
+case="apt-get cannot"
+new_machine
+lack googletest
+touch "$machine/broken"
+run tree build //...
+expect "exit code" "$code" 1
+expect_contains "apt-get's words" "$out" "E: Unable to locate package"
+expect_contains "names it" "$out" "apt-get could not install: googletest"
+expect "no Bazel" "$(grep -c '^bazel' <<<"$calls" || true)" 0
+
+case="through sudo"
+new_machine
+lack g++
+fake id 'echo 1000'
+fake sudo 'echo "sudo $*" >>"$machine/calls"; [ "$1" = -n ] && shift; [ "$1" = true ] || exec "$@"'
+run tree build //...
+expect "exit code" "$code" 3
+expect_contains "installs" "$calls" "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install -y"
+
+case="sudo wants a password"
+new_machine
+lack g++
+fake id 'echo 1000'
+fake sudo 'exit 1'
+run tree build //...
+expect "exit code" "$code" 1
+expect_contains "the command" "$out" "run: sudo apt-get install -y g++"
+expect "no Bazel, no apt-get" "$calls" ""
+
+case="neither root nor sudo"
+new_machine
+lack g++ googletest
+fake id 'echo 1000'
+run tree build //...
+expect "exit code" "$code" 1
+expect_contains "the command" "$out" "As root, run: apt-get install -y g++ googletest"
+expect "no Bazel, no apt-get" "$calls" ""
+
+case="dpkg without apt-get"
+new_machine
+lack nlohmann-json3-dev
+rm "$machine/bin/apt-get"
+run tree build //...
+expect "exit code" "$code" 1
+expect_contains "what" "$out" "nlohmann-json3-dev (JSON)"
+expect_contains "why not" "$out" "There is no apt-get here"
+expect "no Bazel" "$calls" ""
+
+case="neither dpkg nor apt-get"
+new_machine
+rm "$machine/bin/apt-get" "$machine/bin/dpkg-query"
+run tree build //...
+expect "exit code" "$code" 1
+expect_contains "what" "$out" "g++ (C++ compiler)"
+expect "no Bazel" "$calls" ""
+
+case="no Bazel at all"
+new_machine
+lack bazel-bootstrap
+rm "$machine/bin/bazel"
+run tree build //...
+expect_contains "installs the packaged one" "$out" "bazel-bootstrap (Bazel)"
+
+case="a Bazel of the user's own"
+new_machine
+lack bazel-bootstrap
+run tree build //...
+expect "silence" "$out" ""
+
+case="bazelisk only"
+new_machine
+lack bazel-bootstrap
+rm "$machine/bin/bazel"
+fake_bazel bazelisk 7.7.1
+run tree build //...
+expect "silence" "$out" ""
+expect "WORKSPACE mode" "$calls" \
+  "bazelisk in $machine/tree: [--bazelrc=$machine/tree/bazel/workspace_mode.bazelrc] [build] [//...]"
+
+case="BAZEL names another"
+new_machine
+fake_bazel mybazel 6.5.0
+export BAZEL="$machine/bin/mybazel"
+run tree build //...
+expect "runs it" "$calls" "mybazel in $machine/tree: [build] [//...]"
+unset BAZEL
+
+echo "$failures failures"
+[[ "$failures" == 0 ]]

@@ -1,0 +1,100 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""The C++ rules of this project: include paths, language standard, warnings and walls in one place.
+
+Public headers are included as `zeroth/<folder>/<file>.h`, here and in projects that import this one.
+Every rule takes the arguments of the cc_* rule it wraps, and `openmp = True` for sources that use
+OpenMP. Everything links statically: a trainer is one binary that can be copied to another machine
+which has the shared libraries of the dependencies that come as such.
+"""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load("//bazel:layers.bzl", "check_walls")
+
+# Contraction would round a*b+c once in a vector body and twice in its scalar tail, so results
+# would depend on where a shard begins.
+_BASE_COPTS = [
+    "-std=c++20",
+    "-ffp-contract=off",
+]
+
+_WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wcast-qual",
+    "-Wnon-virtual-dtor",
+    "-Woverloaded-virtual",
+    "-Wundef",
+    "-Wvla",
+    "-Werror",
+]
+
+# Another project's compiler may warn about what ours does not; its build is not ours to break.
+_IMPORTED_WARNINGS = ["-w"]
+
+_OPENMP = ["-fopenmp"]
+
+def _copts(copts, openmp):
+    in_main_repository = native.repository_name() in ["@", "@@"]
+    warnings = _WARNINGS if in_main_repository else _IMPORTED_WARNINGS
+    return _BASE_COPTS + warnings + (_OPENMP if openmp else []) + copts
+
+def _linkopts(linkopts, openmp):
+    return (_OPENMP if openmp else []) + linkopts
+
+def zeroth_cc_library(name, deps = [], copts = [], linkopts = [], openmp = False, testonly = False, **kwargs):
+    """A cc_library whose headers are included as "zeroth/<package>/<header>"."""
+    check_walls(name, deps, testonly)
+    cc_library(
+        name = name,
+        copts = _copts(copts, openmp),
+        include_prefix = "zeroth/" + native.package_name(),
+        linkopts = _linkopts(linkopts, openmp),
+        linkstatic = True,
+        strip_include_prefix = "/" + native.package_name(),
+        testonly = testonly,
+        deps = deps,
+        **kwargs
+    )
+
+def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False, testonly = False, **kwargs):
+    """A cc_binary with the project's compiler options."""
+    check_walls(name, deps, testonly)
+    cc_binary(
+        name = name,
+        copts = _copts(copts, openmp),
+        linkopts = _linkopts(linkopts, openmp),
+        testonly = testonly,
+        deps = deps,
+        **kwargs
+    )
+
+def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, **kwargs):
+    """A cc_test with the project's compiler options; names its test framework in `deps`."""
+    check_walls(name, deps, testonly = True)
+    cc_test(
+        name = name,
+        copts = _copts(copts, openmp),
+        linkopts = _linkopts(linkopts, openmp),
+        linkstatic = True,
+        deps = deps,
+        **kwargs
+    )
+
+def zeroth_cc_benchmark(name, deps = [], **kwargs):
+    """A Google Benchmark binary; link `@com_google_benchmark//:benchmark_main` or bring a main."""
+    zeroth_cc_binary(
+        name = name,
+        testonly = True,
+        deps = deps,
+        **kwargs
+    )
+
+def zeroth_public_alias(name, actual):
+    """Gives importing projects a short label for a target whose own visibility keeps the walls."""
+    check_walls(name, [actual])
+    native.alias(
+        name = name,
+        actual = actual,
+        visibility = ["//visibility:public"],
+    )

@@ -1,0 +1,52 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""The repositories Zeroth needs; importing projects call zeroth_dependencies() from their WORKSPACE."""
+
+load("//third_party/abseil:repository.bzl", "abseil_repository")
+load("//third_party/bazel_packages:repository.bzl", "no_coverage_tools", "system_bazel_repository")
+load("//third_party/benchmark:repository.bzl", "benchmark_repository")
+load("//third_party/googletest:repository.bzl", "googletest_repository")
+load("//third_party/highway:repository.bzl", "highway_repository")
+load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
+load("//third_party/onednn:repository.bzl", "onednn_repository")
+load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
+
+def _maybe(rule, name, **kwargs):
+    if not native.existing_rule(name):
+        rule(name = name, **kwargs)
+
+def zeroth_dependencies():
+    """Declares every repository Zeroth uses that the calling WORKSPACE has not declared before."""
+    _maybe(abseil_repository, "com_google_absl")
+    _maybe(googletest_repository, "com_google_googletest")
+    _maybe(benchmark_repository, "com_google_benchmark")
+    _maybe(highway_repository, "com_google_highway")
+    _maybe(onednn_repository, "onednn")
+    _maybe(nlohmann_json_repository, "nlohmann_json")
+    _maybe(rules_cc_repository, "rules_cc")
+
+    # What the distribution's Bazel refers to but does not carry.
+    _maybe(
+        system_bazel_repository,
+        "bazel_skylib",
+        folders = ["/usr/share/bazel/tools/skylib", "/usr/share/bazel/skylib"],
+        package = "bazel-skylib",
+    )
+    _maybe(
+        system_bazel_repository,
+        "platforms",
+        folders = ["/usr/share/bazel/tools/platforms", "/usr/share/bazel/platforms"],
+        package = "bazel-platforms",
+    )
+    _maybe(
+        system_bazel_repository,
+        "rules_java",
+        folders = ["/usr/share/bazel/rules/java", "/usr/share/bazel/rules_java"],
+        package = "bazel-rules-java",
+    )
+    _maybe(
+        system_bazel_repository,
+        "rules_proto",
+        folders = ["/usr/share/bazel/rules/proto", "/usr/share/bazel/rules_proto"],
+        package = "bazel-rules-proto",
+    )
+    _maybe(no_coverage_tools, "remote_coverage_tools")

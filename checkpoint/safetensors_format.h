@@ -1,0 +1,92 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The safetensors header: what a file says about its tensors, checked before anybody believes it.
+//
+//   bytes 0..7        length H of the header, unsigned little-endian
+//   bytes 8..8+H      JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, padded with
+//                     spaces; "__metadata__", if present, maps strings to strings
+//   bytes 8+H..       the data; offsets count from here; tensors follow each other without overlap or hole
+
+#ifndef ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
+#define ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/shape.h"
+
+namespace zeroth {
+
+// Every element type of the format, in the order of the file format's own list.
+enum class SafetensorsDType : uint8_t {
+  kBool,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kF8E8M0,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kC64,
+  kF64,
+  kI64,
+  kU64,
+};
+
+// "F32", "BF16", ...: the spelling inside files.
+absl::string_view SafetensorsDTypeName(SafetensorsDType dtype);
+// The inverse; InvalidArgument lists the known names.
+absl::StatusOr<SafetensorsDType> ParseSafetensorsDType(absl::string_view name);
+// Bits of one element (4 and 6 for the packed types).
+int BitsOf(SafetensorsDType dtype);
+// The file's spelling of a type that tensors can hold.
+SafetensorsDType ToSafetensorsDType(DType dtype);
+// True for F32, F16, BF16 and F64: what ReadElements converts to float32.
+bool ConvertsToFloat32(SafetensorsDType dtype);
+
+// One tensor of a file.
+struct SafetensorsEntry {
+  SafetensorsDType dtype = SafetensorsDType::kF32;
+  Shape shape;
+  // The bytes [begin, end), counted from the first data byte.
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  // By name, hence sorted.
+  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  std::map<std::string, std::string> metadata;
+  // Offset of the first data byte in the file: 8 + H.
+  int64_t data_begin = 0;
+};
+
+// Longest header that is accepted, the same as in the format's reference implementation.
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+// Reads and checks the header at the start of `file`, all bytes of the file called `path`. When this returns OK, every
+// entry's range lies in the file, has exactly the size of its shape and dtype, and the ranges tile the data without
+// overlap or hole. InvalidArgument names the path, the tensor, the bytes found and those expected.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file, const std::string& path);
+
+// Bytes of a tensor; InvalidArgument if that overflows 63 bits or is not a whole number of bytes.
+absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_

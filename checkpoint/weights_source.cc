@@ -1,0 +1,59 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/weights_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// Characters that two names have in common at both ends: "transformer.wte.weight" is near "wte.weight".
+size_t Likeness(absl::string_view a, absl::string_view b) {
+  const size_t limit = std::min(a.size(), b.size());
+  size_t prefix = 0;
+  while (prefix < limit && a[prefix] == b[prefix]) ++prefix;
+  size_t suffix = 0;
+  while (suffix < limit && a[a.size() - 1 - suffix] == b[b.size() - 1 - suffix]) ++suffix;
+  return std::min(prefix + suffix, limit);
+}
+
+}  // namespace
+
+absl::Status WeightsSource::MissingTensor(absl::string_view name) const {
+  std::vector<std::string> all = names();
+  const size_t shown = std::min<size_t>(3, all.size());
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown), all.end(),
+                    [name](const std::string& a, const std::string& b) {
+                      const size_t a_likeness = Likeness(a, name);
+                      const size_t b_likeness = Likeness(b, name);
+                      return a_likeness != b_likeness ? a_likeness > b_likeness : a < b;
+                    });
+  const size_t total = all.size();
+  all.resize(shown);
+  return absl::NotFoundError(absl::StrCat(description(), ": no tensor \"", name, "\" among its ", total, " tensors",
+                                          shown > 0 ? "; the nearest names are " : "", absl::StrJoin(all, ", ")));
+}
+
+absl::StatusOr<Shape> WeightsSource::ShapeOf(absl::string_view name) const {
+  const SafetensorsEntry* entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  return entry->shape;
+}
+
+absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name, const Shape& expected) const {
+  ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(name));
+  if (shape != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" has shape ",
+                                                   shape.ToString(), ", expected ", expected.ToString()));
+  }
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  ZEROTH_RETURN_IF_ERROR(ReadElements(name, 0, absl::MakeSpan(values)));
+  return values;
+}
+
+}  // namespace zeroth

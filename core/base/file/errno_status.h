@@ -1,0 +1,17 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_
+#define ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+// The status of a failed system call: "cannot <action>: <text of error_number>". NotFound, PermissionDenied,
+// ResourceExhausted (no space), AlreadyExists and FailedPrecondition are told apart; the rest is Internal.
+absl::Status ErrnoStatus(int error_number, absl::string_view action);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_FILE_ERRNO_STATUS_H_

@@ -1,0 +1,33 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_FILE_JSON_H_
+#define ZEROTH_CORE_BASE_FILE_JSON_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace zeroth {
+
+struct JsonLimits {
+  // Deepest nesting of objects and arrays.
+  int max_depth = 32;
+  // Longest text, in bytes.
+  size_t max_bytes = size_t{64} << 20;
+};
+
+// Parses one JSON value. Unlike the library's own parser it never throws, stops at the first level too deep, and refuses
+// an object that names a key twice (where readers would silently disagree about which value counts). InvalidArgument
+// begins with `where` (normally the path) and says what is wrong at which line.
+absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view where,
+                                         const JsonLimits& limits = {});
+
+// ParseJson of the file at `path`.
+absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path, const JsonLimits& limits = {});
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_FILE_JSON_H_

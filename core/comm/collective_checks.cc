@@ -1,0 +1,131 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/collective_checks.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status CheckView(const BufferView& view, absl::string_view name) {
+  if (view.count < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ".count is ", view.count));
+  }
+  if (view.count > 0 && view.data == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ".data is null for ", view.count, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+// `whole` must hold one `piece` per rank.
+absl::Status CheckPieces(const BufferView& whole, absl::string_view whole_name,
+                         const BufferView& piece, absl::string_view piece_name, int size) {
+  if (whole.count % size == 0 && whole.count / size == piece.count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      whole_name, ".count is ", whole.count, ", expected ", piece_name,
+      ".count * size = ", piece.count, " * ", size));
+}
+
+bool Overlap(const BufferView& a, const BufferView& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data);
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.data);
+  const auto a_end = a_begin + static_cast<uintptr_t>(ByteSize(a));
+  const auto b_end = b_begin + static_cast<uintptr_t>(ByteSize(b));
+  return a.count > 0 && b.count > 0 && a_begin < b_end && b_begin < a_end;
+}
+
+absl::Status CheckReduceOp(DType dtype, ReduceOp op) {
+  if (op == ReduceOp::kMean && !IsFloatingPoint(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mean of ", DTypeName(dtype), " is not defined; use sum or max, or a floating-point type"));
+  }
+  return absl::OkStatus();
+}
+
+// A reduction is computed in fp32, so it can be delivered unrounded to an fp32 buffer.
+absl::Status CheckReductionDTypes(const BufferView& send, const BufferView& recv) {
+  if (recv.dtype == send.dtype) return absl::OkStatus();
+  if (IsFloatingPoint(send.dtype) && recv.dtype == DType::kFloat32) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("recv is ", DTypeName(recv.dtype), " and send is ", DTypeName(send.dtype),
+                   ": recv must have send's type, or be fp32 for a floating-point send"));
+}
+
+absl::Status CheckAccumulate(const BufferView& send, const BufferView& recv, ReduceOp op) {
+  if (recv.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accumulate needs an fp32 recv, got ", DTypeName(recv.dtype)));
+  }
+  if (op == ReduceOp::kMax) {
+    return absl::InvalidArgumentError("accumulate is not defined for max; use sum or mean");
+  }
+  if (Overlap(send, recv)) {
+    return absl::InvalidArgumentError(
+        "accumulate needs a recv outside send: in place it would add this rank's input twice");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t ByteSize(const BufferView& view) {
+  return view.count * static_cast<int64_t>(SizeOf(view.dtype));
+}
+
+BufferView Piece(const BufferView& view, int64_t piece, int64_t count) {
+  // An empty buffer may be null, and null admits no arithmetic.
+  if (count == 0) return BufferView(view.data, 0, view.dtype);
+  const int64_t offset = piece * count * static_cast<int64_t>(SizeOf(view.dtype));
+  return BufferView(static_cast<char*>(view.data) + offset, count, view.dtype);
+}
+
+absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size) {
+  ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
+  ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
+  if (send.dtype != recv.dtype) {
+    return absl::InvalidArgumentError(absl::StrCat("send is ", DTypeName(send.dtype),
+                                                   " and recv is ", DTypeName(recv.dtype),
+                                                   ": both must have one type"));
+  }
+  ZEROTH_RETURN_IF_ERROR(CheckPieces(recv, "recv", send, "send", size));
+  if (Overlap(send, recv) && send.data != Piece(recv, rank, send.count).data) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "send overlaps recv but is not its slice ", rank, ", which in place would be"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
+                                bool accumulate, int rank, int size) {
+  ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
+  ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
+  ZEROTH_RETURN_IF_ERROR(CheckReductionDTypes(send, recv));
+  ZEROTH_RETURN_IF_ERROR(CheckPieces(send, "send", recv, "recv", size));
+  ZEROTH_RETURN_IF_ERROR(CheckReduceOp(send.dtype, op));
+  if (accumulate) ZEROTH_RETURN_IF_ERROR(CheckAccumulate(send, recv, op));
+  const bool in_place =
+      send.dtype == recv.dtype && recv.data == Piece(send, rank, recv.count).data;
+  if (Overlap(send, recv) && !in_place) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "recv overlaps send but is not its slice ", rank, ", which in place would be"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op) {
+  ZEROTH_RETURN_IF_ERROR(CheckView(buffer, "buffer"));
+  return CheckReduceOp(buffer.dtype, op);
+}
+
+absl::Status CheckBroadcast(const BufferView& buffer, int root, int size) {
+  ZEROTH_RETURN_IF_ERROR(CheckView(buffer, "buffer"));
+  if (root >= 0 && root < size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("root is ", root, ", expected a rank in [0, ", size, ")"));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a rank can check about its own arguments before it talks to anybody: shared by the back ends. All return
+// InvalidArgument with both values where two must agree.
+
+#ifndef ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
+#define ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
+
+#include "absl/status/status.h"
+#include "zeroth/core/comm/communicator.h"
+
+namespace zeroth {
+
+// Bytes that the view spans.
+int64_t ByteSize(const BufferView& view);
+// Elements [piece * count, (piece + 1) * count) of `view`.
+BufferView Piece(const BufferView& view, int64_t piece, int64_t count);
+
+absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size);
+absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
+                                bool accumulate, int rank, int size);
+absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op);
+absl::Status CheckBroadcast(const BufferView& buffer, int root, int size);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_

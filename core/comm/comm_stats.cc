@@ -1,0 +1,81 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/comm_stats.h"
+
+#include <atomic>
+#include <utility>
+
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+namespace {
+
+std::atomic<uint64_t> next_sequence{0};
+
+}  // namespace
+
+absl::string_view CollectiveOpName(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllGather:
+      return "all_gather";
+    case CollectiveOp::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveOp::kAllReduce:
+      return "all_reduce";
+    case CollectiveOp::kBroadcast:
+      return "broadcast";
+    case CollectiveOp::kBarrier:
+      return "barrier";
+  }
+  return "unknown";
+}
+
+int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size) {
+  ZEROTH_CHECK(full_buffer_bytes >= 0 && group_size >= 1);
+  if (group_size == 1) return 0;
+  // Dividing first keeps the product inside int64 for every buffer that can exist.
+  const int64_t whole = full_buffer_bytes / group_size;
+  const int64_t rest = full_buffer_bytes % group_size;
+  const int64_t others = group_size - 1;
+  switch (op) {
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kReduceScatter:
+      return whole * others + rest * others / group_size;
+    case CollectiveOp::kAllReduce:
+      return 2 * whole * others + 2 * rest * others / group_size;
+    case CollectiveOp::kBroadcast:
+      return full_buffer_bytes;
+    case CollectiveOp::kBarrier:
+      return 0;
+  }
+  return 0;
+}
+
+void CommStats::Add(CollectiveOp op, int64_t bytes, absl::string_view label) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Counter& counter = counters_[static_cast<size_t>(op)];
+  ++counter.calls;
+  counter.bytes += bytes;
+  if (record_on_) {
+    const uint64_t sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+    record_.push_back({op, std::string(label), bytes, sequence});
+  }
+}
+
+CommStats::Counters CommStats::counters() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return counters_;
+}
+
+void CommStats::EnableRecord(bool on) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (on && !record_on_) record_.clear();
+  record_on_ = on;
+}
+
+std::vector<CommStats::Entry> CommStats::TakeRecord() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(record_, {});
+}
+
+}  // namespace zeroth

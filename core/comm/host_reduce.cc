@@ -1,0 +1,321 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/host_reduce.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "zeroth/core/base/check.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/comm/host_reduce.cc"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "hwy/aligned_allocator.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// 8 KiB of float32: the blocks of an eight-rank tree and one block of each source fit in L1.
+constexpr size_t kBlock = 2048;
+
+struct Sum {
+  template <class V>
+  static HWY_INLINE V Combine(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct Max {
+  // A comparison with NaN is false, which picks b; so only a NaN in a must be asked for.
+  template <class V>
+  static HWY_INLINE V Combine(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+  }
+};
+
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> LoadBits16(D /*d*/, const void* from) {
+  const hn::RebindToUnsigned<D> du32;
+  const hn::Rebind<uint16_t, D> du16;
+  return hn::PromoteTo(du32, hn::LoadU(du16, static_cast<const uint16_t*>(from)));
+}
+
+template <class D, class VU32>
+HWY_INLINE void StoreBits16(D /*d*/, VU32 bits, void* to) {
+  const hn::RebindToSigned<D> di32;
+  const hn::Rebind<uint16_t, D> du16;
+  hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, bits)), du16, static_cast<uint16_t*>(to));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const BFloat16* from) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(LoadBits16(d, from)));
+}
+
+// The exponent field moves into place with one exact multiplication by 2^112, subnormals included; infinities and NaNs,
+// which it turns into ordinary numbers, get their full exponent back.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const Float16* from) {
+  const hn::RebindToUnsigned<D> du32;
+  const auto half = LoadBits16(d, from);
+  const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du32, 0x8000u)));
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(du32, 0x7FFFu)));
+  const auto scaled = hn::BitCast(
+      du32, hn::Mul(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(du32, 0x77800000u))));
+  const auto special = hn::Gt(hn::BitCast(hn::RebindToSigned<D>(), magnitude),
+                              hn::Set(hn::RebindToSigned<D>(), 0x0F7FFFFF));
+  const auto full = hn::IfThenElse(hn::RebindMask(du32, special),
+                                   hn::Or(magnitude, hn::Set(du32, 0x7F800000u)), scaled);
+  return hn::BitCast(d, hn::Or(full, sign));
+}
+
+template <class D>
+HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, float* to) {
+  hn::StoreU(value, d, to);
+}
+
+// Round to nearest, ties to even, by carrying into the kept bits; Highway's own demotion truncates.
+template <class D>
+HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, BFloat16* to) {
+  const hn::RebindToUnsigned<D> du32;
+  const auto bits = hn::BitCast(du32, value);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(du32, 1u));
+  const auto rounded =
+      hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFFu))));
+  const auto quiet = hn::Or(upper, hn::Set(du32, 0x40u));
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
+  StoreBits16(d, hn::IfThenElse(is_nan, quiet, rounded), to);
+}
+
+// Normal results round by carrying; subnormal ones by adding 0.5, whose last place is the smallest half subnormal.
+template <class D>
+HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, Float16* to) {
+  const hn::RebindToUnsigned<D> du32;
+  const hn::RebindToSigned<D> di32;
+  const auto bits = hn::BitCast(du32, value);
+  const auto magnitude = hn::And(bits, hn::Set(du32, 0x7FFFFFFFu));
+  const auto sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du32, 1u));
+  // 0xC8000000 subtracts 112 from the exponent, 0xFFF is just below half of the last kept place.
+  const auto carried = hn::ShiftRight<13>(
+      hn::Add(magnitude, hn::Add(odd, hn::Set(du32, 0xC8000000u + 0xFFFu))));
+  const auto infinity = hn::Set(du32, 0x7C00u);
+  const auto is_overflow = hn::Gt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x477FEFFF));
+  const auto normal = hn::IfThenElse(hn::RebindMask(du32, is_overflow), infinity, carried);
+  const auto half = hn::Set(du32, 0x3F000000u);
+  const auto subnormal = hn::Sub(
+      hn::BitCast(du32, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
+  const auto is_subnormal = hn::Lt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x38800000));
+  auto result = hn::IfThenElse(hn::RebindMask(du32, is_subnormal), subnormal, normal);
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
+  result = hn::IfThenElse(is_nan, hn::Set(du32, 0x7E00u), result);
+  StoreBits16(d, hn::Or(result, sign), to);
+}
+
+// The tree over kCount <= 4 ranks for one vector, kept in registers.
+template <int kCount, class Op, class Source, class D>
+HWY_INLINE hn::Vec<D> LeafTree(D d, const Source* const* sources, size_t at) {
+  if constexpr (kCount == 1) {
+    return LoadAsFloat(d, sources[0] + at);
+  } else {
+    constexpr int kLeft = kCount == 2 ? 1 : 2;
+    return Op::Combine(LeafTree<kLeft, Op>(d, sources, at),
+                       LeafTree<kCount - kLeft, Op>(d, sources + kLeft, at));
+  }
+}
+
+template <int kCount, class Op, class Source, class D>
+HWY_INLINE size_t LeafRange(D d, const Source* const* sources, size_t begin, size_t count,
+                            float* out) {
+  // The stores below may alias anything, so that pointers in memory would be loaded again for every vector.
+  const Source* local[kCount];
+  std::copy(sources, sources + kCount, local);
+  const size_t lanes = hn::Lanes(d);
+  for (; begin + lanes <= count; begin += lanes) {
+    hn::StoreU(LeafTree<kCount, Op>(d, local, begin), d, out + begin);
+  }
+  return begin;
+}
+
+// The last elements run the same code on vectors of one lane, so no element's bits depend on its position.
+template <int kCount, class Op, class Source>
+HWY_INLINE void LeafBlock(const Source* const* sources, size_t count, float* out) {
+  const size_t done = LeafRange<kCount, Op>(hn::ScalableTag<float>(), sources, 0, count, out);
+  LeafRange<kCount, Op>(hn::CappedTag<float, 1>(), sources, done, count, out);
+}
+
+// out = the tree over `ranks` sources. `out` is written only once every source has been read, as it may be one of them;
+// `scratch` has two blocks for each level above the leaves.
+template <class Op, class Source>
+void TreeBlock(const Source* const* sources, int ranks, size_t count, float* out, float* scratch) {
+  switch (ranks) {
+    case 1:
+      return LeafBlock<1, Op>(sources, count, out);
+    case 2:
+      return LeafBlock<2, Op>(sources, count, out);
+    case 3:
+      return LeafBlock<3, Op>(sources, count, out);
+    case 4:
+      return LeafBlock<4, Op>(sources, count, out);
+  }
+  int left_ranks = 4;
+  while (2 * left_ranks < ranks) left_ranks *= 2;
+  float* const left = scratch;
+  float* const right = scratch + kBlock;
+  TreeBlock<Op>(sources, left_ranks, count, left, scratch + 2 * kBlock);
+  TreeBlock<Op>(sources + left_ranks, ranks - left_ranks, count, right, scratch + 2 * kBlock);
+  const float* const halves[] = {left, right};
+  LeafBlock<2, Op>(halves, count, out);
+}
+
+size_t ScratchBlocks(int ranks) {
+  size_t blocks = 0;
+  for (int reach = 4; reach < ranks; reach *= 2) blocks += 2;
+  return blocks;
+}
+
+template <class Result, class D>
+HWY_INLINE size_t FinishRange(D d, const float* values, size_t begin, size_t count, float scale,
+                              bool accumulate, Result* out) {
+  const auto factor = hn::Set(d, scale);
+  const size_t lanes = hn::Lanes(d);
+  for (; begin + lanes <= count; begin += lanes) {
+    auto value = hn::Mul(hn::LoadU(d, values + begin), factor);
+    if (accumulate) value = hn::Add(LoadAsFloat(d, out + begin), value);
+    StoreFloat(d, value, out + begin);
+  }
+  return begin;
+}
+
+template <class Op, class Source, class Result>
+void ReduceTyped(const HostReduction& r) {
+  const int ranks = static_cast<int>(r.sources.size());
+  const float scale = r.op == ReduceOp::kMean ? 1.0f / static_cast<float>(ranks) : 1.0f;
+  const bool direct =
+      std::is_same_v<Result, float> && r.op != ReduceOp::kMean && !r.accumulate;
+  const auto scratch = hwy::AllocateAligned<float>((ScratchBlocks(ranks) + 1) * kBlock);
+  float* const values = scratch.get();
+  auto* const result = static_cast<Result*>(r.destinations[0]);
+  auto sources = hwy::AllocateAligned<const Source*>(r.sources.size());
+
+  const auto total = static_cast<size_t>(r.count);
+  for (size_t begin = 0; begin < total; begin += kBlock) {
+    const size_t count = std::min(kBlock, total - begin);
+    for (int i = 0; i < ranks; ++i) {
+      sources[static_cast<size_t>(i)] = static_cast<const Source*>(r.sources[static_cast<size_t>(i)]) + begin;
+    }
+    Result* const out = result + begin;
+    float* const reduced = direct ? reinterpret_cast<float*>(out) : values;
+    TreeBlock<Op>(sources.get(), ranks, count, reduced, scratch.get() + kBlock);
+    if (!direct) {
+      const size_t done =
+          FinishRange(hn::ScalableTag<float>(), values, 0, count, scale, r.accumulate, out);
+      FinishRange(hn::CappedTag<float, 1>(), values, done, count, scale, r.accumulate, out);
+    }
+    // While the block is still in cache.
+    for (void* other : r.destinations.subspan(1)) {
+      std::memcpy(static_cast<Result*>(other) + begin, out, count * sizeof(Result));
+    }
+  }
+}
+
+template <class Source, class Result>
+void ReduceWithOp(const HostReduction& r) {
+  if (r.op == ReduceOp::kMax) {
+    ReduceTyped<Max, Source, Result>(r);
+  } else {
+    ReduceTyped<Sum, Source, Result>(r);
+  }
+}
+
+void ReduceFloating(const HostReduction& r) {
+  const bool widen = r.result_dtype == DType::kFloat32;
+  if (r.dtype == DType::kFloat32) {
+    ReduceWithOp<float, float>(r);
+  } else if (r.dtype == DType::kBFloat16) {
+    widen ? ReduceWithOp<BFloat16, float>(r) : ReduceWithOp<BFloat16, BFloat16>(r);
+  } else {
+    widen ? ReduceWithOp<Float16, float>(r) : ReduceWithOp<Float16, Float16>(r);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth {
+namespace {
+
+HWY_EXPORT(ReduceFloating);
+
+template <class T>
+void ReduceIntegers(const HostReduction& r) {
+  using Unsigned = std::make_unsigned_t<T>;  // wraps around where the signed sum would be undefined
+  constexpr size_t kIntegerBlock = 1024;
+  T block[kIntegerBlock];
+  const auto total = static_cast<size_t>(r.count);
+  for (size_t begin = 0; begin < total; begin += kIntegerBlock) {
+    const size_t count = std::min(kIntegerBlock, total - begin);
+    std::memcpy(block, static_cast<const T*>(r.sources[0]) + begin, count * sizeof(T));
+    for (const void* other : r.sources.subspan(1)) {
+      const T* const source = static_cast<const T*>(other) + begin;
+      if (r.op == ReduceOp::kMax) {
+        for (size_t i = 0; i < count; ++i) block[i] = std::max(block[i], source[i]);
+      } else {
+        for (size_t i = 0; i < count; ++i) {
+          block[i] = static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(block[i]) +
+                                                          static_cast<Unsigned>(source[i])));
+        }
+      }
+    }
+    for (void* destination : r.destinations) {
+      std::memcpy(static_cast<T*>(destination) + begin, block, count * sizeof(T));
+    }
+  }
+}
+
+}  // namespace
+
+void ReduceOnHost(const HostReduction& r) {
+  const bool floating = IsFloatingPoint(r.dtype);
+  ZEROTH_CHECK(!r.sources.empty() && !r.destinations.empty());
+  ZEROTH_CHECK(r.result_dtype == r.dtype || (floating && r.result_dtype == DType::kFloat32));
+  ZEROTH_CHECK(floating || r.op != ReduceOp::kMean);
+  ZEROTH_CHECK(!r.accumulate || (r.result_dtype == DType::kFloat32 && r.op != ReduceOp::kMax &&
+                                 r.destinations.size() == 1));
+  if (r.count == 0) return;
+  switch (r.dtype) {
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      HWY_DYNAMIC_DISPATCH(ReduceFloating)(r);
+      break;
+    case DType::kInt32:
+      ReduceIntegers<int32_t>(r);
+      break;
+    case DType::kInt64:
+      ReduceIntegers<int64_t>(r);
+      break;
+    case DType::kUInt8:
+      ReduceIntegers<uint8_t>(r);
+      break;
+  }
+}
+
+}  // namespace zeroth
+#endif  // HWY_ONCE

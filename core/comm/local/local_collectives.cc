@@ -1,0 +1,93 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/local/local_collectives.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/host_reduce.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kCacheLine = 64;
+
+using Pointers = absl::InlinedVector<void*, 16>;
+using ConstPointers = absl::InlinedVector<const void*, 16>;
+
+void CopyElements(const BufferView& from, const BufferView& to) {
+  if (from.count > 0 && from.data != to.data) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
+  }
+}
+
+}  // namespace
+
+void AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks) {
+  const int size = static_cast<int>(ranks.size());
+  const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
+  // Each rank begins at another peer, so that they do not all read the same memory at once.
+  for (int step = 0; step < size; ++step) {
+    const int peer = (rank + step) % size;
+    const BufferView& piece = ranks[static_cast<size_t>(peer)].send;
+    CopyElements(piece, Piece(own.recv, peer, piece.count));
+  }
+}
+
+void ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op) {
+  const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
+  ConstPointers sources;
+  for (const LocalBuffers& peer : ranks) {
+    sources.push_back(Piece(peer.send, rank, own.recv.count).data);
+  }
+  void* const destination = own.recv.data;
+  HostReduction reduction;
+  reduction.sources = sources;
+  reduction.destinations = absl::MakeConstSpan(&destination, 1);
+  reduction.count = own.recv.count;
+  reduction.dtype = own.send.dtype;
+  reduction.result_dtype = own.recv.dtype;
+  reduction.op = op;
+  reduction.accumulate = own.accumulate;
+  ReduceOnHost(reduction);
+}
+
+void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op) {
+  const auto size = static_cast<int64_t>(ranks.size());
+  const BufferView& own = ranks[static_cast<size_t>(rank)].recv;
+  const auto element_bytes = static_cast<int64_t>(SizeOf(own.dtype));
+  // Whole cache lines, so that two ranks do not write to one.
+  const int64_t line = kCacheLine / element_bytes;
+  const int64_t lines = (own.count + line - 1) / line;
+  const int64_t piece = (lines + size - 1) / size * line;
+  const int64_t begin = std::min(rank * piece, own.count);
+  const int64_t count = std::min(piece, own.count - begin);
+  if (count == 0) return;
+
+  // This rank's copy first among the destinations: it is the one that is written while the block is computed.
+  Pointers destinations;
+  ConstPointers sources;
+  for (int64_t step = 0; step < size; ++step) {
+    const auto peer = static_cast<size_t>((rank + step) % size);
+    destinations.push_back(static_cast<char*>(ranks[peer].recv.data) + begin * element_bytes);
+    sources.push_back(static_cast<const char*>(ranks[static_cast<size_t>(step)].recv.data) +
+                      begin * element_bytes);
+  }
+  HostReduction reduction;
+  reduction.sources = sources;
+  reduction.destinations = destinations;
+  reduction.count = count;
+  reduction.dtype = own.dtype;
+  reduction.result_dtype = own.dtype;
+  reduction.op = op;
+  ReduceOnHost(reduction);
+}
+
+void BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root) {
+  CopyElements(ranks[static_cast<size_t>(root)].send, ranks[static_cast<size_t>(rank)].recv);
+}
+
+}  // namespace zeroth

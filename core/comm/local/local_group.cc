@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/local/local_group.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+std::shared_ptr<LocalGroup> LocalGroup::CreateWorldGroup(std::shared_ptr<LocalWorld> world) {
+  std::vector<int> ranks(static_cast<size_t>(world->size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::lock_guard<std::mutex> lock(world->mutex());
+  return std::make_shared<LocalGroup>(world, std::move(ranks));
+}
+
+LocalGroup::LocalGroup(std::shared_ptr<LocalWorld> world, std::vector<int> world_ranks)
+    : world_(std::move(world)),
+      world_ranks_(std::move(world_ranks)),
+      name_(absl::StrCat("local world ranks [", absl::StrJoin(world_ranks_, ", "), "]")),
+      calls_(world_, world_ranks_, name_),
+      splits_(world_, world_ranks_, name_),
+      requests_(world_ranks_.size()),
+      seats_(world_ranks_.size()) {}
+
+absl::StatusOr<LocalGroup::Seat> LocalGroup::Split(int rank, int color, int key) {
+  CollectiveCall call;
+  call.operation = "split";
+  ZEROTH_ASSIGN_OR_RETURN(call.index, splits_.Issue(rank));
+  // Safe without the mutex: others look only once all have arrived, and by the next split this one is over.
+  requests_[static_cast<size_t>(rank)] = {color, key};
+  ZEROTH_RETURN_IF_ERROR(splits_.Arrive(rank, call, {}, [this] { AssignSeatsLocked(); }));
+  Seat seat = std::exchange(seats_[static_cast<size_t>(rank)], {});
+  splits_.Finish(rank, /*wait_for_all=*/false);
+  return seat;
+}
+
+void LocalGroup::AssignSeatsLocked() {
+  std::map<int, std::vector<int>> ranks_of_color;
+  for (int rank = 0; rank < size(); ++rank) {
+    const int color = requests_[static_cast<size_t>(rank)].color;
+    if (color >= 0) ranks_of_color[color].push_back(rank);
+  }
+  for (auto& [color, ranks] : ranks_of_color) {
+    std::stable_sort(ranks.begin(), ranks.end(), [this](int a, int b) {
+      return requests_[static_cast<size_t>(a)].key < requests_[static_cast<size_t>(b)].key;
+    });
+    std::vector<int> world_ranks;
+    for (int rank : ranks) world_ranks.push_back(world_rank(rank));
+    const auto group = std::make_shared<LocalGroup>(world_, std::move(world_ranks));
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      seats_[static_cast<size_t>(ranks[i])] = {group, static_cast<int>(i)};
+    }
+  }
+}
+
+void LocalGroup::Leave(int rank) {
+  calls_.Leave(rank);
+  splits_.Leave(rank);
+}
+
+}  // namespace zeroth

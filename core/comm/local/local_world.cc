@@ -1,0 +1,109 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/local/local_world.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+
+LocalWorld::LocalWorld(int size, absl::Duration timeout)
+    : size_(size),
+      timeout_(timeout),
+      may_spin_(std::thread::hardware_concurrency() >= static_cast<unsigned>(size)),
+      returned_(static_cast<size_t>(size), false) {}
+
+absl::Status LocalWorld::StatusLocked() const {
+  return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
+}
+
+absl::Status LocalWorld::status() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return StatusLocked();
+}
+
+void LocalWorld::BreakLocked(Failure failure) {
+  if (broken_.has_value()) return;
+  broken_ = std::move(failure);
+  for (Channel* channel : channels_) channel->WakeLocked();
+}
+
+void LocalWorld::BreakLocked(const absl::Status& reason, int world_rank) {
+  ZEROTH_CHECK(!reason.ok());
+  BreakLocked(Failure{reason.code(), std::string(reason.message()), world_rank});
+}
+
+void LocalWorld::Break(const absl::Status& reason, int world_rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  BreakLocked(reason, world_rank);
+}
+
+void LocalWorld::BreakByDroppedCall(const std::string& call, int world_rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  BreakLocked(Failure{absl::StatusCode::kAborted,
+                      absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call),
+                      world_rank, /*dropped_call=*/true});
+}
+
+void LocalWorld::RankReturned(int world_rank, const absl::Status& status) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  returned_[static_cast<size_t>(world_rank)] = true;
+  if (!status.ok()) {
+    const std::string message(status.message());
+    returned_errors_.push_back(Failure{status.code(), message, world_rank});
+    BreakLocked(Failure{status.code(), absl::StrCat("rank ", world_rank, " failed: ", message),
+                        world_rank});
+    return;
+  }
+  for (const Channel* channel : channels_) {
+    const std::string wait = channel->DescribeWaitForLocked(world_rank);
+    if (!wait.empty()) BreakLocked(absl::FailedPreconditionError(wait), world_rank);
+  }
+}
+
+absl::Status LocalWorld::RootCause() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (returned_errors_.empty()) return absl::OkStatus();
+  const auto own = [](const Failure& failure) {
+    return absl::Status(failure.code,
+                        absl::StrCat("rank ", failure.world_rank, " failed: ", failure.message));
+  };
+  if (broken_->dropped_call) {
+    for (const Failure& failure : returned_errors_) {
+      if (failure.world_rank == broken_->world_rank &&
+          !absl::StrContains(failure.message, broken_->message)) {
+        return own(failure);
+      }
+    }
+  }
+  const Failure& first = returned_errors_.front();
+  const absl::Status first_own = own(first);
+  const bool repeats = absl::StrContains(first.message, broken_->message) ||
+                       (first.world_rank == broken_->world_rank &&
+                        absl::StrContains(broken_->message, first.message));
+  if (repeats) return broken_->ToStatus();
+  // A rank that met the broken world and returned words of its own: both are needed to understand it.
+  return absl::Status(first.code, absl::StrCat(first_own.message(),
+                                               " (after communication broke: ",
+                                               broken_->message, ")"));
+}
+
+void LocalWorld::Unregister(Channel* channel) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  channels_.erase(channel);
+}
+
+std::string LocalWorld::DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const {
+  for (const Channel* channel : channels_) {
+    if (channel == except) continue;
+    std::string wait = channel->DescribeWaitOfLocked(world_rank);
+    if (!wait.empty()) return wait;
+  }
+  return "";
+}
+
+}  // namespace zeroth

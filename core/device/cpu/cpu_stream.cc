@@ -1,0 +1,230 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cpu/cpu_stream.h"
+
+#include <omp.h>
+#include <pthread.h>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+namespace {
+
+class CpuEvent final : public Event {
+ public:
+  bool IsDone() const override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return done_;
+  }
+
+  absl::Status Synchronize() const override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_changed_.wait(lock, [this] { return done_; });
+    return status_;
+  }
+
+  void Finish(absl::Status status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_ = std::move(status);
+    done_ = true;
+    done_changed_.notify_all();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable done_changed_;
+  bool done_ = false;
+  absl::Status status_;
+};
+
+// Keeps the first error and ignores later ones.
+class FirstError {
+ public:
+  absl::Status Get() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+  void Update(const absl::Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_.Update(status);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+};
+
+// An exception must not leave a worker thread, where it would end the process without a word about the stream.
+absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_name) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        absl::StrCat("work on stream '", stream_name, "' threw an exception: ", error.what()));
+  }
+}
+
+class InlineCpuStream final : public CpuStream {
+ public:
+  InlineCpuStream(Device& device, absl::string_view name) : device_(device), name_(name) {}
+
+  Device& device() const override { return device_; }
+  absl::string_view name() const override { return name_; }
+  absl::Status status() const override { return error_.Get(); }
+
+  absl::Status Enqueue(Work work) override {
+    std::lock_guard<std::recursive_mutex> lock(running_);
+    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    absl::Status status = RunGuarded(work, name_);
+    error_.Update(status);
+    return status;
+  }
+
+  absl::StatusOr<std::shared_ptr<Event>> Record() override {
+    if (absl::Status failed = Synchronize(); !failed.ok()) return failed;
+    auto event = std::make_shared<CpuEvent>();
+    event->Finish(absl::OkStatus());
+    return event;
+  }
+
+  absl::Status Wait(const std::shared_ptr<Event>& event) override {
+    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    error_.Update(event->Synchronize());
+    return error_.Get();
+  }
+
+  absl::Status Synchronize() override {
+    std::lock_guard<std::recursive_mutex> lock(running_);
+    return error_.Get();
+  }
+
+ private:
+  Device& device_;
+  const std::string name_;
+  // Held while work runs, so that a second issuing thread finds a queue here too; recursive because work may issue more.
+  std::recursive_mutex running_;
+  FirstError error_;
+};
+
+class WorkerCpuStream final : public CpuStream {
+ public:
+  WorkerCpuStream(Device& device, absl::string_view name, int threads)
+      : device_(device), name_(name), thread_([this, threads] { Run(threads); }) {}
+
+  ~WorkerCpuStream() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    queue_changed_.notify_one();
+    thread_.join();
+  }
+
+  Device& device() const override { return device_; }
+  absl::string_view name() const override { return name_; }
+  absl::Status status() const override { return error_.Get(); }
+
+  absl::Status Enqueue(Work work) override {
+    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    Push({std::move(work), nullptr});
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<Event>> Record() override {
+    if (absl::Status failed = error_.Get(); !failed.ok()) return failed;
+    return PushEvent();
+  }
+
+  absl::Status Wait(const std::shared_ptr<Event>& event) override {
+    return Enqueue([event] { return event->Synchronize(); });
+  }
+
+  absl::Status Synchronize() override {
+    ZEROTH_CHECK(std::this_thread::get_id() != thread_.get_id());
+    // Not cut short by an earlier error: the caller may free memory that the failing work still reads.
+    return PushEvent()->Synchronize();
+  }
+
+ private:
+  // Work, or an event to finish.
+  struct Item {
+    Work work;
+    std::shared_ptr<CpuEvent> event;
+  };
+
+  void Push(Item item) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      queue_.push_back(std::move(item));
+    }
+    queue_changed_.notify_one();
+  }
+
+  std::shared_ptr<CpuEvent> PushEvent() {
+    auto event = std::make_shared<CpuEvent>();
+    Push({nullptr, event});
+    return event;
+  }
+
+  // The next item, or false when the stream ends.
+  bool Pop(Item& item) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    queue_changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return false;
+    item = std::move(queue_.front());
+    queue_.pop_front();
+    return true;
+  }
+
+  void Run(int threads) {
+    // The kernel's limit on thread names is 15 characters.
+    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+    omp_set_num_threads(threads);
+    Item item;
+    while (Pop(item)) {
+      if (item.event != nullptr) {
+        item.event->Finish(error_.Get());
+      } else if (error_.Get().ok()) {
+        error_.Update(RunGuarded(item.work, name_));
+      }
+      item = {};  // gives back what the work holds before the next item is looked at
+    }
+  }
+
+  Device& device_;
+  const std::string name_;
+  FirstError error_;
+  std::mutex mutex_;
+  std::condition_variable queue_changed_;
+  std::deque<Item> queue_;
+  bool stopping_ = false;
+  std::thread thread_;  // last, so that it starts when everything above exists
+};
+
+}  // namespace
+
+CpuStream& CpuStream::From(Stream& stream) {
+  auto* const cpu_stream = dynamic_cast<CpuStream*>(&stream);
+  ZEROTH_CHECK(cpu_stream != nullptr);
+  return *cpu_stream;
+}
+
+std::unique_ptr<CpuStream> NewInlineCpuStream(Device& device, absl::string_view name) {
+  return std::make_unique<InlineCpuStream>(device, name);
+}
+
+std::unique_ptr<CpuStream> NewWorkerCpuStream(Device& device, absl::string_view name, int threads) {
+  return std::make_unique<WorkerCpuStream>(device, name, threads);
+}
+
+}  // namespace zeroth

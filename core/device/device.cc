@@ -1,0 +1,63 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/device.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, DeviceRegistry::Factory> factories;
+};
+
+Registry& GlobalRegistry() {
+  // Never destroyed, so that static registration objects and threads that outlive main() may use it.
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+}  // namespace
+
+std::string Device::name() const { return absl::StrCat(type(), ":", index()); }
+
+void DeviceRegistry::Register(absl::string_view type, Factory factory) {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const bool is_new = registry.factories.emplace(std::string(type), std::move(factory)).second;
+  ZEROTH_CHECK(is_new);
+}
+
+absl::StatusOr<std::shared_ptr<Device>> DeviceRegistry::Create(absl::string_view type,
+                                                               const DeviceOptions& options) {
+  Factory factory;
+  {
+    Registry& registry = GlobalRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto found = registry.factories.find(std::string(type));
+    if (found != registry.factories.end()) factory = found->second;
+  }
+  if (factory == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no device of kind '", type,
+                                            "' is linked into this program; it has: ",
+                                            absl::StrJoin(Types(), ", ")));
+  }
+  return factory(options);
+}
+
+std::vector<std::string> DeviceRegistry::Types() {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<std::string> types;
+  for (const auto& entry : registry.factories) types.push_back(entry.first);
+  return types;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,41 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/memory.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+absl::string_view MemoryCategoryName(MemoryCategory category) {
+  static constexpr std::array<const char*, kMemoryCategoryCount> kNames = {
+      "parameters",  "gathered_parameters", "gradients", "optimizer",
+      "activations", "communication",       "workspace"};
+  const size_t index = static_cast<size_t>(category);
+  ZEROTH_CHECK(index < kNames.size());
+  return kNames[index];
+}
+
+Buffer::Buffer(std::shared_ptr<Allocator> allocator, void* data, size_t bytes,
+               MemoryCategory category)
+    : allocator_(std::move(allocator)), data_(data), bytes_(bytes), category_(category) {}
+
+Buffer::~Buffer() { allocator_->FreeRaw(data_, bytes_, category_); }
+
+absl::StatusOr<std::shared_ptr<Buffer>> Allocator::Allocate(size_t bytes, MemoryCategory category) {
+  absl::StatusOr<void*> data = AllocateRaw(bytes, category);
+  if (!data.ok()) {
+    const MemoryStats now = stats();
+    return Annotate(data.status(),
+                    absl::StrCat("cannot allocate ", bytes, " bytes for ",
+                                 MemoryCategoryName(category), " (", now.total.current_bytes,
+                                 " bytes in use, ", now.reserved_bytes, " reserved)"));
+  }
+  return std::make_shared<Buffer>(shared_from_this(), *data, bytes, category);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,95 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What memory is for, how much of it is in use, and the allocator that keeps the account.
+
+#ifndef ZEROTH_CORE_DEVICE_MEMORY_H_
+#define ZEROTH_CORE_DEVICE_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+// Every allocation says what it is for.
+enum class MemoryCategory : uint8_t {
+  kParameters,          // what a rank keeps of the parameters between steps
+  kGatheredParameters,  // full parameters that exist only while a unit is gathered
+  kGradients,           // reduced gradients, and the full gradients of units in backward
+  kOptimizer,           // moments
+  kActivations,         // what forward keeps for backward, and everything that layers compute
+  kCommunication,       // staging of collectives
+  kWorkspace,           // scratch of kernels
+};
+inline constexpr int kMemoryCategoryCount = 7;
+
+// "parameters", "gathered_parameters", …: the spelling of tables and messages.
+absl::string_view MemoryCategoryName(MemoryCategory category);
+
+// Bytes as requested by callers; rounding and pooling show only in `reserved_bytes`.
+struct MemoryStats {
+  struct Usage {
+    int64_t current_bytes = 0;
+    int64_t peak_bytes = 0;
+    int64_t allocations = 0;  // number of calls so far
+  };
+  std::array<Usage, kMemoryCategoryCount> categories;
+  Usage total;                  // its peak is the peak of the sum, not the sum of the peaks
+  int64_t reserved_bytes = 0;   // held from the operating system, pooled blocks included
+
+  const Usage& operator[](MemoryCategory category) const {
+    return categories[static_cast<size_t>(category)];
+  }
+};
+
+class Allocator;
+
+// One block of device memory; gives itself back when destroyed. Shared by the tensors that view it.
+// Keeps its allocator alive. Immutable apart from the bytes, so sharing across threads is safe.
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<Allocator> allocator, void* data, size_t bytes, MemoryCategory category);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  MemoryCategory category() const { return category_; }
+
+ private:
+  std::shared_ptr<Allocator> allocator_;
+  void* data_;
+  size_t bytes_;
+  MemoryCategory category_;
+};
+
+// Hands out 64-byte aligned (or better) blocks of one device and accounts for them. Thread-safe.
+class Allocator : public std::enable_shared_from_this<Allocator> {
+ public:
+  virtual ~Allocator() = default;
+
+  // A block of `bytes` uninitialised bytes; zero bytes give a valid buffer of size 0. ResourceExhausted says how many
+  // bytes were asked for, for what, and how many were in use.
+  absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes, MemoryCategory category);
+
+  // A consistent snapshot.
+  virtual MemoryStats stats() const = 0;
+  // Peaks become the current values: the next peak is that of the phase that starts now.
+  virtual void ResetPeaks() = 0;
+  // Gives pooled blocks that nobody uses back to the operating system.
+  virtual void Trim() = 0;
+
+ protected:
+  friend class Buffer;
+  virtual absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) = 0;
+  virtual void FreeRaw(void* data, size_t bytes, MemoryCategory category) = 0;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_DEVICE_MEMORY_H_

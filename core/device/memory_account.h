@@ -1,0 +1,32 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_
+#define ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "zeroth/core/device/memory.h"
+
+namespace zeroth {
+
+// The bookkeeping behind Allocator::stats(), for allocators to share. Not thread-safe: the allocator's lock guards it.
+class MemoryAccount {
+ public:
+  void Allocated(size_t bytes, MemoryCategory category);
+  // Aborts if the category does not have that many bytes in use.
+  void Freed(size_t bytes, MemoryCategory category);
+  // Bytes taken from (positive) or given back to (negative) the operating system.
+  void AddReserved(int64_t bytes);
+  // Peaks become the current values.
+  void ResetPeaks();
+
+  const MemoryStats& stats() const { return stats_; }
+
+ private:
+  MemoryStats stats_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_DEVICE_MEMORY_ACCOUNT_H_

@@ -1,0 +1,36 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_TENSOR_INITIALIZER_H_
+#define ZEROTH_CORE_TENSOR_INITIALIZER_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+// How a parameter's first values are made. Any range of elements can be filled alone and gets the values it would get
+// as part of the whole, so each owner of a shard fills only its shard. A value type.
+class Initializer {
+ public:
+  static Initializer Constant(float value) { return Initializer(Kind::kConstant, value); }
+  static Initializer Zeros() { return Constant(0.0f); }
+  static Initializer Ones() { return Constant(1.0f); }
+  // Normal with mean 0.
+  static Initializer Normal(float stddev) { return Initializer(Kind::kNormal, stddev); }
+
+  // out[i] = the value of element begin + i of the parameter `name` under `seed`.
+  void Fill(uint64_t seed, absl::string_view name, int64_t begin, absl::Span<float> out) const;
+
+ private:
+  enum class Kind { kConstant, kNormal };
+  Initializer(Kind kind, float value) : kind_(kind), value_(value) {}
+
+  Kind kind_;
+  float value_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_TENSOR_INITIALIZER_H_

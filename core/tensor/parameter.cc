@@ -1,0 +1,31 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/tensor/parameter.h"
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+absl::StatusOr<Parameter::GradientSlot> Parameter::TakeGradient() {
+  if (!requires_grad_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter '", name_, "' is frozen and takes no gradient"));
+  }
+  if (!grad_.defined()) {
+    if (provider_ == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("parameter '", name_, "' has no storage for its gradient; call set_grad, or ",
+                       "put the parameter into a unit"));
+    }
+    ZEROTH_RETURN_IF_ERROR_WITH(provider_(),
+                                absl::StrCat("storage for the gradient of parameter '", name_, "'"));
+    ZEROTH_CHECK(grad_.defined());
+  }
+  GradientSlot slot{grad_, grad_written_};
+  grad_written_ = true;
+  return slot;
+}
+
+}  // namespace zeroth

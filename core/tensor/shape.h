@@ -1,0 +1,49 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_TENSOR_SHAPE_H_
+#define ZEROTH_CORE_TENSOR_SHAPE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+// The dimensions of a contiguous row-major tensor. No dimensions: a scalar of one element. A zero dimension: no
+// elements. Negative dimensions, more than kMaxRank of them, and more than 2^63 - 1 elements are a bug and abort: sizes
+// that come from outside are judged before a Shape is made of them. A value type, without heap memory.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims);  // NOLINT: a braced list reads as a shape
+  explicit Shape(absl::Span<const int64_t> dims);
+
+  int rank() const { return rank_; }
+  // Dimension i; negative i counts from the end.
+  int64_t dim(int i) const;
+  // Product of all dimensions; 1 for a scalar.
+  int64_t numel() const { return numel_; }
+  absl::Span<const int64_t> dims() const {
+    return absl::MakeConstSpan(dims_.data(), static_cast<size_t>(rank_));
+  }
+  // "[2, 3]".
+  std::string ToString() const;
+
+  friend bool operator==(const Shape& a, const Shape& b) { return a.dims() == b.dims(); }
+  friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
+
+ private:
+  std::array<int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+  int64_t numel_ = 1;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_TENSOR_SHAPE_H_

@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_DATA_FILES_H_
+#define ZEROTH_DATA_DATA_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace zeroth {
+
+enum class DataFileKind { kText, kNpy, kLlmcBin };
+
+struct DataFile {
+  std::string path;
+  DataFileKind kind = DataFileKind::kText;
+};
+
+// Expands a --data value as open_data.h says and tells each file's kind from its first bytes. The list is not empty, and
+// all of it is text or all of it token files. A name that ends in .npy or .bin without the content to match is an error
+// everywhere: skipping a damaged shard would train on less than was asked for.
+absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_DATA_FILES_H_

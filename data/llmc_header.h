@@ -1,0 +1,31 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_LLMC_HEADER_H_
+#define ZEROTH_DATA_LLMC_HEADER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+// The 256 little-endian int32 at the start of an llm.c token shard: magic, version, token count, zeros.
+inline constexpr size_t kLlmcHeaderBytes = 1024;
+
+struct LlmcHeader {
+  int64_t count = 0;       // tokens after the header
+  size_t token_bytes = 0;  // 2 (GPT-2 shards) or 4 (Llama 3 shards)
+};
+
+// True if `file` begins with the magic number of a token shard.
+bool HasLlmcMagic(absl::Span<const uint8_t> file);
+
+// Checks magic, version, that there are tokens, and that `file` ends with the last of them. InvalidArgument says what is
+// wrong at which byte, without the file's name.
+absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> file);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_LLMC_HEADER_H_

@@ -1,0 +1,56 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/open_data.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/text_source.h"
+#include "zeroth/data/token_file.h"
+
+namespace zeroth {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
+                                                            const DataOptions& options) {
+  if (options.tokenizer == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(files[0].path, " is text, which needs a tokenizer, and there is none"));
+  }
+  if (options.tokenizer->vocab_size() > options.vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
+                                                   options.tokenizer->vocab_size() - 1,
+                                                   ", but the model's vocabulary has only ", options.vocab_size));
+  }
+  std::vector<std::string> paths;
+  for (const DataFile& file : files) paths.push_back(file.path);
+  // Bytes are their own ids: nothing need be stored.
+  if (dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) return OpenByteText(paths);
+  return EncodeText(paths, *options.tokenizer);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec, const DataOptions& options) {
+  if (spec.empty()) return absl::InvalidArgumentError("no data: name a text file, a directory, a pattern or token files");
+  if (options.vocab_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
+  if (files[0].kind == DataFileKind::kText) return OpenText(files, options);
+  std::vector<std::shared_ptr<const TokenSource>> sources;
+  for (const DataFile& file : files) {
+    auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)
+                                                  : OpenLlmcFile(file.path, options.vocab_size);
+    if (!source.ok()) return source.status();
+    sources.push_back(*std::move(source));
+  }
+  return Concatenate(std::move(sources));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,32 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_PERMUTATION_H_
+#define ZEROTH_DATA_PERMUTATION_H_
+
+#include <cstdint>
+
+namespace zeroth {
+
+// A pseudo-random permutation of [0, size) in constant memory: a Feistel network over the smallest even number of bits
+// that holds `size`, keyed by Philox, walked along its cycle until it lands below `size` (Black and Rogaway, "Ciphers
+// with arbitrary finite domains", CT-RSA 2002). A pure function of (size, seed, epoch, index), the same everywhere.
+class Permutation {
+ public:
+  // 1 <= size <= 2^62.
+  Permutation(int64_t size, uint64_t seed, uint64_t epoch);
+
+  // Where `index`, in [0, size), goes; different indices go to different places.
+  int64_t operator()(int64_t index) const;
+
+ private:
+  uint64_t Encrypt(uint64_t value) const;
+
+  uint64_t size_;
+  uint64_t seed_;
+  uint64_t epoch_;
+  int half_bits_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_PERMUTATION_H_

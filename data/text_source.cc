@@ -1,0 +1,139 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/text_source.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/data/byte_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kMapFrom = size_t{64} << 10;
+
+std::string DescribeFiles(const std::vector<std::string>& paths) {
+  return paths.size() == 1 ? paths[0] : absl::StrCat(paths[0], " and ", paths.size() - 1, " more");
+}
+
+// A file's bytes, mapped or copied.
+class ByteDocument {
+ public:
+  static absl::StatusOr<ByteDocument> Open(const std::string& path) {
+    ByteDocument document;
+    ZEROTH_ASSIGN_OR_RETURN(document.file_, MappedFile::Open(path));
+    if (document.file_.size() < kMapFrom) {
+      document.copy_ = std::string(document.file_.text());
+      document.file_ = MappedFile();
+    }
+    return document;
+  }
+
+  absl::string_view text() const { return file_.size() > 0 ? file_.text() : absl::string_view(copy_); }
+
+ private:
+  MappedFile file_;
+  std::string copy_;
+};
+
+class ByteText final : public TokenSource {
+ public:
+  ByteText(std::vector<ByteDocument> documents, std::string description)
+      : documents_(std::move(documents)), description_(std::move(description)) {
+    for (const ByteDocument& document : documents_) {
+      begins_.push_back(size_);
+      size_ += static_cast<int64_t>(document.text().size()) + 1;
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  const std::string& description() const override { return description_; }
+
+  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
+    auto place = static_cast<size_t>(begin - begins_[index]);
+    while (!out.empty()) {
+      const absl::string_view rest = documents_[index].text().substr(place);
+      const size_t count = std::min(out.size(), rest.size());
+      for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(rest[i]);
+      out.remove_prefix(count);
+      if (out.empty()) break;
+      out[0] = ByteTokenizer::kEndOfText;
+      out.remove_prefix(1);
+      ++index;
+      place = 0;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<ByteDocument> documents_;
+  std::vector<int64_t> begins_;
+  int64_t size_ = 0;
+  const std::string description_;
+};
+
+template <typename T>
+class StoredTokens final : public TokenSource {
+ public:
+  StoredTokens(std::vector<T> ids, std::string description)
+      : ids_(std::move(ids)), description_(std::move(description)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
+  const std::string& description() const override { return description_; }
+
+  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+    std::copy_n(ids_.begin() + begin, out.size(), out.begin());
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<T> ids_;
+  const std::string description_;
+};
+
+template <typename T>
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<std::string>& paths,
+                                                            const Tokenizer& tokenizer) {
+  std::vector<T> ids;
+  for (const std::string& path : paths) {
+    ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    tokenizer.EncodeTo(file.text(), [&ids](absl::Span<const int32_t> piece) {
+      for (const int32_t id : piece) ids.push_back(static_cast<T>(id));
+    });
+    ids.push_back(static_cast<T>(tokenizer.end_of_text()));
+  }
+  ids.shrink_to_fit();
+  return std::make_shared<const StoredTokens<T>>(std::move(ids), DescribeFiles(paths));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<std::string>& paths) {
+  ZEROTH_CHECK(!paths.empty());
+  std::vector<ByteDocument> documents;
+  for (const std::string& path : paths) {
+    ZEROTH_ASSIGN_OR_RETURN(ByteDocument document, ByteDocument::Open(path));
+    documents.push_back(std::move(document));
+  }
+  return std::make_shared<const ByteText>(std::move(documents), DescribeFiles(paths));
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<std::string>& paths,
+                                                              const Tokenizer& tokenizer) {
+  ZEROTH_CHECK(!paths.empty());
+  constexpr int32_t kUint16Ids = std::numeric_limits<uint16_t>::max() + 1;
+  if (tokenizer.vocab_size() <= kUint16Ids) return EncodeAs<uint16_t>(paths, tokenizer);
+  return EncodeAs<int32_t>(paths, tokenizer);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,149 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/token_file.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/data/llmc_header.h"
+#include "zeroth/data/npy_header.h"
+
+namespace zeroth {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and read in place");
+
+// Where the tokens lie in a mapped file.
+struct TokenLayout {
+  size_t data_begin = 0;  // bytes
+  int64_t count = 0;
+  int64_t row_length = 0;  // as TokenSource::row_length
+};
+
+template <typename T>
+class MappedTokens final : public TokenSource {
+ public:
+  MappedTokens(MappedFile file, const TokenLayout& layout, int32_t vocab_size)
+      : file_(std::move(file)), layout_(layout), vocab_size_(vocab_size) {}
+
+  int64_t size() const override { return layout_.count; }
+  int64_t row_length() const override { return layout_.row_length; }
+  const std::string& description() const override { return file_.path(); }
+
+  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+    const uint8_t* from = file_.data() + layout_.data_begin + static_cast<size_t>(begin) * sizeof(T);
+    for (size_t i = 0; i < out.size(); ++i) {
+      T id;
+      std::memcpy(&id, from + i * sizeof(T), sizeof(T));
+      // A negative id is a huge one here, so that one comparison refuses both.
+      if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(vocab_size_)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            file_.path(), ": token ", begin + static_cast<int64_t>(i), " is ", id, ", expected 0 to ", vocab_size_ - 1,
+            " for a vocabulary of ", vocab_size_, "; were these tokens made for another model?"));
+      }
+      out[i] = static_cast<int32_t>(id);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const MappedFile file_;
+  const TokenLayout layout_;
+  const int32_t vocab_size_;
+};
+
+template <typename T>
+std::shared_ptr<const TokenSource> Make(MappedFile file, const TokenLayout& layout, int32_t vocab_size) {
+  return std::make_shared<const MappedTokens<T>>(std::move(file), layout, vocab_size);
+}
+
+using Maker = std::shared_ptr<const TokenSource> (*)(MappedFile, const TokenLayout&, int32_t);
+
+struct ElementType {
+  const char* descr;
+  size_t bytes;
+  Maker make;
+};
+
+constexpr ElementType kNpyTypes[] = {
+    {"|u1", 1, &Make<uint8_t>}, {"<u2", 2, &Make<uint16_t>}, {"<u4", 4, &Make<uint32_t>},
+    {"<u8", 8, &Make<uint64_t>}, {"<i4", 4, &Make<int32_t>},  {"<i8", 8, &Make<int64_t>},
+};
+
+absl::StatusOr<ElementType> FindNpyType(const std::string& descr) {
+  std::string known;
+  for (const ElementType& type : kNpyTypes) {
+    if (descr == type.descr) return type;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", type.descr);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("elements are '", descr, "', expected one of ", known,
+                                                 "; convert with numpy.ndarray.astype"));
+}
+
+// Checks the shape and that exactly its elements follow the header.
+absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_bytes, size_t file_bytes) {
+  const std::string shape = absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
+  if (header.shape.size() != 1 && header.shape.size() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, ", expected one dimension (a stream) or two (rows)"));
+  }
+  if (header.fortran_order && header.shape.size() == 2) {
+    return absl::InvalidArgumentError("is in Fortran order, expected C order (numpy.ascontiguousarray)");
+  }
+  TokenLayout layout;
+  layout.data_begin = header.data_begin;
+  layout.count = header.shape[0];
+  if (header.shape.size() == 2) {
+    layout.row_length = header.shape[1];
+    if (__builtin_mul_overflow(layout.count, layout.row_length, &layout.count)) {
+      return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " overflows 63 bits"));
+    }
+  }
+  if (layout.count == 0) return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " holds no tokens"));
+  int64_t expected = 0;
+  if (__builtin_mul_overflow(layout.count, static_cast<int64_t>(element_bytes), &expected) ||
+      expected != static_cast<int64_t>(file_bytes - header.data_begin)) {
+    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " of ", element_bytes, "-byte elements does not match the ",
+                                                   file_bytes - header.data_begin,
+                                                   " bytes after the header; is the file truncated?"));
+  }
+  return layout;
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpy(MappedFile file, int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(file.bytes()));
+  ZEROTH_ASSIGN_OR_RETURN(const ElementType type, FindNpyType(header.descr));
+  ZEROTH_ASSIGN_OR_RETURN(const TokenLayout layout, LayOutNpy(header, type.bytes, file.size()));
+  return type.make(std::move(file), layout, vocab_size);
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(MappedFile file, int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(const LlmcHeader header, ParseLlmcHeader(file.bytes()));
+  const TokenLayout layout = {kLlmcHeaderBytes, header.count, 0};
+  return header.token_bytes == 2 ? Make<uint16_t>(std::move(file), layout, vocab_size)
+                                 : Make<uint32_t>(std::move(file), layout, vocab_size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path, int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  auto source = OpenNpy(std::move(file), vocab_size);
+  if (!source.ok()) return Annotate(source.status(), path);
+  return source;
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path, int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  auto source = OpenLlmc(std::move(file), vocab_size);
+  if (!source.ok()) return Annotate(source.status(), path);
+  return source;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,61 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The logistic function and GELU's argument, shared by GELU and SwiGLU.
+
+// Per-target include guard, in the manner of foreach_target.h.
+#if defined(ZEROTH_KERNELS_CPU_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ZEROTH_KERNELS_CPU_ACTIVATION_INL_H_
+#undef ZEROTH_KERNELS_CPU_ACTIVATION_INL_H_
+#else
+#define ZEROTH_KERNELS_CPU_ACTIVATION_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "zeroth/kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The larger; NaN in v stays, which the order of the operands decides on x86.
+template <class D, class V>
+HWY_INLINE V AtLeast(D d, float lowest, V v) {
+  return hn::Max(hn::Set(d, lowest), v);
+}
+
+// e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal.
+template <class D, class V>
+HWY_INLINE V ExpOfNegated(D d, V z) {
+  return Exp(d, hn::Min(hn::Set(d, 87.0f), hn::Neg(z)));
+}
+
+// x / (1 + e^-z).
+template <class D, class V>
+HWY_INLINE V TimesLogistic(D d, V x, V z) {
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), ExpOfNegated(d, z)));
+}
+
+// s = 1 / (1 + e^-z) and 1 - s, the latter without cancellation for large z.
+template <class D, class V>
+HWY_INLINE void LogisticAndComplement(D d, V z, V& s, V& complement) {
+  const V one = hn::Set(d, 1.0f);
+  const V e = ExpOfNegated(d, z);
+  s = hn::Div(one, hn::Add(one, e));
+  complement = hn::Mul(e, s);
+}
+
+// GELU in its tanh form is x * logistic(z) with z = 2 sqrt(2 / pi) (x + 0.044715 x^3) = x (kGeluLinear + kGeluCubic x^2),
+// because (1 + tanh(z / 2)) / 2 is the logistic function of z.
+// Below kGeluLowest and kSiluLowest the functions and their derivatives are zero to float precision; inputs are raised to
+// there, so that no product of something huge and something tiny shows.
+constexpr float kGeluLowest = -16.0f;
+constexpr float kSiluLowest = -120.0f;
+constexpr float kGeluLinear = 1.5957691216057308f;
+constexpr float kGeluCubic = 0.07135481627260025f;
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

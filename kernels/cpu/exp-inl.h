@@ -1,0 +1,49 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// e^x for softmax. Highway's own Exp turns NaN into zero, which would hide a diverged model behind a finite loss.
+
+// Per-target include guard, in the manner of foreach_target.h.
+#if defined(ZEROTH_KERNELS_CPU_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ZEROTH_KERNELS_CPU_EXP_INL_H_
+#undef ZEROTH_KERNELS_CPU_EXP_INL_H_
+#else
+#define ZEROTH_KERNELS_CPU_EXP_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// e^x for x <= 88, within 2 ulp; zero below -87.3, where the result would be subnormal; NaN for NaN.
+//
+// x = q ln 2 + r with |r| <= ln(2) / 2, and e^r = 1 + r + r^2 p(r), where p interpolates at the Chebyshev nodes of that
+// interval (relative error 1.1e-8). ln 2 is split so that q times its upper part is exact.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V lowest = hn::Set(d, -87.3f);
+  // On x86 the operand order decides that a NaN in x passes through Max.
+  const V clamped = hn::Max(lowest, x);
+  const V q = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
+  V r = hn::NegMulAdd(q, hn::Set(d, 0.693115234375f), clamped);
+  r = hn::NegMulAdd(q, hn::Set(d, 3.19461849e-5f), r);
+  V p = hn::MulAdd(r, hn::Set(d, 1.39261836e-3f), hn::Set(d, 8.36317905e-3f));
+  p = hn::MulAdd(r, p, hn::Set(d, 4.16665546e-2f));
+  p = hn::MulAdd(r, p, hn::Set(d, 1.66665770e-1f));
+  p = hn::MulAdd(r, p, hn::Set(d, 0.5f));
+  p = hn::MulAdd(hn::Mul(r, r), p, r);
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, q), hn::Set(di, 127)));
+  const V scale = hn::BitCast(d, exponent);
+  const V result = hn::MulAdd(p, scale, scale);
+  // "Less than" is false for NaN, so that it stays; "at least" would have lost it.
+  return hn::IfThenZeroElse(hn::Lt(x, lowest), result);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,42 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_CPU_PARALLEL_H_
+#define ZEROTH_KERNELS_CPU_PARALLEL_H_
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace zeroth::cpu {
+
+// Calls body(piece, begin, end) for [0, count) cut every `grain`, on the calling thread's OpenMP team. Where the cuts
+// lie does not depend on the number of threads, so neither does a sum made per piece. With one thread or one piece no
+// parallel region is entered. `body` must not throw.
+template <typename Body>
+void ParallelFor(int64_t count, int64_t grain, const Body& body) {
+  const int64_t pieces = (count + grain - 1) / grain;
+  if (pieces <= 1 || omp_get_max_threads() == 1) {
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      body(piece, piece * grain, std::min(count, (piece + 1) * grain));
+    }
+    return;
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    body(piece, piece * grain, std::min(count, (piece + 1) * grain));
+  }
+}
+
+// Elements per piece of elementwise work: small enough to divide a layer's activations over a few threads, large enough
+// to repay handing a piece to another core.
+inline constexpr int64_t kElementGrain = 32 * 1024;
+
+// Rows per piece of about kElementGrain elements.
+inline int64_t RowGrain(int64_t row_elements) {
+  return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
+}
+
+}  // namespace zeroth::cpu
+
+#endif  // ZEROTH_KERNELS_CPU_PARALLEL_H_

@@ -1,0 +1,37 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_MATRIX_H_
+#define ZEROTH_KERNELS_MATRIX_H_
+
+#include <cstdint>
+
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+
+// A row-major matrix inside a tensor: rows may be further apart than they are wide, so that several products can write
+// side by side into one packed tensor. Shares the tensor's storage. A value type.
+struct Matrix {
+  Tensor tensor;
+  int64_t offset = 0;  // elements from the tensor's first
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // elements from one row to the next
+
+  Matrix() = default;
+  // The whole tensor: its last dimension are the columns, all others together the rows. A tensor of rank 1 is one row.
+  Matrix(const Tensor& tensor);  // NOLINT: a tensor is a matrix
+
+  // Columns [begin, begin + count) of the same rows.
+  Matrix Columns(int64_t begin, int64_t count) const;
+
+  // First element.
+  template <typename T>
+  T* data() const {
+    return tensor.data<T>() + offset;
+  }
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_MATRIX_H_

@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/kernels_suite.h"
+
+#include <limits>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "zeroth/core/base/check.h"
+
+namespace zeroth::testing {
+namespace {
+
+// A failed allocation or copy leaves nothing to test.
+template <typename T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) ADD_FAILURE() << value.status();
+  ZEROTH_CHECK(value.ok());
+  return *std::move(value);
+}
+
+}  // namespace
+
+void KernelsSuite::SetUp() {
+  device_ = ValueOrDie(DeviceRegistry::Create(GetParam(), DeviceOptions{}));
+  device_->BindThread();
+  kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream()));
+}
+
+Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values) {
+  return ValueOrDie(Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations));
+}
+
+Tensor KernelsSuite::UploadTokens(const Shape& shape, const std::vector<int32_t>& values) {
+  return ValueOrDie(Tensor::FromHost<int32_t>(*device_, shape, values, MemoryCategory::kActivations));
+}
+
+Tensor KernelsSuite::Unwritten(const Shape& shape) {
+  const size_t count = static_cast<size_t>(shape.numel());
+  return Upload(shape, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
+}
+
+std::vector<float> KernelsSuite::Download(const Tensor& tensor) { return ValueOrDie(tensor.ToHost<float>()); }
+
+int64_t KernelsSuite::RandomSize(int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random_);
+}
+
+std::vector<float> KernelsSuite::RandomNormal(int64_t count, float stddev) {
+  std::normal_distribution<float> normal(0.0f, stddev);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(random_);
+  return values;
+}
+
+std::vector<double> ToDouble(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected, double relative,
+                 double absolute, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 0.0;
+  for (double x : expected) largest = std::max(largest, std::abs(x));
+  const double tolerance = relative * largest + absolute;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(static_cast<double>(actual[i]), expected[i], tolerance) << what << ", element " << i;
+  }
+}
+
+void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& words) {
+  ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  for (const std::string& word : words) {
+    EXPECT_NE(std::string(status.message()).find(word), std::string::npos)
+        << "\"" << word << "\" is missing from: " << status;
+  }
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,80 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the shared kernel tests stand on: a device by name, tensors from and to the host, random values. Every
+// implementation of Kernels passes the same suites; see cpu/*_test.cc for how one is instantiated.
+
+#ifndef ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
+#define ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth::testing {
+
+// The parameter is the device type.
+class KernelsSuite : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override;
+
+  Device& device() { return *device_; }
+  Kernels& kernels() { return *kernels_; }
+
+  Tensor Upload(const Shape& shape, const std::vector<float>& values);
+  Tensor UploadTokens(const Shape& shape, const std::vector<int32_t>& values);
+  // A tensor of NaNs: an element that a kernel forgets to write shows.
+  Tensor Unwritten(const Shape& shape);
+  std::vector<float> Download(const Tensor& tensor);
+
+  // Uniform on [low, high].
+  int64_t RandomSize(int64_t low, int64_t high);
+  std::vector<float> RandomNormal(int64_t count, float stddev = 1.0f);
+  std::mt19937_64& random() { return random_; }
+
+ private:
+  std::mt19937_64 random_{20220520};
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+};
+
+std::vector<double> ToDouble(const std::vector<float>& values);
+
+// Elementwise |actual - expected| <= relative * max|expected| + absolute; NaN fails. `what` names the values.
+void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected, double relative,
+                 double absolute, const std::string& what);
+
+// InvalidArgument whose message contains every one of `words`.
+void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& words);
+
+// |analytic - numeric| small against max|analytic|, where numeric[i] is the central difference of `loss` at x[i].
+// `loss` is a float64 reference.
+template <typename Loss>
+void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<double>& analytic) {
+  ASSERT_EQ(x.size(), analytic.size());
+  constexpr double kStep = 1e-5;
+  double largest = 0.0;
+  for (double g : analytic) largest = std::max(largest, std::abs(g));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i];
+    x[i] = at + kStep;
+    const double above = loss(x);
+    x[i] = at - kStep;
+    const double below = loss(x);
+    x[i] = at;
+    ASSERT_NEAR((above - below) / (2 * kStep), analytic[i], 1e-6 * largest + 1e-8) << "element " << i;
+  }
+}
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_

@@ -1,0 +1,73 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/config_reader.h"
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace zeroth {
+
+const nlohmann::json* ConfigReader::Find(absl::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigReader::Has(absl::string_view key) const { return Find(key) != nullptr; }
+
+void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
+  if (!status_.ok()) return;
+  const nlohmann::json* found = Find(key);
+  const std::string what =
+      found == nullptr
+          ? "is missing"
+          : "is " + found->dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace).substr(0, 100);
+  status_ = absl::InvalidArgumentError(absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
+}
+
+int64_t ConfigReader::Size(absl::string_view key, std::optional<int64_t> fallback) {
+  // Beyond this no product of three sizes fits an int64.
+  constexpr int64_t kMax = int64_t{1} << 20;
+  const nlohmann::json* found = Find(key);
+  if (found == nullptr && fallback.has_value()) return *fallback;
+  if (found == nullptr || !found->is_number_integer() || found->get<int64_t>() < 1 || found->get<int64_t>() > kMax) {
+    Wrong(key, absl::StrCat("an integer from 1 to ", kMax));
+    return 1;
+  }
+  return found->get<int64_t>();
+}
+
+double ConfigReader::Number(absl::string_view key, std::optional<double> fallback) {
+  const nlohmann::json* found = Find(key);
+  if (found == nullptr && fallback.has_value()) return *fallback;
+  if (found == nullptr || !found->is_number() || !(found->get<double>() >= 0)) {
+    Wrong(key, "a number of at least 0");
+    return 0;
+  }
+  return found->get<double>();
+}
+
+bool ConfigReader::Flag(absl::string_view key, bool fallback) {
+  const nlohmann::json* found = Find(key);
+  if (found == nullptr) return fallback;
+  if (!found->is_boolean()) {
+    Wrong(key, "true or false");
+    return fallback;
+  }
+  return found->get<bool>();
+}
+
+std::string ConfigReader::Text(absl::string_view key, absl::string_view fallback) {
+  const nlohmann::json* found = Find(key);
+  if (found == nullptr) return std::string(fallback);
+  if (!found->is_string()) {
+    Wrong(key, "a string");
+    return std::string(fallback);
+  }
+  return found->get<std::string>();
+}
+
+void ConfigReader::Require(bool condition, absl::string_view key, absl::string_view expectation) {
+  if (!condition) Wrong(key, expectation);
+}
+
+}  // namespace zeroth

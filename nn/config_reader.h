@@ -1,0 +1,44 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_CONFIG_READER_H_
+#define ZEROTH_NN_CONFIG_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace zeroth {
+
+// Reads the keys of a Hugging Face config.json into a model's options and remembers the first thing that is wrong, so
+// that a family's reader is a list of its keys. Keys that are null count as absent.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const nlohmann::json& json) : json_(json) {}
+
+  // A positive integer. Without `fallback`, absence is an error.
+  int64_t Size(absl::string_view key, std::optional<int64_t> fallback = std::nullopt);
+  double Number(absl::string_view key, std::optional<double> fallback = std::nullopt);
+  bool Flag(absl::string_view key, bool fallback);
+  std::string Text(absl::string_view key, absl::string_view fallback);
+  bool Has(absl::string_view key) const;
+
+  // Records "key = value is not supported: why" unless `condition` holds.
+  void Require(bool condition, absl::string_view key, absl::string_view expectation);
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const nlohmann::json* Find(absl::string_view key) const;
+  void Wrong(absl::string_view key, absl::string_view expectation);
+
+  const nlohmann::json& json_;
+  absl::Status status_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_CONFIG_READER_H_

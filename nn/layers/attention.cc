@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/layers/attention.h"
+
+#include <utility>
+
+namespace zeroth {
+
+Attention::Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
+                     std::unique_ptr<Linear> out)
+    : Module(std::move(name)), rope_theta_(options.rope_theta) {
+  shape_.heads = options.heads;
+  shape_.kv_heads = options.kv_heads;
+  shape_.head_dim = options.head_dim;
+  qkv_ = AddChild(std::move(qkv));
+  out_ = AddChild(std::move(out));
+}
+
+absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value qkv, qkv_->Forward(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_theta_));
+    return out_->Forward(context, heads);
+  });
+}
+
+}  // namespace zeroth

@@ -1,0 +1,44 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_LAYERS_LINEAR_H_
+#define ZEROTH_NN_LAYERS_LINEAR_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "zeroth/nn/module.h"
+#include "zeroth/nn/ops/linear.h"
+
+namespace zeroth {
+
+struct LinearOptions {
+  int64_t in = 0;
+  // One entry for each projection: its name next to the module's, and its width. A plain layer has one with an empty
+  // name; query, key and value stored apart have three.
+  struct Projection {
+    std::string name;
+    int64_t out = 0;
+  };
+  std::vector<Projection> projections;
+  bool bias = true;
+  WeightLayout layout = WeightLayout::kOutIn;
+  float init_std = 0.02f;
+};
+
+// x [.., in] → [.., sum of out]. Parameters [projection.]weight and [projection.]bias.
+class Linear : public Module {
+ public:
+  Linear(std::string name, const LinearOptions& options);
+
+  // `activation` other than kNone only while not recording; see LinearOp.
+  absl::StatusOr<Value> Forward(Context& context, const Value& x, Activation activation = Activation::kNone);
+
+ private:
+  std::vector<LinearPart> parts_;
+  WeightLayout layout_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_LAYERS_LINEAR_H_

@@ -1,0 +1,32 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/layers/mlp.h"
+
+#include <utility>
+
+#include "zeroth/nn/ops/pointwise.h"
+
+namespace zeroth {
+
+Mlp::Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in, std::unique_ptr<Linear> out)
+    : Module(std::move(name)), activation_(activation) {
+  in_ = AddChild(std::move(in));
+  out_ = AddChild(std::move(out));
+}
+
+absl::StatusOr<Value> Mlp::Forward(Context& context, const Value& x) {
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, x));
+    return out_->Forward(context, hidden);
+  });
+}
+
+absl::StatusOr<Value> Mlp::Hidden(Context& context, const Value& x) {
+  if (activation_ == MlpActivation::kGelu && !context.recording()) {
+    return in_->Forward(context, x, Activation::kGelu);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Value in, in_->Forward(context, x));
+  return activation_ == MlpActivation::kGelu ? GeluOp(context, in) : SwiGluOp(context, in);
+}
+
+}  // namespace zeroth

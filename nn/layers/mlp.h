@@ -1,0 +1,37 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_LAYERS_MLP_H_
+#define ZEROTH_NN_LAYERS_MLP_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/module.h"
+
+namespace zeroth {
+
+enum class MlpActivation : uint8_t {
+  kGelu,    // in → hidden, GELU (tanh), → out
+  kSwiGlu,  // in → gate | up, silu(gate) * up, → out
+};
+
+// x [.., dim] → [.., dim] through a wider layer.
+class Mlp : public Module {
+ public:
+  Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in, std::unique_ptr<Linear> out);
+
+  absl::StatusOr<Value> Forward(Context& context, const Value& x);
+
+ private:
+  absl::StatusOr<Value> Hidden(Context& context, const Value& x);
+
+  MlpActivation activation_;
+  Linear* in_;
+  Linear* out_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_LAYERS_MLP_H_

@@ -1,0 +1,59 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/module.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zeroth {
+namespace {
+
+void Collect(const Module& module, std::vector<Parameter*>& out) {
+  for (Parameter* parameter : module.own_parameters()) {
+    if (std::find(out.begin(), out.end(), parameter) == out.end()) out.push_back(parameter);
+  }
+  for (const Module* child : module.children()) Collect(*child, out);
+}
+
+}  // namespace
+
+std::vector<Parameter*> Module::Parameters() const {
+  std::vector<Parameter*> parameters;
+  Collect(*this, parameters);
+  return parameters;
+}
+
+int64_t Module::ParameterCount() const {
+  int64_t count = 0;
+  for (const Parameter* parameter : Parameters()) count += parameter->numel();
+  return count;
+}
+
+Parameter* Module::AddParameter(absl::string_view suffix, Shape shape, Initializer initializer) {
+  owned_parameters_.push_back(std::make_unique<Parameter>(Scoped(suffix), std::move(shape), initializer));
+  own_parameters_.push_back(owned_parameters_.back().get());
+  return own_parameters_.back();
+}
+
+std::string Module::Scoped(absl::string_view suffix) const {
+  return name_.empty() ? std::string(suffix) : absl::StrCat(name_, ".", suffix);
+}
+
+absl::Status Module::EnterForward(Context& context, bool recording) {
+  ZEROTH_RETURN_IF_ERROR(hooks_->BeforeForward(recording));
+  if (recording) {
+    context.tape().RecordCleanup([hooks = hooks_] { hooks->AfterError(); });
+    // Played last: backward runs from the end of the forward to its beginning.
+    context.tape().Record([hooks = hooks_] { return hooks->AfterBackward(); });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Module::LeaveForward(Context& context, bool recording) {
+  ZEROTH_RETURN_IF_ERROR(hooks_->AfterForward(recording));
+  if (recording) context.tape().Record([hooks = hooks_] { return hooks->BeforeBackward(); });
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

@@ -1,0 +1,106 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Modules: named parameters, children, and hooks around forward and backward through which sharding reaches a model
+// without the model knowing.
+
+#ifndef ZEROTH_NN_MODULE_H_
+#define ZEROTH_NN_MODULE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// Called around a module's computation. `recording`: a backward will follow.
+class ModuleHooks {
+ public:
+  virtual ~ModuleHooks() = default;
+  virtual absl::Status BeforeForward(bool recording) = 0;
+  virtual absl::Status AfterForward(bool recording) = 0;
+  virtual absl::Status BeforeBackward() = 0;
+  virtual absl::Status AfterBackward() = 0;
+  // A forward or backward that this module takes part in has failed or was dropped.
+  virtual void AfterError() = 0;
+};
+
+// A part of a model. Parameters are declared with their shapes and initializers; their storage comes later, from whoever
+// manages it, so building a model of any size allocates nothing. Neither copyable nor movable. One rank's thread only.
+class Module {
+ public:
+  // `name` is the full name, as in "transformer.h.0.attn"; "" for a root without a prefix.
+  explicit Module(std::string name) : name_(std::move(name)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }
+  // True for the repeated block that is gathered as one unit by default.
+  virtual bool is_block() const { return false; }
+
+  // Parameters that this module uses itself, shared ones included.
+  absl::Span<Parameter* const> own_parameters() const { return own_parameters_; }
+  absl::Span<Module* const> children() const { return child_pointers_; }
+  // All parameters of this module and its descendants, each once, in order of declaration.
+  std::vector<Parameter*> Parameters() const;
+  // Elements of all of them.
+  int64_t ParameterCount() const;
+
+  // `hooks` outlives the module's use, or is taken away with nullptr.
+  void set_hooks(ModuleHooks* hooks) { hooks_ = hooks; }
+
+ protected:
+  // Declares a parameter named name() + "." + suffix. Owned by this module.
+  Parameter* AddParameter(absl::string_view suffix, Shape shape, Initializer initializer);
+  // Declares that this module also uses a parameter that another one owns (tied weights).
+  void ShareParameter(Parameter* parameter) { own_parameters_.push_back(parameter); }
+  template <typename M>
+  M* AddChild(std::unique_ptr<M> child) {
+    M* pointer = child.get();
+    child_pointers_.push_back(pointer);
+    children_.push_back(std::move(child));
+    return pointer;
+  }
+  // name() + "." + suffix, or the suffix alone under an unnamed root.
+  std::string Scoped(absl::string_view suffix) const;
+
+  // Runs `body`, a callable returning absl::StatusOr<…>, between the hooks. Every public forward of every module goes
+  // through here: what does not could not be a unit.
+  template <typename Body>
+  auto Hooked(Context& context, Body&& body) -> decltype(body()) {
+    if (hooks_ == nullptr) return body();
+    const bool recording = context.recording();
+    ZEROTH_RETURN_IF_ERROR(EnterForward(context, recording));
+    auto result = body();
+    if (!result.ok()) {
+      hooks_->AfterError();
+      return result;
+    }
+    ZEROTH_RETURN_IF_ERROR(LeaveForward(context, recording));
+    return result;
+  }
+
+ private:
+  absl::Status EnterForward(Context& context, bool recording);
+  absl::Status LeaveForward(Context& context, bool recording);
+
+  std::string name_;
+  std::vector<std::unique_ptr<Parameter>> owned_parameters_;
+  std::vector<Parameter*> own_parameters_;
+  std::vector<std::unique_ptr<Module>> children_;
+  std::vector<Module*> child_pointers_;
+  ModuleHooks* hooks_ = nullptr;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_MODULE_H_

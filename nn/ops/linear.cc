@@ -1,0 +1,112 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/linear.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+int64_t OutFeatures(const LinearPart& part, WeightLayout layout) {
+  return part.weight->shape().dim(layout == WeightLayout::kInOut ? 1 : 0);
+}
+
+absl::Status Validate(const Value& x, absl::Span<const LinearPart> parts, WeightLayout layout) {
+  for (const LinearPart& part : parts) {
+    const Shape& shape = part.weight->shape();
+    const int64_t in = shape.rank() == 2 ? shape.dim(layout == WeightLayout::kInOut ? 0 : 1) : -1;
+    if (x.data.shape().rank() < 1 || x.data.dim(-1) != in) {
+      return absl::InvalidArgumentError(absl::StrCat("linear layer with weight '", part.weight->name(), "' ",
+                                                     shape.ToString(), ": its input is ", x.data.shape().ToString(),
+                                                     ", expected [.., ", in, "]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout, const Matrix& x,
+                          const Matrix& dy) {
+  if (part.weight->requires_grad()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.weight->TakeGradient());
+    GemmArgs gemm;
+    gemm.a = layout == WeightLayout::kInOut ? x : dy;
+    gemm.b = layout == WeightLayout::kInOut ? dy : x;
+    gemm.transpose_a = true;
+    gemm.c = slot.tensor;
+    gemm.accumulate = slot.accumulate;
+    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+  }
+  if (part.bias != nullptr && part.bias->requires_grad()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
+    ZEROTH_RETURN_IF_ERROR(context.kernels().BiasGradient(dy, slot.tensor, slot.accumulate));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, WeightLayout layout, const Tensor& x,
+                      GradientNode* x_node, const Tensor& dy) {
+  int64_t column = 0;
+  for (const LinearPart& part : parts) {
+    const int64_t out = OutFeatures(part, layout);
+    const Matrix dy_part = Matrix(dy).Columns(column, out);
+    column += out;
+    ZEROTH_RETURN_IF_ERROR(BackwardPart(context, part, layout, x, dy_part));
+    if (x_node == nullptr) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x.shape()));
+    GemmArgs gemm;
+    gemm.a = dy_part;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+    gemm.b = weight;
+    gemm.transpose_b = layout == WeightLayout::kInOut;
+    gemm.c = slot.tensor;
+    gemm.accumulate = slot.accumulate;
+    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
+                               WeightLayout layout, Activation activation) {
+  ZEROTH_RETURN_IF_ERROR(Validate(x, parts, layout));
+  if (activation != Activation::kNone && context.recording()) {
+    return absl::FailedPreconditionError("linear layer: a fused activation keeps nothing for backward; use it with recording off");
+  }
+  int64_t out = 0;
+  for (const LinearPart& part : parts) out += OutFeatures(part, layout);
+  std::vector<int64_t> dims(x.data.shape().dims().begin(), x.data.shape().dims().end());
+  dims.back() = out;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape(dims)));
+  int64_t column = 0;
+  for (const LinearPart& part : parts) {
+    GemmArgs gemm;
+    gemm.a = x.data;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+    gemm.b = weight;
+    gemm.transpose_b = layout == WeightLayout::kOutIn;
+    gemm.c = Matrix(y).Columns(column, OutFeatures(part, layout));
+    if (part.bias != nullptr) {
+      ZEROTH_ASSIGN_OR_RETURN(gemm.bias, FullValues(*part.bias));
+    }
+    gemm.activation = activation;
+    ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().Gemm(gemm), part.weight->name());
+    column += OutFeatures(part, layout);
+  }
+  Value result = context.MakeValue(std::move(y));
+  if (context.recording()) {
+    context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()), layout, x_data = x.data,
+                           x_node = x.node, y_node = result.node] {
+      if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
+      return Backward(context, parts, layout, x_data, x_node.get(), y_node->grad);
+    });
+  }
+  return result;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,30 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_OPS_LINEAR_H_
+#define ZEROTH_NN_OPS_LINEAR_H_
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// How weights are stored: [in, out] (GPT-2's Conv1D) or [out, in] (everybody else).
+enum class WeightLayout : uint8_t { kInOut, kOutIn };
+
+struct LinearPart {
+  Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
+  Parameter* bias = nullptr;    // [out], or nullptr
+};
+
+// x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections of one input that are
+// stored apart (query, key and value; gate and up) still give one packed tensor. `activation` is for inference only
+// (what it needs in backward is not kept): FailedPrecondition while recording.
+absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
+                               WeightLayout layout, Activation activation = Activation::kNone);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_LINEAR_H_

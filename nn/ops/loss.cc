@@ -1,0 +1,51 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/loss.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
+                                           const Tensor& targets) {
+  const Shape& shape = hidden.data.shape();
+  if (shape.rank() != 3 || weight.shape().rank() != 2 || shape.dim(2) != weight.shape().dim(1)) {
+    return absl::InvalidArgumentError(absl::StrCat("loss: hidden states ", shape.ToString(), " against head '",
+                                                   weight.name(), "' ", weight.shape().ToString(),
+                                                   ", expected [batch, seq, dim] and [vocab, dim]"));
+  }
+  if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({shape.dim(0), shape.dim(1)})) {
+    return absl::InvalidArgumentError(absl::StrCat("loss: targets are ", DTypeName(targets.dtype()), " ",
+                                                   targets.shape().ToString(), ", expected int32 [", shape.dim(0), ", ",
+                                                   shape.dim(1), "]"));
+  }
+  const int64_t rows = shape.dim(0) * shape.dim(1);
+  LinearCrossEntropyArgs args;
+  args.hidden = hidden.data.Reshape(Shape({rows, shape.dim(2)}));
+  ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
+  args.targets = targets.Reshape(Shape({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1})));
+  args.grad_scale = context.loss_scale();
+  if (context.recording()) {
+    ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.Empty(args.hidden.shape()));
+    if (weight.requires_grad()) {
+      ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
+      args.dweight = slot.tensor;
+      args.accumulate_dweight = slot.accumulate;
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().LinearCrossEntropy(args), "loss");
+  Value loss = context.MakeValue(args.loss);
+  if (context.recording() && hidden.node != nullptr) {
+    context.tape().Record([&context, node = hidden.node, dhidden = args.dhidden.Reshape(shape)]() mutable {
+      return AddGradient(context, *node, std::move(dhidden));
+    });
+  }
+  return loss;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_OPS_NORM_H_
+#define ZEROTH_NN_OPS_NORM_H_
+
+#include "absl/status/statusor.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// What a normalisation with a residual connection in front of it gives.
+struct NormResult {
+  Value sum;         // x + residual, or x itself without a residual
+  Value normalized;  // same shape
+};
+
+// Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [.., dim], gamma and beta [dim].
+absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
+                                       Parameter& beta, float eps);
+// The same by root mean square.
+absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
+                                     float eps);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_NORM_H_

@@ -1,0 +1,20 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_OPS_POINTWISE_H_
+#define ZEROTH_NN_OPS_POINTWISE_H_
+
+#include "absl/status/statusor.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// a + b, same shapes.
+absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b);
+// Gaussian error linear unit, tanh approximation.
+absl::StatusOr<Value> GeluOp(Context& context, const Value& x);
+// silu(gate) * up of [.., gate | up], [.., 2 * hidden] → [.., hidden] (Shazeer, "GLU variants improve transformer", 2020).
+absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_POINTWISE_H_

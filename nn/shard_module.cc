@@ -1,0 +1,118 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/shard_module.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace zeroth {
+namespace {
+
+// A module that becomes a unit, with what no unit below it took.
+struct Wrapped {
+  Module* module;
+  std::vector<Parameter*> parameters;
+};
+
+// The unwrapped parameters of `module` and below, in order of declaration; units go to `wrapped`, parents before children.
+std::vector<Parameter*> Collect(Module& module, const WrapPolicy& policy, bool is_root, std::vector<Wrapped>& wrapped) {
+  std::vector<Parameter*> mine(module.own_parameters().begin(), module.own_parameters().end());
+  std::vector<Wrapped> below;
+  for (Module* child : module.children()) {
+    const std::vector<Parameter*> rest = Collect(*child, policy, /*is_root=*/false, below);
+    mine.insert(mine.end(), rest.begin(), rest.end());
+  }
+  std::vector<Parameter*> unique;
+  int64_t numel = 0;
+  for (Parameter* parameter : mine) {
+    if (std::find(unique.begin(), unique.end(), parameter) != unique.end()) continue;
+    unique.push_back(parameter);
+    numel += parameter->numel();
+  }
+  if (is_root || (!unique.empty() && policy(module, numel))) {
+    wrapped.push_back({&module, std::move(unique)});
+    unique.clear();
+  }
+  wrapped.insert(wrapped.end(), std::make_move_iterator(below.begin()), std::make_move_iterator(below.end()));
+  return unique;
+}
+
+}  // namespace
+
+WrapPolicy WrapBlocks() {
+  return [](const Module& module, int64_t) { return module.is_block(); };
+}
+
+WrapPolicy WrapByMinNumel(int64_t min_numel) {
+  return [min_numel](const Module&, int64_t unwrapped_numel) { return unwrapped_numel >= min_numel; };
+}
+
+WrapPolicy WrapNothing() {
+  return [](const Module&, int64_t) { return false; };
+}
+
+WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
+  std::vector<Wrapped> wrapped;
+  Collect(model, policy, /*is_root=*/true, wrapped);
+  WrapPlan plan;
+  std::set<std::string> names;
+  for (Wrapped& entry : wrapped) {
+    UnitSpec unit;
+    unit.is_root = entry.module == &model;
+    unit.name = unit.is_root ? "root" : entry.module->name();
+    // A container may share its name with a layer inside; messages must tell them apart.
+    for (int copy = 2; !names.insert(unit.name).second; ++copy) unit.name = absl::StrCat(entry.module->name(), "#", copy);
+    unit.parameters = std::move(entry.parameters);
+    plan.units.push_back(std::move(unit));
+    plan.modules.push_back(entry.module);
+  }
+  return plan;
+}
+
+class ShardingHooks::UnitHooks : public ModuleHooks {
+ public:
+  UnitHooks(Scheduler& scheduler, Unit& unit) : scheduler_(scheduler), unit_(unit) {}
+
+  absl::Status BeforeForward(bool recording) override { return scheduler_.BeforeForward(unit_, recording); }
+  absl::Status AfterForward(bool recording) override { return scheduler_.AfterForward(unit_, recording); }
+  absl::Status BeforeBackward() override { return scheduler_.BeforeBackward(unit_); }
+  absl::Status AfterBackward() override { return scheduler_.AfterBackward(unit_); }
+  // The error that led here is the one to report; a communicator that broke will repeat itself on the next call.
+  void AfterError() override { scheduler_.Abandon().IgnoreError(); }
+
+ private:
+  Scheduler& scheduler_;
+  Unit& unit_;
+};
+
+ShardingHooks::ShardingHooks() = default;
+
+ShardingHooks::~ShardingHooks() {
+  for (Module* module : modules_) module->set_hooks(nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapPlan& plan, Sharding& sharding) {
+  const absl::Span<Unit* const> units = sharding.units();
+  if (units.size() != plan.modules.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("sharding hooks: the plan has ", plan.modules.size(),
+                                                   " units, the sharding ", units.size(),
+                                                   "; create the sharding from the plan's units"));
+  }
+  std::unique_ptr<ShardingHooks> hooks(new ShardingHooks);
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (units[i]->name() != plan.units[i].name) {
+      return absl::InvalidArgumentError(absl::StrCat("sharding hooks: unit ", i, " is '", units[i]->name(),
+                                                     "', the plan says '", plan.units[i].name, "'"));
+    }
+    hooks->hooks_.push_back(std::make_unique<UnitHooks>(sharding.scheduler(), *units[i]));
+    hooks->modules_.push_back(plan.modules[i]);
+    plan.modules[i]->set_hooks(hooks->hooks_.back().get());
+  }
+  return hooks;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,82 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/tape.h"
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+absl::Status Tape::Backward() {
+  if (entries_.empty()) {
+    return absl::FailedPreconditionError("backward: nothing was recorded; run a forward with recording on first");
+  }
+  while (!entries_.empty()) {
+    const Entry entry = std::move(entries_.back());
+    entries_.pop_back();
+    if (absl::Status status = entry(); !status.ok()) {
+      Fail();
+      return Annotate(status, "backward");
+    }
+  }
+  cleanups_.clear();
+  return absl::OkStatus();
+}
+
+void Tape::Clear() { Fail(); }
+
+void Tape::Fail() {
+  // Entries first: they hold activations and gradients, which cleanups may expect to be gone.
+  entries_.clear();
+  while (!cleanups_.empty()) {
+    const std::function<void()> cleanup = std::move(cleanups_.back());
+    cleanups_.pop_back();
+    cleanup();
+  }
+}
+
+absl::StatusOr<Tensor> Context::Empty(Shape shape, DType dtype) {
+  return Tensor::Empty(device_, std::move(shape), dtype, MemoryCategory::kActivations);
+}
+
+Value Context::MakeValue(Tensor data) {
+  Value value;
+  value.data = std::move(data);
+  if (recording()) value.node = std::make_shared<GradientNode>();
+  return value;
+}
+
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape) {
+  NodeSlot slot;
+  slot.accumulate = node.grad.defined();
+  // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a copy then.
+  if (slot.accumulate && node.grad.buffer().use_count() > 1) {
+    ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(shape));
+    ZEROTH_RETURN_IF_ERROR(context.device().Copy(own.raw_data(), node.grad.raw_data(), own.bytes(),
+                                                 context.device().compute_stream()));
+    node.grad = std::move(own);
+  } else if (!slot.accumulate) {
+    ZEROTH_ASSIGN_OR_RETURN(node.grad, context.Empty(shape));
+  }
+  slot.tensor = node.grad;
+  return slot;
+}
+
+absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution) {
+  if (!node.grad.defined()) {
+    node.grad = std::move(contribution);
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution.shape()));
+  return context.kernels().Add(slot.tensor, contribution, slot.tensor);
+}
+
+absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {
+  if (parameter.data().defined()) return parameter.data();
+  return absl::FailedPreconditionError(
+      absl::StrCat("parameter '", parameter.name(), "' is not gathered: it was used outside of its unit's forward or "
+                   "backward; wrap it together with the module that uses it"));
+}
+
+}  // namespace zeroth

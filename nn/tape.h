@@ -1,0 +1,104 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Reverse-mode differentiation by a tape: forward records how to go back, backward plays the record in reverse.
+
+#ifndef ZEROTH_NN_TAPE_H_
+#define ZEROTH_NN_TAPE_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+
+class Kernels;
+
+// The gradient of one activation, while backward has use for it.
+struct GradientNode {
+  Tensor grad;  // undefined until the first contribution
+};
+
+// An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share both.
+struct Value {
+  Tensor data;
+  std::shared_ptr<GradientNode> node;
+};
+
+// The record of one forward. Each entry holds what its backward reads, and nothing else; it is freed as soon as it was
+// played, so activations go away while backward proceeds. Entries must hold Parameters by address and read their data
+// when played: a kept view would keep a gather buffer. Used by one thread only.
+class Tape {
+ public:
+  using Entry = std::function<absl::Status()>;
+
+  // Off: operations record nothing and results have no node (inference).
+  bool recording() const { return recording_; }
+  void set_recording(bool on) { recording_ = on; }
+
+  void Record(Entry backward) { entries_.push_back(std::move(backward)); }
+  // Called, latest first, if backward fails or the record is dropped: puts right what forward has left in progress.
+  void RecordCleanup(std::function<void()> cleanup) { cleanups_.push_back(std::move(cleanup)); }
+
+  // Plays everything back and leaves the tape empty. The gradient of the last operation's result must be set, which the
+  // loss operations do themselves. FailedPrecondition if nothing was recorded.
+  absl::Status Backward();
+  // Drops the record without playing it, for a forward whose backward will not come.
+  void Clear();
+
+ private:
+  void Fail();
+
+  bool recording_ = true;
+  std::vector<Entry> entries_;
+  std::vector<std::function<void()>> cleanups_;
+};
+
+// What an operation runs with. Everything outlives the context; one per rank.
+class Context {
+ public:
+  Context(Device& device, Kernels& kernels, Tape& tape) : device_(device), kernels_(kernels), tape_(tape) {}
+
+  Device& device() { return device_; }
+  Kernels& kernels() { return kernels_; }
+  Tape& tape() { return tape_; }
+  bool recording() const { return tape_.recording(); }
+
+  // Gradients are those of loss_scale * loss.
+  float loss_scale() const { return loss_scale_; }
+  void set_loss_scale(float scale) { loss_scale_ = scale; }
+
+  // An uninitialised activation.
+  absl::StatusOr<Tensor> Empty(Shape shape, DType dtype = DType::kFloat32);
+  // A value with a node if the tape is recording.
+  Value MakeValue(Tensor data);
+
+ private:
+  Device& device_;
+  Kernels& kernels_;
+  Tape& tape_;
+  float loss_scale_ = 1.0f;
+};
+
+// Where an operation's backward writes its contribution to an activation's gradient. With `accumulate`, it adds to what
+// is there; the tensor is then safe to change in place.
+struct NodeSlot {
+  Tensor tensor;
+  bool accumulate = false;
+};
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape);
+// A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not write to it afterwards.
+absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
+
+// The full values of a parameter; FailedPrecondition if nobody has made them available.
+absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_TAPE_H_

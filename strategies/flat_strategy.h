@@ -1,0 +1,48 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The base of strategies that work on flat units: it moves the bytes, a strategy answers three questions. A strategy
+// with other ideas implements ShardingStrategy itself.
+
+#ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
+#define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/strategy.h"
+
+namespace zeroth {
+
+class FlatStrategy : public ShardingStrategy {
+ public:
+  absl::Status Attach(const StrategyContext& context) override;
+  absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
+  absl::Status Reshard(Unit& unit, Pass pass) override;
+  absl::Status PrepareGradients(Unit& unit) override;
+  absl::Status SyncGradients(Unit& unit, Stream& comm) override;
+  void Abandon(Unit& unit) override;
+  absl::Status Trim() override;
+
+ protected:
+  explicit FlatStrategy(const StrategyOptions& options) : options_(options) {}
+
+  // Whether full parameters stay after this pass over the unit.
+  virtual bool KeepsGathered(const Unit& unit, Pass pass) const = 0;
+  // Whether gathered units take turns in the scheduler's buffers; otherwise each has its own until it is resharded.
+  virtual bool TakesTurns() const = 0;
+  // Whether shards of gradients are summed across shard groups.
+  virtual bool ReducesAcrossGroups() const { return false; }
+
+  const StrategyOptions& options() const { return options_; }
+
+ private:
+  StrategyOptions options_;
+  Mesh* mesh_ = nullptr;
+  std::unique_ptr<FullBuffers> gathered_;
+  std::unique_ptr<FullBuffers> gradients_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_FLAT_STRATEGY_H_

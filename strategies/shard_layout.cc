@@ -1,0 +1,99 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/shard_layout.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+namespace {
+
+// Aligning a shard costs less than one alignment unit; at this many units a shard that is under 2 % of it.
+constexpr int64_t kUnitsWorthAligning = 64;
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+int64_t ShardNumel(int64_t used, int shard_count, int64_t alignment) {
+  const int64_t exact = (used + shard_count - 1) / shard_count;
+  return exact >= kUnitsWorthAligning * alignment ? RoundUp(exact, alignment) : exact;
+}
+
+}  // namespace
+
+ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const LayoutOptions& options)
+    : shard_count_(options.shard_count) {
+  ZEROTH_CHECK(shard_count_ >= 1);
+  std::vector<int64_t> used;  // by segment: one past the last parameter's last element
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const ParameterExtent& extent = extents[i];
+    ZEROTH_CHECK(extent.numel >= 0);
+    const bool replicated = shard_count_ > 1 && extent.numel < options.min_shard_numel;
+    const auto same_kind = [&](const Segment& segment) {
+      return segment.dtype == extent.dtype && segment.trainable == extent.trainable &&
+             segment.replicated == replicated;
+    };
+    auto found = std::find_if(segments_.begin(), segments_.end(), same_kind);
+    if (found == segments_.end()) {
+      Segment segment;
+      segment.dtype = extent.dtype;
+      segment.trainable = extent.trainable;
+      segment.replicated = replicated;
+      segments_.push_back(segment);
+      used.push_back(0);
+      found = segments_.end() - 1;
+    }
+    const size_t index = static_cast<size_t>(found - segments_.begin());
+    const int64_t alignment = kAlignmentBytes / static_cast<int64_t>(SizeOf(extent.dtype));
+    const int64_t offset = RoundUp(used[index], alignment);
+    found->parameters.push_back(static_cast<int>(i));
+    placements_.push_back({static_cast<int>(index), offset, extent.numel});
+    // An empty parameter takes no place, not even a gap before it.
+    if (extent.numel > 0) used[index] = offset + extent.numel;
+  }
+  for (size_t index = 0; index < segments_.size(); ++index) {
+    Segment& segment = segments_[index];
+    const int count = segment.replicated ? 1 : shard_count_;
+    const int64_t alignment = kAlignmentBytes / static_cast<int64_t>(SizeOf(segment.dtype));
+    segment.shard_numel = ShardNumel(used[index], count, alignment);
+    segment.numel = segment.shard_numel * count;
+  }
+}
+
+std::vector<ShardLayout::Piece> ShardLayout::Pieces(int segment, int rank) const {
+  std::vector<Piece> pieces;
+  for (int parameter : segments_[static_cast<size_t>(segment)].parameters) {
+    const Piece piece = PieceOf(parameter, rank);
+    if (piece.numel() > 0) pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+ShardLayout::Piece ShardLayout::PieceOf(int parameter, int rank) const {
+  ZEROTH_CHECK(rank >= 0 && rank < shard_count_);
+  const Placement& at = placement(parameter);
+  const Segment& segment = segments_[static_cast<size_t>(at.segment)];
+  const int64_t shard_begin = segment.replicated ? 0 : rank * segment.shard_numel;
+  const int64_t shard_end = shard_begin + segment.shard_numel;
+  const int64_t begin = std::clamp(shard_begin - at.offset, int64_t{0}, at.numel);
+  const int64_t end = std::clamp(shard_end - at.offset, begin, at.numel);
+  const int64_t shard_offset = end > begin ? at.offset + begin - shard_begin : 0;
+  return {parameter, begin, end, shard_offset};
+}
+
+std::vector<ShardLayout::Gap> ShardLayout::Gaps(int segment) const {
+  const Segment& in = segments_[static_cast<size_t>(segment)];
+  std::vector<Gap> gaps;
+  int64_t covered = 0;
+  for (int parameter : in.parameters) {
+    const Placement& at = placement(parameter);
+    if (at.numel == 0) continue;
+    if (at.offset > covered) gaps.push_back({covered, at.offset - covered});
+    covered = at.offset + at.numel;
+  }
+  if (in.numel > covered) gaps.push_back({covered, in.numel - covered});
+  return gaps;
+}
+
+}  // namespace zeroth

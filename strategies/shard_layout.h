@@ -1,0 +1,97 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Where every element of a unit's parameters lies in flat storage, and which rank owns it.
+
+#ifndef ZEROTH_STRATEGIES_SHARD_LAYOUT_H_
+#define ZEROTH_STRATEGIES_SHARD_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "zeroth/core/base/dtype.h"
+
+namespace zeroth {
+
+// What the layout needs to know of a parameter.
+struct ParameterExtent {
+  int64_t numel = 0;
+  DType dtype = DType::kFloat32;
+  bool trainable = true;
+};
+
+struct LayoutOptions {
+  // Pieces to cut each segment into. 1: nothing is cut.
+  int shard_count = 1;
+  // Parameters with fewer elements than this go into a replicated segment that is not cut. 0: all are cut.
+  int64_t min_shard_numel = 0;
+};
+
+// A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment for each (cut or
+// replicated, trainable or frozen, dtype) that occurs, so that a segment is one collective and frozen parameters
+// neither travel nor take gradients. Inside a segment parameters keep their order; each starts 64-byte aligned. A
+// segment ends with zero padding so that it divides by the shard count; rank r owns the contiguous elements
+// [r * shard_numel, (r + 1) * shard_numel). Shards of segments that are large against the alignment are 64-byte
+// aligned too; small segments are cut to the element, so that no rank holds padding while another holds two elements.
+// Aborts on negative sizes and shard_count < 1. Immutable, hence thread-safe.
+class ShardLayout {
+ public:
+  static constexpr int64_t kAlignmentBytes = 64;
+
+  struct Segment {
+    DType dtype = DType::kFloat32;
+    bool trainable = true;
+    bool replicated = false;    // every rank holds all of it
+    int64_t numel = 0;          // gaps and padding included
+    int64_t shard_numel = 0;    // numel / shard count, or numel if replicated
+    std::vector<int> parameters;  // indices, in order of offset
+  };
+
+  // Where a whole parameter starts.
+  struct Placement {
+    int segment = 0;
+    int64_t offset = 0;  // elements from the segment's first
+    int64_t numel = 0;
+  };
+
+  // The elements [begin, end) of a parameter, which lie at [shard_offset, …) of a rank's shard of its segment.
+  struct Piece {
+    int parameter = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t shard_offset = 0;
+
+    int64_t numel() const { return end - begin; }
+  };
+
+  // Elements of a segment that belong to no parameter.
+  struct Gap {
+    int64_t offset = 0;
+    int64_t numel = 0;
+  };
+
+  ShardLayout() = default;
+  ShardLayout(absl::Span<const ParameterExtent> extents, const LayoutOptions& options);
+
+  int shard_count() const { return shard_count_; }
+  const std::vector<Segment>& segments() const { return segments_; }
+  const Placement& placement(int parameter) const { return placements_[static_cast<size_t>(parameter)]; }
+  int parameter_count() const { return static_cast<int>(placements_.size()); }
+
+  // What `rank` owns of a segment, in order; parameters of which it owns nothing do not occur. For a replicated segment
+  // that is all of it, whatever the rank.
+  std::vector<Piece> Pieces(int segment, int rank) const;
+  // What `rank` owns of one parameter; begin == end if nothing.
+  Piece PieceOf(int parameter, int rank) const;
+  // Alignment gaps and the tail padding, in order.
+  std::vector<Gap> Gaps(int segment) const;
+
+ private:
+  int shard_count_ = 1;
+  std::vector<Segment> segments_;
+  std::vector<Placement> placements_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_SHARD_LAYOUT_H_

@@ -1,0 +1,196 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/sharding.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// Host staging of Load and VisitShards: large enough to amortise a call, small against any shard.
+constexpr int64_t kStagingNumel = int64_t{1} << 20;
+
+absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
+  if (units.empty()) return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
+  std::map<const Parameter*, std::string> unit_of;
+  std::map<std::string, std::string> unit_of_name;
+  for (const UnitSpec& unit : units) {
+    for (const Parameter* parameter : unit.parameters) {
+      const auto [owner, first] = unit_of.emplace(parameter, unit.name);
+      if (!first) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "parameter '", parameter->name(), "' is in unit '", owner->second, "' and again in unit '", unit.name,
+            "'; a parameter belongs to one unit: put everything that shares it into one unit"));
+      }
+      const auto [named, fresh] = unit_of_name.emplace(parameter->name(), unit.name);
+      if (!fresh) {
+        return absl::InvalidArgumentError(absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
+                                                       named->second, "' and '", unit.name, "'; names must differ"));
+      }
+      if (parameter->dtype() != DType::kFloat32) {
+        return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter->name(), "' is ",
+                                                       DTypeName(parameter->dtype()), "; parameters are kept in fp32"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, Device& device,
+                                                           const ShardingOptions& options,
+                                                           std::vector<UnitSpec> units) {
+  ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
+  std::unique_ptr<Sharding> sharding(new Sharding);
+  sharding->device_ = &device;
+  ZEROTH_ASSIGN_OR_RETURN(sharding->strategy_,
+                          StrategyRegistry::Create(options.strategy, options.strategy_options));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
+  LayoutOptions layout;
+  layout.shard_count = shard_size;
+  layout.min_shard_numel = options.min_shard_numel;
+  for (UnitSpec& spec : units) {
+    const int index = static_cast<int>(sharding->units_.size());
+    ZEROTH_ASSIGN_OR_RETURN(
+        std::unique_ptr<Unit> unit,
+        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device));
+    sharding->unit_pointers_.push_back(unit.get());
+    sharding->units_.push_back(std::move(unit));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
+                          Scheduler::Create(options.scheduler, *sharding->strategy_, *sharding->mesh_, device,
+                                            sharding->unit_pointers_));
+  return sharding;
+}
+
+absl::Status Sharding::Initialize(uint64_t seed) {
+  return Load([seed](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+    parameter.initializer().Fill(seed, parameter.name(), begin, out);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Sharding::Load(const ParameterReader& reader) {
+  std::vector<float> staging;
+  for (Unit* unit : unit_pointers_) {
+    ZEROTH_RETURN_IF_ERROR_WITH(unit->ExpectState(UnitState::kSharded, "load"), "loading parameters");
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      const ShardLayout::Piece piece = unit->PieceOf(i);
+      if (piece.numel() == 0) continue;
+      const Tensor view = unit->ShardView(piece);
+      for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+        const int64_t count = std::min(kStagingNumel, piece.numel() - done);
+        staging.resize(static_cast<size_t>(count));
+        ZEROTH_RETURN_IF_ERROR_WITH(reader(parameter, piece.begin + done, absl::MakeSpan(staging)),
+                                    absl::StrCat("parameter '", parameter.name(), "'"));
+        const Tensor target = view.View(done, Shape({count}));
+        Stream& stream = device_->compute_stream();
+        ZEROTH_RETURN_IF_ERROR(device_->CopyFromHost(target.raw_data(), staging.data(), target.bytes(), stream));
+        ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+      }
+    }
+  }
+  return scheduler_->EndStep();
+}
+
+absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
+  for (const Unit* unit : unit_pointers_) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const ShardLayout::Piece piece = unit->PieceOf(i);
+      if (piece.numel() == 0) continue;
+      const Tensor view = unit->ShardView(piece);
+      for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+        const int64_t count = std::min(kStagingNumel, piece.numel() - done);
+        ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, view.View(done, Shape({count})).ToHost<float>());
+        ZEROTH_RETURN_IF_ERROR(
+            visitor(*unit->parameters()[static_cast<size_t>(i)], piece.begin + done, values));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
+  for (Unit* unit : unit_pointers_) {
+    ZEROTH_RETURN_IF_ERROR(scheduler_->Gather(*unit));
+    absl::Status status;
+    for (const Parameter* parameter : unit->parameters()) {
+      const absl::StatusOr<std::vector<float>> values = parameter->data().ToHost<float>();
+      status = values.ok() ? visitor(*parameter, 0, *values) : values.status();
+      if (!status.ok()) break;
+    }
+    ZEROTH_RETURN_IF_ERROR(scheduler_->Reshard(*unit));
+    ZEROTH_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+Unit* Sharding::FindUnit(absl::string_view name) const {
+  for (Unit* unit : unit_pointers_) {
+    if (name == unit->name()) return unit;
+  }
+  return nullptr;
+}
+
+std::vector<Parameter*> Sharding::parameters() const {
+  std::vector<Parameter*> parameters;
+  for (const Unit* unit : unit_pointers_) {
+    parameters.insert(parameters.end(), unit->parameters().begin(), unit->parameters().end());
+  }
+  return parameters;
+}
+
+int64_t Sharding::ShardMemoryBytes() const {
+  int64_t bytes = 0;
+  for (const Unit* unit : unit_pointers_) {
+    for (int i = 0; i < unit->segment_count(); ++i) bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
+  }
+  return bytes;
+}
+
+int64_t Sharding::ReplicatedMemoryBytes() const {
+  int64_t bytes = 0;
+  for (const Parameter* parameter : parameters()) {
+    bytes += parameter->numel() * static_cast<int64_t>(SizeOf(parameter->dtype()));
+  }
+  return bytes;
+}
+
+double Sharding::LocalShardingRatio() const {
+  int64_t local = 0;
+  int64_t total = 0;
+  for (const Unit* unit : unit_pointers_) {
+    local += unit->local_numel();
+    total += unit->total_numel();
+  }
+  return total == 0 ? 1.0 : static_cast<double>(local) / static_cast<double>(total);
+}
+
+ShardingStats Sharding::stats() const {
+  ShardingStats stats;
+  for (const Communicator* group : {&mesh_->shard_gather(), &mesh_->shard_reduce(), &mesh_->replicate_reduce(),
+                                    &mesh_->world_reduce()}) {
+    const CommStats::Counters counters = group->stats().counters();
+    for (size_t op = 0; op < counters.size(); ++op) {
+      stats.collectives[op].calls += counters[op].calls;
+      stats.collectives[op].bytes += counters[op].bytes;
+    }
+  }
+  stats.memory = device_->allocator().stats();
+  for (const Unit* unit : unit_pointers_) {
+    stats.local_numel += unit->local_numel();
+    stats.total_numel += unit->total_numel();
+  }
+  stats.local_ratio = LocalShardingRatio();
+  return stats;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,103 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The front door: parameters in, a sharded training state out.
+
+#ifndef ZEROTH_STRATEGIES_SHARDING_H_
+#define ZEROTH_STRATEGIES_SHARDING_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/strategies/scheduler.h"
+#include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+
+struct ShardingOptions {
+  // A registered name: "no_shard", "shard_grad_op", "full_shard", "hybrid_shard", or one of your own.
+  std::string strategy = "full_shard";
+  StrategyOptions strategy_options;
+  SchedulerOptions scheduler;
+  // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter is sharded.
+  int64_t min_shard_numel = 0;
+};
+
+// What a rank has and has sent.
+struct ShardingStats {
+  std::array<CommStats::Counter, kCollectiveOpCount> collectives{};  // all axes of the mesh together
+  MemoryStats memory;
+  int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
+  int64_t total_numel = 0;
+  // local / total: 1 when replicated, about 1 / shard size when sharded.
+  double local_ratio = 1;
+};
+
+// Where the values of a range of one parameter come from: fills `out` with elements [begin, begin + out.size()).
+using ParameterReader =
+    std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<float> out)>;
+
+// The sharded training state of one rank: its units, mesh, strategy and scheduler. Parameters stay the caller's; this
+// owns their storage. Collective: every rank of `world` creates it with the same units and options, in the same order,
+// and keeps the order of all calls below. Used by one rank's thread only.
+class Sharding {
+ public:
+  // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or options that do not fit
+  // it; no units; a parameter in two units, or twice in one (naming it and the units); two parameters of one name; a
+  // dtype that has no master copy here (fp32 only).
+  static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
+                                                          const ShardingOptions& options, std::vector<UnitSpec> units);
+
+  // Fills every shard from the parameters' initializers: the same values whatever the world size or strategy.
+  absl::Status Initialize(uint64_t seed);
+  // Fills every shard from elsewhere; each rank asks for its own ranges only.
+  absl::Status Load(const ParameterReader& reader);
+  // This rank's values, range by range: the inverse of Load. With several ranks holding the same range all see it.
+  using PieceVisitor =
+      std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<const float> values)>;
+  absl::Status VisitShards(const PieceVisitor& visitor) const;
+  // Gathers unit after unit and shows each whole parameter to `visitor` on every rank; at most one unit is gathered on
+  // top of those that are already.
+  absl::Status VisitFull(const PieceVisitor& visitor);
+
+  Scheduler& scheduler() { return *scheduler_; }
+  const ShardingStrategy& strategy() const { return *strategy_; }
+  Mesh& mesh() { return *mesh_; }
+  Device& device() { return *device_; }
+  absl::Span<Unit* const> units() const { return unit_pointers_; }
+  // By name; nullptr if there is none.
+  Unit* FindUnit(absl::string_view name) const;
+  // Every parameter once, in one order on every rank and in every process: by unit, then as given.
+  std::vector<Parameter*> parameters() const;
+
+  // Bytes of this rank's shards of parameters, and of all parameters.
+  int64_t ShardMemoryBytes() const;
+  int64_t ReplicatedMemoryBytes() const;
+  double LocalShardingRatio() const;
+  ShardingStats stats() const;
+
+ private:
+  Sharding() = default;
+
+  Device* device_ = nullptr;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<ShardingStrategy> strategy_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<Unit*> unit_pointers_;
+  std::unique_ptr<Scheduler> scheduler_;  // last: its streams stop before anything that they touch goes away
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_SHARDING_H_

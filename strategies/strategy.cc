@@ -1,0 +1,66 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/strategy.h"
+
+#include <map>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, StrategyRegistry::Factory> factories;
+};
+
+Registry& GlobalRegistry() {
+  static Registry* registry = new Registry;  // never destroyed: registrations and look-ups may outlive main
+  return *registry;
+}
+
+}  // namespace
+
+void StrategyRegistry::Register(absl::string_view name, Factory factory) {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const bool inserted = registry.factories.emplace(std::string(name), std::move(factory)).second;
+  ZEROTH_CHECK(inserted && "a strategy with this name is already registered");
+}
+
+absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(absl::string_view name,
+                                                                           const StrategyOptions& options) {
+  Factory factory;
+  {
+    Registry& registry = GlobalRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto found = registry.factories.find(std::string(name));
+    if (found != registry.factories.end()) factory = found->second;
+  }
+  if (factory == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown sharding strategy '", name, "'; the ones linked in are: ",
+                                                   absl::StrJoin(Names(), ", ")));
+  }
+  if (options.shard_size < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": shard size ", options.shard_size, " is negative; give the number of ranks in a shard group, "
+                     "or 0 for the strategy's default"));
+  }
+  if (options.gradient_op == ReduceOp::kMax) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
+  }
+  return factory(options);
+}
+
+std::vector<std::string> StrategyRegistry::Names() {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : registry.factories) names.push_back(name);
+  return names;
+}
+
+}  // namespace zeroth

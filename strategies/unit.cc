@@ -1,0 +1,186 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/unit.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) {
+  std::vector<ParameterExtent> extents;
+  extents.reserve(parameters.size());
+  for (const Parameter* parameter : parameters) {
+    extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad()});
+  }
+  return extents;
+}
+
+}  // namespace
+
+absl::string_view UnitStateName(UnitState state) {
+  switch (state) {
+    case UnitState::kSharded:
+      return "sharded";
+    case UnitState::kGathering:
+      return "gathering";
+    case UnitState::kGathered:
+      return "gathered";
+  }
+  return "invalid";
+}
+
+absl::string_view GradientStateName(GradientState state) {
+  switch (state) {
+    case GradientState::kNone:
+      return "none";
+    case GradientState::kFull:
+      return "full";
+    case GradientState::kReduced:
+      return "reduced";
+  }
+  return "invalid";
+}
+
+Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device)
+    : spec_(std::move(spec)),
+      index_(index),
+      layout_(Extents(spec_.parameters), options),
+      shard_rank_(shard_rank),
+      device_(&device),
+      segments_(layout_.segments().size()) {}
+
+absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index, const LayoutOptions& options,
+                                                   int shard_rank, Device& device) {
+  std::unique_ptr<Unit> unit(new Unit(std::move(spec), index, options, shard_rank, device));
+  for (int i = 0; i < unit->segment_count(); ++i) {
+    const ShardLayout::Segment& in = unit->segment_layout(i);
+    ZEROTH_ASSIGN_OR_RETURN(unit->segment(i).shard, Tensor::Zeros(device, Shape({in.shard_numel}), in.dtype,
+                                                                  MemoryCategory::kParameters));
+  }
+  return unit;
+}
+
+Unit::~Unit() {
+  for (Parameter* parameter : spec_.parameters) {
+    parameter->set_data(Tensor());
+    parameter->set_grad(Tensor());
+    parameter->set_gradient_provider(nullptr);
+  }
+}
+
+bool Unit::has_trainable() const {
+  for (const ShardLayout::Segment& segment : layout_.segments()) {
+    if (segment.trainable) return true;
+  }
+  return false;
+}
+
+Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {
+  const Segment& in = segment(layout_.placement(piece.parameter).segment);
+  return in.shard.View(piece.shard_offset, Shape({piece.numel()}));
+}
+
+Tensor Unit::GradientShardView(const ShardLayout::Piece& piece) const {
+  if (gradient_state_ != GradientState::kReduced || !takes_gradient(piece.parameter)) return Tensor();
+  const Segment& in = segment(layout_.placement(piece.parameter).segment);
+  return in.grad_shard.View(piece.shard_offset, Shape({piece.numel()}));
+}
+
+int64_t Unit::local_numel() const {
+  int64_t numel = 0;
+  for (int i = 0; i < layout_.parameter_count(); ++i) numel += PieceOf(i).numel();
+  return numel;
+}
+
+int64_t Unit::total_numel() const {
+  int64_t numel = 0;
+  for (const Parameter* parameter : spec_.parameters) numel += parameter->numel();
+  return numel;
+}
+
+absl::Status Unit::ExpectState(UnitState expected, absl::string_view attempt) const {
+  if (state_ == expected) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt, ": its parameters are ",
+                                                    UnitStateName(state_), ", expected ", UnitStateName(expected)));
+}
+
+absl::Status Unit::ExpectGradientState(GradientState expected, absl::string_view attempt) const {
+  if (gradient_state_ == expected) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt, ": its gradients are in state '",
+                                                    GradientStateName(gradient_state_), "', expected '",
+                                                    GradientStateName(expected), "'"));
+}
+
+absl::Status Unit::BeginGather(std::shared_ptr<Event> done) {
+  ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kSharded, "gather"));
+  for (const Segment& segment : segments_) ZEROTH_CHECK(segment.full.defined());
+  gather_event_ = std::move(done);
+  state_ = UnitState::kGathering;
+  return absl::OkStatus();
+}
+
+absl::Status Unit::FinishGather() {
+  ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kGathering, "use gathered parameters"));
+  for (int i = 0; i < layout_.parameter_count(); ++i) {
+    const ShardLayout::Placement& at = layout_.placement(i);
+    Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
+    // An empty parameter at a segment's end would start past it.
+    const int64_t offset = at.numel == 0 ? 0 : at.offset;
+    parameter.set_data(segment(at.segment).full.View(offset, parameter.shape()));
+  }
+  state_ = UnitState::kGathered;
+  return absl::OkStatus();
+}
+
+absl::Status Unit::MarkSharded() {
+  ZEROTH_RETURN_IF_ERROR(ExpectState(UnitState::kGathered, "reshard"));
+  HideParameters();
+  return absl::OkStatus();
+}
+
+absl::Status Unit::BeginGradients() {
+  ZEROTH_RETURN_IF_ERROR(ExpectGradientState(GradientState::kNone, "begin gradients"));
+  for (int i = 0; i < layout_.parameter_count(); ++i) {
+    const ShardLayout::Placement& at = layout_.placement(i);
+    if (!takes_gradient(i)) continue;
+    Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
+    const int64_t offset = at.numel == 0 ? 0 : at.offset;
+    parameter.set_grad(segment(at.segment).grad.View(offset, parameter.shape()));
+  }
+  gradient_state_ = GradientState::kFull;
+  return absl::OkStatus();
+}
+
+absl::Status Unit::MarkReduced(std::shared_ptr<Event> done) {
+  ZEROTH_RETURN_IF_ERROR(ExpectGradientState(GradientState::kFull, "reduce gradients"));
+  for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
+  for (Segment& segment : segments_) segment.grad = Tensor();
+  reduce_event_ = std::move(done);
+  gradient_state_ = GradientState::kReduced;
+  return absl::OkStatus();
+}
+
+void Unit::ForgetGradients() {
+  for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
+  for (Segment& segment : segments_) segment.grad = Tensor();
+  reduce_event_ = nullptr;
+  gradient_state_ = GradientState::kNone;
+}
+
+void Unit::Abandon() {
+  HideParameters();
+  gather_event_ = nullptr;
+  ForgetGradients();
+}
+
+void Unit::HideParameters() {
+  for (Parameter* parameter : spec_.parameters) parameter->set_data(Tensor());
+  for (Segment& segment : segments_) segment.full = Tensor();
+  state_ = UnitState::kSharded;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,137 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What is gathered and freed together.
+
+#ifndef ZEROTH_STRATEGIES_UNIT_H_
+#define ZEROTH_STRATEGIES_UNIT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/strategies/shard_layout.h"
+
+namespace zeroth {
+
+// Where a unit's full parameters are.
+enum class UnitState : uint8_t {
+  kSharded,    // nowhere: this rank has its shard
+  kGathering,  // on their way; the unit's gather event tells when
+  kGathered,   // usable through Parameter::data()
+};
+absl::string_view UnitStateName(UnitState state);
+
+// Where a unit's gradients are, within a step.
+enum class GradientState : uint8_t {
+  kNone,     // no contribution yet
+  kFull,     // contributions are being written through Parameter::grad()
+  kReduced,  // given to the ranks that own them; what the optimizer reads, once the reduce event is done
+};
+absl::string_view GradientStateName(GradientState state);
+
+struct UnitSpec {
+  std::string name;
+  std::vector<Parameter*> parameters;  // each in exactly one unit; must outlive it
+  // The root holds what no other unit does. It is used at both ends of a pass, so it stays gathered in between.
+  bool is_root = false;
+};
+
+// Flat storage of the parameters that are gathered and freed together. Owns this rank's shards; full buffers come from
+// the strategy while they are needed. Parameters are views into the full buffers, so that a gather needs no copy-in and
+// no copy-out, and gradients are views into one flat gradient buffer that the reduction reads directly.
+// Used by one rank's thread only.
+class Unit {
+ public:
+  // One flat piece of storage, see ShardLayout::Segment. With one shard (or replicated) the shard is the full buffer
+  // and the reduced gradient is the full gradient: no second copy exists.
+  struct Segment {
+    Tensor shard;       // [shard_numel], always
+    Tensor full;        // [numel] while gathering or gathered
+    Tensor grad;        // [numel] while gradients are full; trainable segments only
+    Tensor grad_shard;  // [shard_numel] once gradients were reduced for the first time; trainable segments only
+  };
+
+  // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
+  static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index, const LayoutOptions& options,
+                                                      int shard_rank, Device& device);
+  ~Unit();
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  const std::string& name() const { return spec_.name; }
+  int index() const { return index_; }  // position in the sharding's list of units
+  bool is_root() const { return spec_.is_root; }
+  Device& device() const { return *device_; }
+  const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
+  const ShardLayout& layout() const { return layout_; }
+  int shard_rank() const { return shard_rank_; }
+  int segment_count() const { return static_cast<int>(segments_.size()); }
+  const ShardLayout::Segment& segment_layout(int i) const { return layout_.segments()[static_cast<size_t>(i)]; }
+  Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
+  const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
+  // True where the shard and the full buffer are the same memory.
+  bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
+  bool has_trainable() const;
+  // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is made, since that decides
+  // which segment it lies in. A parameter made trainable and frozen later keeps its place, through which zeros travel.
+  bool takes_gradient(int parameter) const {
+    return segment_layout(layout_.placement(parameter).segment).trainable;
+  }
+
+  // This rank's part of a parameter's values, as a view of shape [numel of the piece].
+  Tensor ShardView(const ShardLayout::Piece& piece) const;
+  // The same of its gradient. Undefined unless gradients are reduced and the parameter takes one.
+  Tensor GradientShardView(const ShardLayout::Piece& piece) const;
+  ShardLayout::Piece PieceOf(int parameter) const { return layout_.PieceOf(parameter, shard_rank_); }
+
+  // Elements of parameters that this rank stores between steps, and of all of them; padding not counted.
+  int64_t local_numel() const;
+  int64_t total_numel() const;
+
+  UnitState state() const { return state_; }
+  GradientState gradient_state() const { return gradient_state_; }
+  // FailedPrecondition names the unit, its state, what was attempted and what was expected.
+  absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
+  absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
+
+  // Transitions; each is an error from a state that it does not start in.
+  absl::Status BeginGather(std::shared_ptr<Event> done);  // kSharded → kGathering; every segment has its full buffer
+  absl::Status FinishGather();                            // kGathering → kGathered: parameters become visible
+  absl::Status MarkSharded();                             // kGathered → kSharded: parameters become invisible
+  absl::Status BeginGradients();                          // kNone → kFull; trainable segments have their grad buffer
+  absl::Status MarkReduced(std::shared_ptr<Event> done);  // kFull → kReduced: gradient views become invisible
+  void ForgetGradients();                                 // any → kNone
+  // After an error: whatever the states are, parameters and gradients become invisible, kSharded and kNone.
+  void Abandon();
+
+  // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
+  const std::shared_ptr<Event>& gather_event() const { return gather_event_; }
+  const std::shared_ptr<Event>& reduce_event() const { return reduce_event_; }
+
+ private:
+  Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device);
+
+  void HideParameters();
+
+  UnitSpec spec_;
+  int index_;
+  ShardLayout layout_;
+  int shard_rank_;
+  Device* device_;
+  std::vector<Segment> segments_;
+  UnitState state_ = UnitState::kSharded;
+  GradientState gradient_state_ = GradientState::kNone;
+  std::shared_ptr<Event> gather_event_;
+  std::shared_ptr<Event> reduce_event_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_UNIT_H_

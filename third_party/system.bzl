@@ -1,0 +1,61 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Helpers shared by the repository rules that find dependencies installed on this machine."""
+
+# Searched after the paths a dependency itself names (pkg-config, an environment variable).
+_PREFIXES = ["/usr", "/usr/local"]
+_LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"]
+
+def fail_missing(what, package):
+    """Stops the build, naming what was not found and how to get it.
+
+    Args:
+      what: the file or module that was looked for, and where.
+      package: the Debian package that holds it.
+    """
+    fail(("\n\nZeroth needs %s.\n" +
+          "It comes with the Debian package '%s'. Run ./bazelw, which installs what is missing, " +
+          "or: sudo apt-get install %s\n") % (what, package, package))
+
+def pkg_config(ctx, module, arguments, package):
+    """Returns the trimmed output of `pkg-config ARGUMENTS MODULE`; fails where it is unknown."""
+    tool = ctx.which("pkg-config")
+    if not tool:
+        fail_missing("the program pkg-config", "pkg-config")
+    result = ctx.execute([tool] + arguments + [module])
+    if result.return_code != 0:
+        fail_missing("the pkg-config module '%s' (%s)" % (module, result.stderr.strip()), package)
+    return result.stdout.strip()
+
+def include_folder(ctx, header, package, first = []):
+    """Returns the folder under which `header` exists, for dependencies without a .pc file."""
+    candidates = first + [prefix + "/include" for prefix in _PREFIXES]
+    for folder in candidates:
+        if ctx.path(folder + "/" + header).exists:
+            return folder
+    fail_missing("the header <%s> (looked in %s)" % (header, ", ".join(candidates)), package)
+    return None  # Not reached; Starlark has no way to tell its checker so.
+
+def library_folder(ctx, file, package, first = []):
+    """Returns the folder that holds the library `file`, for dependencies without a .pc file."""
+    candidates = first + [
+        prefix + "/" + folder
+        for prefix in _PREFIXES
+        for folder in _LIBRARY_FOLDERS
+    ]
+    for folder in candidates:
+        if ctx.path(folder + "/" + file).exists:
+            return folder
+    fail_missing("the library %s (looked in %s)" % (file, ", ".join(candidates)), package)
+    return None
+
+def link_flags(folder, library):
+    """Returns linker flags for a shared `library`; paths only where the linker would not look."""
+    flags = ["-l" + library]
+    if folder.startswith("/usr/lib"):
+        return flags
+    return ["-L" + folder, "-Wl,-rpath," + folder] + flags
+
+def write_build_file(ctx, template, substitutions = {}):
+    """Writes the repository's BUILD from a template of this project."""
+    ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
+    ctx.template("BUILD", template, substitutions, executable = False)
