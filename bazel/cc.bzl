@@ -10,11 +10,13 @@ which has the shared libraries of the dependencies that come as such.
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 load("//bazel:layers.bzl", "check_walls")
 
-# Contraction would round a*b+c once in a vector body and twice in its scalar tail, so results
-# would depend on where a shard begins.
 _BASE_COPTS = [
     "-std=c++20",
+    # Contraction would round a*b+c once in a vector body and twice in its scalar tail, so results
+    # would depend on where a shard begins.
     "-ffp-contract=off",
+    # Nobody replaces our functions at load time; calls within a file may be inlined in -fPIC code.
+    "-fno-semantic-interposition",
 ]
 
 _WARNINGS = [

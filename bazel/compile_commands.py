@@ -4,7 +4,8 @@
 
   ./bazelw build //... && ./bazelw run //bazel:compile_commands [-- PATTERN [BAZEL OPTIONS...]]
 
-The build comes first because headers are found through the links it lays out.
+The build comes first because headers are found through the links it lays out. Paths are absolute:
+Bazel lays out its execution root anew for every build.
 """
 
 import json
@@ -13,7 +14,7 @@ import subprocess
 import sys
 
 # GCC's own options, which clang refuses.
-_GCC_ONLY = {"-fno-canonical-system-headers", "-Wunused-but-set-parameter"}
+_GCC_ONLY = {"-fno-canonical-system-headers", "-fno-semantic-interposition"}
 
 
 def bazel(workspace, *arguments):
@@ -29,7 +30,20 @@ def source_of(arguments):
   return arguments[arguments.index("-c") + 1]
 
 
-def entries(workspace, execution_root, actions):
+def absolute(argument, output_base, execution_root):
+  """Returns a compiler's argument with the path it holds, if any, made absolute."""
+  for prefix in ("-I", "-isystem", "-iquote", ""):
+    path = argument[len(prefix):]
+    if not argument.startswith(prefix):
+      continue
+    if path.startswith("external/"):
+      return prefix + os.path.join(output_base, path)
+    if path.startswith("bazel-out/"):
+      return prefix + os.path.join(execution_root, path)
+  return argument
+
+
+def entries(workspace, output_base, execution_root, actions):
   """Yields one entry per source file of this project; external sources are not edited here."""
   seen = set()
   for action in actions:
@@ -39,9 +53,13 @@ def entries(workspace, execution_root, actions):
       continue
     seen.add(source)
     yield {
-        "directory": execution_root,
+        "directory": workspace,
         "file": os.path.join(workspace, source),
-        "arguments": [argument for argument in arguments if argument not in _GCC_ONLY],
+        "arguments": [
+            absolute(argument, output_base, execution_root)
+            for argument in arguments
+            if argument not in _GCC_ONLY
+        ],
     }
 
 
@@ -50,10 +68,13 @@ def main(argv):
   if not workspace:
     sys.exit("Start this as: ./bazelw run //bazel:compile_commands")
   pattern, options = (argv[0], argv[1:]) if argv else ("//...", [])
+  output_base = bazel(workspace, "info", "output_base").strip()
   execution_root = bazel(workspace, "info", "execution_root").strip()
   query = f'mnemonic("CppCompile", {pattern})'
-  actions = json.loads(bazel(workspace, "aquery", query, "--output=jsonproto", *options))["actions"]
-  commands = sorted(entries(workspace, execution_root, actions), key=lambda entry: entry["file"])
+  answer = json.loads(bazel(workspace, "aquery", query, "--output=jsonproto", *options))
+  actions = answer.get("actions", [])
+  commands = list(entries(workspace, output_base, execution_root, actions))
+  commands.sort(key=lambda entry: entry["file"])
   target = os.path.join(workspace, "compile_commands.json")
   with open(target, "w", encoding="utf-8") as file:
     json.dump(commands, file, indent=1)

@@ -34,7 +34,7 @@ constexpr std::array<DTypeFacts, 20> kDTypes = {{{"BOOL", 8},    {"F4", 4},     
                                                  {"BF16", 16},   {"I32", 32},     {"U32", 32},    {"F32", 32},
                                                  {"C64", 64},    {"F64", 64},     {"I64", 64},    {"U64", 64}}};
 
-constexpr size_t kMaxRank = 32;
+constexpr size_t kMaxRank = static_cast<size_t>(Shape::kMaxRank);
 constexpr char kMetadataKey[] = "__metadata__";
 
 struct RawEntry {
@@ -59,7 +59,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return Fail(absl::StrCat(Place(), ": the number ", value, " does not fit 63 bits"));
     }
-    if (list_->size() == kMaxRank) return Fail(absl::StrCat(Place(), ": more than ", kMaxRank, " numbers"));
+    if (list_->size() == kMaxRank) return Fail(absl::StrCat(Place(), ": more than ", kMaxRank, " numbers, which is unsupported"));
     list_->push_back(static_cast<int64_t>(value));
     return true;
   }

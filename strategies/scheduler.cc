@@ -111,7 +111,7 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
 
 absl::Status Scheduler::BeforeBackward(Unit& unit) {
   Track& in = track(unit);
-  if (in.pending_backwards == 0) {
+  if (in.pending_backwards <= in.in_backward) {
     return absl::FailedPreconditionError(absl::StrCat("unit '", unit.name(), "': backward without a forward that "
                                                       "expects it in this step; call BeforeForward and AfterForward first"));
   }

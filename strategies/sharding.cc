@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,10 +18,23 @@ constexpr int64_t kStagingNumel = int64_t{1} << 20;
 
 absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   if (units.empty()) return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
+  std::set<std::string> unit_names;
   std::map<const Parameter*, std::string> unit_of;
   std::map<std::string, std::string> unit_of_name;
+  const UnitSpec* root = nullptr;
   for (const UnitSpec& unit : units) {
+    if (!unit_names.insert(unit.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two units are named '", unit.name, "'; names must differ"));
+    }
+    if (unit.is_root && root != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("units '", root->name, "' and '", unit.name,
+                                                     "' are both the root; at most one unit is"));
+    }
+    if (unit.is_root) root = &unit;
     for (const Parameter* parameter : unit.parameters) {
+      if (parameter == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat("unit '", unit.name, "' has a null parameter"));
+      }
       const auto [owner, first] = unit_of.emplace(parameter, unit.name);
       if (!first) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -47,14 +61,21 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
                                                            const ShardingOptions& options,
                                                            std::vector<UnitSpec> units) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
+  if (options.min_shard_numel < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
+                                                   ", expected 0 (shard every parameter) or a number of elements"));
+  }
   std::unique_ptr<Sharding> sharding(new Sharding);
   sharding->device_ = &device;
   ZEROTH_ASSIGN_OR_RETURN(sharding->strategy_,
                           StrategyRegistry::Create(options.strategy, options.strategy_options));
+  if (sharding->strategy_ == nullptr) {
+    return absl::InternalError(absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
+  }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
   LayoutOptions layout;
-  layout.shard_count = shard_size;
+  layout.shard_count = sharding->mesh_->shard_size();
   layout.min_shard_numel = options.min_shard_numel;
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
@@ -78,9 +99,12 @@ absl::Status Sharding::Initialize(uint64_t seed) {
 }
 
 absl::Status Sharding::Load(const ParameterReader& reader) {
+  for (const Unit* unit : unit_pointers_) {
+    ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "load parameters"));
+    ZEROTH_RETURN_IF_ERROR(unit->ExpectGradientState(GradientState::kNone, "load parameters"));
+  }
   std::vector<float> staging;
   for (Unit* unit : unit_pointers_) {
-    ZEROTH_RETURN_IF_ERROR_WITH(unit->ExpectState(UnitState::kSharded, "load"), "loading parameters");
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
       const ShardLayout::Piece piece = unit->PieceOf(i);
@@ -127,7 +151,7 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
       status = values.ok() ? visitor(*parameter, 0, *values) : values.status();
       if (!status.ok()) break;
     }
-    ZEROTH_RETURN_IF_ERROR(scheduler_->Reshard(*unit));
+    status.Update(scheduler_->Reshard(*unit));
     ZEROTH_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();

@@ -51,17 +51,21 @@ using ParameterReader =
 // The sharded training state of one rank: its units, mesh, strategy and scheduler. Parameters stay the caller's; this
 // owns their storage. Collective: every rank of `world` creates it with the same units and options, in the same order,
 // and keeps the order of all calls below. Used by one rank's thread only.
+//
+// A parameter that is frozen (requires_grad() is false) when the sharding is made takes no gradient memory and causes no
+// gradient traffic for good; one that is trainable then may be frozen and unfrozen at will: while frozen, zeros travel
+// in its place, and the optimizer leaves it alone.
 class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or options that do not fit
-  // it; no units; a parameter in two units, or twice in one (naming it and the units); two parameters of one name; a
-  // dtype that has no master copy here (fp32 only).
+  // it; no units; two units of one name, or two roots; a parameter in two units, or twice in one (naming it and the
+  // units); two parameters of one name; a dtype that has no master copy here (fp32 only).
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options, std::vector<UnitSpec> units);
 
   // Fills every shard from the parameters' initializers: the same values whatever the world size or strategy.
   absl::Status Initialize(uint64_t seed);
-  // Fills every shard from elsewhere; each rank asks for its own ranges only.
+  // Fills every shard from elsewhere; each rank asks for its own ranges only. FailedPrecondition within a step.
   absl::Status Load(const ParameterReader& reader);
   // This rank's values, range by range: the inverse of Load. With several ranks holding the same range all see it.
   using PieceVisitor =

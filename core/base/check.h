@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Checks of our own invariants. What a user, a file or a network can cause is an absl::Status instead.
+// Checks of our own invariants. What a user, a file or a network can cause is an absl::Status
+// instead.
 
 #ifndef ZEROTH_CORE_BASE_CHECK_H_
 #define ZEROTH_CORE_BASE_CHECK_H_
@@ -13,7 +14,8 @@ namespace zeroth::internal {
 }  // namespace zeroth::internal
 
 // Aborts with the place and the expression unless `condition` holds; active in every build mode.
-#define ZEROTH_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::zeroth::internal::CheckFailed(__FILE__, __LINE__, #condition))
+#define ZEROTH_CHECK(condition)       \
+  ((condition) ? static_cast<void>(0) \
+               : ::zeroth::internal::CheckFailed(__FILE__, __LINE__, #condition))
 
 #endif  // ZEROTH_CORE_BASE_CHECK_H_

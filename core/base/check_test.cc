@@ -15,8 +15,7 @@ TEST(CheckTest, HoldingConditionIsEvaluatedOnceAndPasses) {
 
 TEST(CheckDeathTest, NamesPlaceAndExpression) {
   const int apples = 3;
-  EXPECT_DEATH(ZEROTH_CHECK(apples == 4),
-               "check_test.cc:[0-9]+: invariant violated: apples == 4");
+  EXPECT_DEATH(ZEROTH_CHECK(apples == 4), "check_test.cc:[0-9]+: invariant violated: apples == 4");
 }
 
 TEST(CheckTest, IsAnExpression) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -41,8 +42,8 @@ constexpr uint32_t kFloatMantissaMask = 0x007fffffu;
 constexpr uint32_t kFloatImplicitOne = 0x00800000u;
 constexpr int kFloatMantissaBits = 23;
 
-// value / 2^shift to the nearest integer, ties to even. A carry out of the kept bits is what a carry into a binary
-// floating-point exponent needs, up to and including the step to infinity.
+// value / 2^shift to the nearest integer, ties to even. A carry out of the kept bits is what a
+// carry into a binary floating-point exponent needs, up to and including the step to infinity.
 constexpr uint32_t ShiftRightRoundToEven(uint32_t value, int shift) {
   const uint32_t half = uint32_t{1} << (shift - 1);
   const uint32_t odd = (value >> shift) & 1u;
@@ -61,10 +62,9 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (const DTypeInfo& info : kDTypes) {
     if (name == info.name) return info.dtype;
   }
-  const std::string allowed =
-      absl::StrJoin(kDTypes, ", ", [](std::string* out, const DTypeInfo& info) {
-        absl::StrAppend(out, info.name);
-      });
+  const std::string allowed = absl::StrJoin(
+      kDTypes, ", ",
+      [](std::string* out, const DTypeInfo& info) { absl::StrAppend(out, info.name); });
   return absl::InvalidArgumentError(
       absl::StrCat("unknown dtype '", name, "'; expected one of: ", allowed));
 }
@@ -79,16 +79,18 @@ BFloat16 ToBFloat16(float value) {
 }
 
 Float16 ToFloat16(float value) {
-  constexpr int kDroppedBits = 13;                    // 23 mantissa bits become 10
-  constexpr uint32_t kExponentRebias = 112u << 23;    // bias 127 becomes 15
-  constexpr uint32_t kSmallestNormal = 113u << 23;    // 2^-14
+  constexpr int kDroppedBits = 13;                         // 23 mantissa bits become 10
+  constexpr uint32_t kExponentRebias = 112u << 23;         // bias 127 becomes 15
+  constexpr uint32_t kSmallestNormal = 113u << 23;         // 2^-14
   constexpr uint32_t kHalfSmallestSubnormal = 102u << 23;  // 2^-25: a tie, to the even zero
   constexpr uint32_t kRoundsToInfinity = 0x477ff000u;      // 65520, the tie above the largest 65504
 
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & kFloatAbsMask;
-  const auto with_sign = [sign](uint32_t half) { return Float16{static_cast<uint16_t>(sign | half)}; };
+  const auto with_sign = [sign](uint32_t half) {
+    return Float16{static_cast<uint16_t>(sign | half)};
+  };
 
   if (magnitude > kFloatInfinity) {
     return with_sign(0x7e00u | ((magnitude >> kDroppedBits) & 0x01ffu));

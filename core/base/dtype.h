@@ -13,7 +13,8 @@
 
 namespace zeroth {
 
-// The types that a tensor can hold. The numeric values are not stable across versions; files store names.
+// The types that a tensor can hold. The numeric values are not stable across versions; files store
+// names.
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32, kInt64, kUInt8 };
 
 // Bytes of one element.
@@ -38,8 +39,8 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
-// Conversions from float round to nearest, ties to even; overflow gives infinity, a NaN stays a (quiet) NaN.
-// Conversions to float are exact, subnormals included.
+// Conversions from float round to nearest, ties to even; overflow gives infinity, a NaN stays a
+// (quiet) NaN. Conversions to float are exact, subnormals included.
 BFloat16 ToBFloat16(float value);
 Float16 ToFloat16(float value);
 float ToFloat(BFloat16 value);

@@ -2,6 +2,8 @@
 
 #include "zeroth/core/base/dtype.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,8 +12,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "absl/status/status.h"
 
@@ -54,8 +54,8 @@ TEST(DTypeTest, UnknownNameListsTheAllowedOnes) {
   EXPECT_FALSE(ParseDType("FP32").ok());
 }
 
-// A 16-bit format described by its widths; decodes and rounds in double arithmetic, sharing nothing with the code under
-// test.
+// A 16-bit format described by its widths; decodes and rounds in double arithmetic, sharing nothing
+// with the code under test.
 struct Format {
   int exponent_bits;
   int mantissa_bits;
@@ -71,8 +71,7 @@ struct Format {
                            : std::numeric_limits<double>::quiet_NaN();
     }
     if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias() - mantissa_bits);
-    return sign *
-           std::ldexp(1.0 + std::ldexp(mantissa, -mantissa_bits), exponent - bias());
+    return sign * std::ldexp(1.0 + std::ldexp(mantissa, -mantissa_bits), exponent - bias());
   }
 
   // The value of the nearest number of the format, ties to even, infinity beyond the largest.
@@ -104,8 +103,8 @@ void ExpectRounds(float value, Half half, const Format& format) {
   }
 }
 
-// Every number of both formats, the midpoints between neighbours, and the floats around each: where rounding goes
-// wrong if it does.
+// Every number of both formats, the midpoints between neighbours, and the floats around each: where
+// rounding goes wrong if it does.
 std::vector<float> InterestingFloats() {
   std::vector<float> values;
   const auto add_with_neighbours = [&values](float value) {
@@ -124,15 +123,15 @@ std::vector<float> InterestingFloats() {
       }
     }
   }
-  for (const float value : {65504.0f, 65519.0f, 65520.0f, 65536.0f, 3.3961775e38f,
-                            std::numeric_limits<float>::max(), 0x1p-24f, 0x1p-25f, 0x1.8p-25f,
-                            0x1p-149f, 0x1p-126f}) {
+  for (const float value :
+       {65504.0f, 65519.0f, 65520.0f, 65536.0f, 3.3961775e38f, std::numeric_limits<float>::max(),
+        0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1p-149f, 0x1p-126f}) {
     add_with_neighbours(value);
     add_with_neighbours(-value);
   }
   // NaNs: quiet, signalling, and with a payload that truncation to 16 bits loses.
-  for (const uint32_t bits : {0x7fc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu, 0xffffffffu,
-                              0x7f808000u}) {
+  for (const uint32_t bits :
+       {0x7fc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu, 0xffffffffu, 0x7f808000u}) {
     values.push_back(std::bit_cast<float>(bits));
   }
   return values;

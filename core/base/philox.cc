@@ -16,14 +16,17 @@ constexpr uint32_t kWeyl0 = 0x9E3779B9u;  // golden ratio
 constexpr uint32_t kWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
 constexpr int kRounds = 10;
 
-// Separates the blocks of FillNormal from those of the integer and uniform draws of the same stream.
+// Separates the blocks of FillNormal from those of the integer and uniform draws of the same
+// stream.
 constexpr uint64_t kNormalDomain = 0x6e6f726d616c0001u;
 
-constexpr int kLanes = 4;    // words, hence normals, of one block
-constexpr int kBlocks = 16;  // blocks made together, so that the compiler turns the loops below into SIMD code
+constexpr int kLanes = 4;  // words, hence normals, of one block
+constexpr int kBlocks =
+    16;  // blocks made together, so that the compiler turns the loops below into SIMD code
 constexpr int kBatch = kLanes * kBlocks;
 
-inline void Round(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32_t k0, uint32_t k1) {
+inline void Round(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32_t k0,
+                  uint32_t k1) {
   const uint64_t p0 = static_cast<uint64_t>(kMultiplier0) * c0;
   const uint64_t p1 = static_cast<uint64_t>(kMultiplier1) * c2;
   c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
@@ -32,7 +35,8 @@ inline void Round(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32
   c3 = static_cast<uint32_t>(p0);
 }
 
-// FNV-1a over the bytes, then a finalizer, since FNV alone leaves the high bits of short names nearly constant.
+// FNV-1a over the bytes, then a finalizer, since FNV alone leaves the high bits of short names
+// nearly constant.
 uint64_t HashName(absl::string_view name) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) {
@@ -43,11 +47,12 @@ uint64_t HashName(absl::string_view name) {
   return hash ^ (hash >> 31);
 }
 
-// The functions below replace libm's so that a model starts from the same bits on every machine: they use only
-// correctly rounded operations in a fixed order (the project is compiled without contraction to fused multiply-adds).
+// The functions below replace libm's so that a model starts from the same bits on every machine:
+// they use only correctly rounded operations in a fixed order (the project is compiled without
+// contraction to fused multiply-adds).
 
-// log(u) for normal u in (0, 1], within a few units of the last place: u = 2^e m with m in [sqrt(1/2), sqrt(2)), and
-// log(m) = 2 atanh((m - 1) / (m + 1)) by its series.
+// log(u) for normal u in (0, 1], within a few units of the last place: u = 2^e m with m in
+// [sqrt(1/2), sqrt(2)), and log(m) = 2 atanh((m - 1) / (m + 1)) by its series.
 inline float Log(float u) {
   constexpr int32_t kSqrtHalf = 0x3f3504f3;
   const int32_t bits = std::bit_cast<int32_t>(u);
@@ -55,10 +60,10 @@ inline float Log(float u) {
   const float m = std::bit_cast<float>(bits - (exponent << 23));
   const float s = (m - 1.0f) / (m + 1.0f);
   const float s2 = s * s;
-  float series = 0x1.c71c72p-4f;              // 1/9
-  series = series * s2 + 0x1.24924ap-3f;      // 1/7
-  series = series * s2 + 0x1.99999ap-3f;      // 1/5
-  series = series * s2 + 0x1.555556p-2f;      // 1/3
+  float series = 0x1.c71c72p-4f;          // 1/9
+  series = series * s2 + 0x1.24924ap-3f;  // 1/7
+  series = series * s2 + 0x1.99999ap-3f;  // 1/5
+  series = series * s2 + 0x1.555556p-2f;  // 1/3
   const float log_m = 2.0f * s + 2.0f * s * (s2 * series);
   return static_cast<float>(exponent) * 0x1.62e430p-1f + log_m;
 }
@@ -67,18 +72,20 @@ inline float Log(float u) {
 inline void CosSin(uint32_t turn, float& cosine, float& sine) {
   constexpr float kRadiansPerUnit = 0x1.921fb6p-30f;  // 2 pi / 2^32
   const uint32_t quadrant = (turn + (1u << 29)) >> 30;
-  // The distance to the quadrant's axis, at most pi / 4 either way, where a few Taylor terms are exact to the last bit.
-  const float x = static_cast<float>(static_cast<int32_t>(turn - (quadrant << 30))) * kRadiansPerUnit;
+  // The distance to the quadrant's axis, at most pi / 4 either way, where a few Taylor terms are
+  // exact to the last bit.
+  const float x =
+      static_cast<float>(static_cast<int32_t>(turn - (quadrant << 30))) * kRadiansPerUnit;
   const float x2 = x * x;
-  float s = 0x1.71de3ap-19f;         // 1/9!
-  s = s * x2 - 0x1.a01a02p-13f;      // 1/7!
-  s = s * x2 + 0x1.111112p-7f;       // 1/5!
-  s = s * x2 - 0x1.555556p-3f;       // 1/3!
+  float s = 0x1.71de3ap-19f;     // 1/9!
+  s = s * x2 - 0x1.a01a02p-13f;  // 1/7!
+  s = s * x2 + 0x1.111112p-7f;   // 1/5!
+  s = s * x2 - 0x1.555556p-3f;   // 1/3!
   s = x + x * (x2 * s);
-  float c = -0x1.27e4fcp-22f;        // 1/10!
-  c = c * x2 + 0x1.a01a02p-16f;      // 1/8!
-  c = c * x2 - 0x1.6c16c2p-10f;      // 1/6!
-  c = c * x2 + 0x1.555556p-5f;       // 1/4!
+  float c = -0x1.27e4fcp-22f;    // 1/10!
+  c = c * x2 + 0x1.a01a02p-16f;  // 1/8!
+  c = c * x2 - 0x1.6c16c2p-10f;  // 1/6!
+  c = c * x2 + 0x1.555556p-5f;   // 1/4!
   c = 1.0f + x2 * (x2 * c - 0.5f);
   const uint32_t swap = 0u - (quadrant & 1u);
   const uint32_t c_bits = std::bit_cast<uint32_t>(c);
@@ -136,7 +143,8 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<u
 }
 
 CounterRng::CounterRng(uint64_t seed, absl::string_view name)
-    : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, stream_(HashName(name)) {}
+    : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+      stream_(HashName(name)) {}
 
 std::array<uint32_t, 4> CounterRng::Block(uint64_t index) const {
   return Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),

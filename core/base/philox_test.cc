@@ -2,6 +2,8 @@
 
 #include "zeroth/core/base/philox.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,8 +12,6 @@
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "absl/types/span.h"
 
@@ -30,7 +30,8 @@ TEST(PhiloxTest, KnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-std::vector<float> Normals(const CounterRng& rng, uint64_t begin, size_t count, float stddev = 1.0f) {
+std::vector<float> Normals(const CounterRng& rng, uint64_t begin, size_t count,
+                           float stddev = 1.0f) {
   std::vector<float> out(count);
   rng.FillNormal(begin, stddev, absl::MakeSpan(out));
   return out;
@@ -87,7 +88,8 @@ TEST(FillNormalTest, AnyRangeGivesTheSameValues) {
       for (const size_t length : {0, 1, 2, 3, 4, 5, 63, 64, 65, 131}) {
         const size_t count = std::min(length, kCount - begin);
         const std::vector<float> part = Normals(rng, base + begin, count);
-        ASSERT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<ptrdiff_t>(begin)))
+        ASSERT_TRUE(
+            std::equal(part.begin(), part.end(), whole.begin() + static_cast<ptrdiff_t>(begin)))
             << base << " " << begin << " " << count;
       }
     }
@@ -105,7 +107,8 @@ TEST(FillNormalTest, StddevScalesAndZeroIsZero) {
   }
 }
 
-// The stream's number, written a second time from its definition: FNV-1a, then the SplitMix64 finalizer.
+// The stream's number, written a second time from its definition: FNV-1a, then the SplitMix64
+// finalizer.
 uint64_t StreamOf(const std::string& name) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : name) {

@@ -22,22 +22,23 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context);
 #define ZEROTH_STATUS_CONCAT(a, b) ZEROTH_STATUS_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expr` (an absl::Status) is not OK.
-#define ZEROTH_RETURN_IF_ERROR(expr)                       \
-  do {                                                     \
+#define ZEROTH_RETURN_IF_ERROR(expr)                                \
+  do {                                                              \
     if (absl::Status zeroth_status = (expr); !zeroth_status.ok()) { \
-      return zeroth_status;                                \
-    }                                                      \
+      return zeroth_status;                                         \
+    }                                                               \
   } while (false)
 
 // As above, with "context: " put before the message. `context` is evaluated only on error.
-#define ZEROTH_RETURN_IF_ERROR_WITH(expr, context)         \
-  do {                                                     \
+#define ZEROTH_RETURN_IF_ERROR_WITH(expr, context)                  \
+  do {                                                              \
     if (absl::Status zeroth_status = (expr); !zeroth_status.ok()) { \
-      return ::zeroth::Annotate(zeroth_status, (context)); \
-    }                                                      \
+      return ::zeroth::Annotate(zeroth_status, (context));          \
+    }                                                               \
   } while (false)
 
-// ZEROTH_ASSIGN_OR_RETURN(auto x, F()): assigns the value of an absl::StatusOr or returns its status.
+// ZEROTH_ASSIGN_OR_RETURN(auto x, F()): assigns the value of an absl::StatusOr or returns its
+// status.
 #define ZEROTH_ASSIGN_OR_RETURN(lhs, expr) \
   ZEROTH_ASSIGN_OR_RETURN_IMPL(ZEROTH_STATUS_CONCAT(zeroth_status_or_, __LINE__), lhs, expr)
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/comm/reduction_reference.h"
 
@@ -77,6 +78,18 @@ std::vector<const void*> Pointers(const std::vector<std::vector<T>>& values) {
   return pointers;
 }
 
+// The machine's best instruction set is what users get; the others must give the same bits on theirs.
+template <typename Function>
+void OnEveryInstructionSet(Function function) {
+  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    const int64_t target = left & -left;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::GetChosenTarget().Update(target);
+    function();
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
 template <typename T>
 class HostReduceTest : public ::testing::Test {};
 
@@ -89,10 +102,10 @@ std::vector<ReduceOp> OpsOf() {
   return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax};
 }
 
-TYPED_TEST(HostReduceTest, HasTheBitsOfTheTree) {
-  using T = TypeParam;
+template <typename T>
+void ExpectTree(absl::Span<const int64_t> counts) {
   for (int ranks = 1; ranks <= 19; ++ranks) {
-    for (int64_t count : kCounts) {
+    for (int64_t count : counts) {
       const auto values = RandomRanks<T>(ranks, count, 7);
       for (ReduceOp op : OpsOf<T>()) {
         SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << count << " elements, "
@@ -107,6 +120,12 @@ TYPED_TEST(HostReduceTest, HasTheBitsOfTheTree) {
       }
     }
   }
+}
+
+TYPED_TEST(HostReduceTest, HasTheBitsOfTheTree) { ExpectTree<TypeParam>(kCounts); }
+
+TYPED_TEST(HostReduceTest, HasTheBitsOfTheTreeOnEveryInstructionSet) {
+  OnEveryInstructionSet([] { ExpectTree<TypeParam>({131}); });
 }
 
 TYPED_TEST(HostReduceTest, WritesIntoItsSources) {
@@ -175,8 +194,12 @@ void ExpectEveryHalfSurvives() {
   }
 }
 
-TEST(HostReduceConversionTest, EveryBFloat16Survives) { ExpectEveryHalfSurvives<BFloat16>(); }
-TEST(HostReduceConversionTest, EveryFloat16Survives) { ExpectEveryHalfSurvives<Float16>(); }
+TEST(HostReduceConversionTest, EveryBFloat16Survives) {
+  OnEveryInstructionSet(ExpectEveryHalfSurvives<BFloat16>);
+}
+TEST(HostReduceConversionTest, EveryFloat16Survives) {
+  OnEveryInstructionSet(ExpectEveryHalfSurvives<Float16>);
+}
 
 // Sums of two halves whose exact result lies on, just above and just below the midpoints between halves.
 template <typename T>
@@ -204,9 +227,11 @@ void ExpectRoundsToNearestEven() {
 }
 
 TEST(HostReduceConversionTest, BFloat16RoundsToNearestEven) {
-  ExpectRoundsToNearestEven<BFloat16>();
+  OnEveryInstructionSet(ExpectRoundsToNearestEven<BFloat16>);
 }
-TEST(HostReduceConversionTest, Float16RoundsToNearestEven) { ExpectRoundsToNearestEven<Float16>(); }
+TEST(HostReduceConversionTest, Float16RoundsToNearestEven) {
+  OnEveryInstructionSet(ExpectRoundsToNearestEven<Float16>);
+}
 
 TEST(HostReduceFloatTest, MeanOfBFloat16IsNotBiased) {
   // 1/3 rounded to bf16 is 0.2 % off; 3 * 171 / 3 must be exactly 171.
@@ -241,7 +266,7 @@ TEST(HostReduceFloatTest, AccumulatesIntoFloats) {
   }
 }
 
-TEST(HostReduceFloatTest, MaximumKeepsNaN) {
+void ExpectMaximumKeepsNaN() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int ranks : {2, 3, 4, 5, 8}) {
     for (int bad = 0; bad < ranks; ++bad) {
@@ -258,6 +283,8 @@ TEST(HostReduceFloatTest, MaximumKeepsNaN) {
     }
   }
 }
+
+TEST(HostReduceFloatTest, MaximumKeepsNaN) { OnEveryInstructionSet(ExpectMaximumKeepsNaN); }
 
 }  // namespace
 }  // namespace zeroth

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -19,7 +20,8 @@ struct Registry {
 };
 
 Registry& GlobalRegistry() {
-  // Never destroyed, so that static registration objects and threads that outlive main() may use it.
+  // Never destroyed, so that static registration objects and threads that outlive main() may use
+  // it.
   static Registry& registry = *new Registry;
   return registry;
 }
@@ -45,9 +47,9 @@ absl::StatusOr<std::shared_ptr<Device>> DeviceRegistry::Create(absl::string_view
     if (found != registry.factories.end()) factory = found->second;
   }
   if (factory == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no device of kind '", type,
-                                            "' is linked into this program; it has: ",
-                                            absl::StrJoin(Types(), ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("no device of kind '", type,
+                     "' is linked into this program; it has: ", absl::StrJoin(Types(), ", ")));
   }
   return factory(options);
 }

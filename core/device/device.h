@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Devices, streams and events: the interface that everything above is written against. An implementation is a folder
-// that registers itself (see cpu/).
+// Devices, streams and events: the interface that everything above is written against. An
+// implementation is a folder that registers itself (see cpu/).
 
 #ifndef ZEROTH_CORE_DEVICE_DEVICE_H_
 #define ZEROTH_CORE_DEVICE_DEVICE_H_
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth {
@@ -32,8 +33,9 @@ class Event {
   virtual absl::Status Synchronize() const = 0;
 };
 
-// An ordered queue of work. Work on two streams is unordered unless an event orders it. After the first failure a
-// stream runs nothing more and every call returns that first error. Thread-safe, though order needs one issuing thread.
+// An ordered queue of work. Work on two streams is unordered unless an event orders it. After the
+// first failure a stream runs nothing more and every call returns that first error. Thread-safe,
+// though order needs one issuing thread.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -42,7 +44,8 @@ class Stream {
 
   // An event that is done when everything enqueued so far has run.
   virtual absl::StatusOr<std::shared_ptr<Event>> Record() = 0;
-  // What is enqueued from now on runs after `event`. A failed event fails this stream with its error.
+  // What is enqueued from now on runs after `event`. A failed event fails this stream with its
+  // error.
   virtual absl::Status Wait(const std::shared_ptr<Event>& event) = 0;
   // Blocks the host until the stream is idle; returns its first error.
   virtual absl::Status Synchronize() = 0;
@@ -56,8 +59,9 @@ struct DeviceOptions {
   int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
 };
 
-// One rank's view of one piece of hardware: its allocator with this rank's account, its compute stream, and more
-// streams on demand. Two ranks that share hardware open it twice. Streams must not outlive their device.
+// One rank's view of one piece of hardware: its allocator with this rank's account, its compute
+// stream, and more streams on demand. Two ranks that share hardware open it twice. Streams must not
+// outlive their device.
 class Device {
  public:
   virtual ~Device() = default;
@@ -72,13 +76,17 @@ class Device {
   virtual Stream& compute_stream() = 0;
   // A further stream that runs beside the compute stream. On the CPU: a worker thread.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name) = 0;
-  // Prepares the calling host thread to issue work here (current device, OpenMP team size). Call once per thread.
+  // Prepares the calling host thread to issue work here (current device, OpenMP team size). Call
+  // once per thread.
   virtual void BindThread() = 0;
 
-  // Asynchronous on `stream`, which must belong to this device; memory must stay valid until it has run.
+  // Asynchronous on `stream`, which must belong to this device; memory must stay valid until it has
+  // run.
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) = 0;
-  virtual absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes, Stream& stream) = 0;
-  virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) = 0;
+  virtual absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes,
+                                    Stream& stream) = 0;
+  virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
+                                  Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
 };
 
@@ -87,10 +95,12 @@ class DeviceRegistry {
  public:
   using Factory = std::function<absl::StatusOr<std::shared_ptr<Device>>(const DeviceOptions&)>;
 
-  // Called by an implementation's static registration object. A second registration of a name is a bug and aborts.
+  // Called by an implementation's static registration object. A second registration of a name is a
+  // bug and aborts.
   static void Register(absl::string_view type, Factory factory);
   // NotFound lists the kinds that are linked in.
-  static absl::StatusOr<std::shared_ptr<Device>> Create(absl::string_view type, const DeviceOptions& options);
+  static absl::StatusOr<std::shared_ptr<Device>> Create(absl::string_view type,
+                                                        const DeviceOptions& options);
   // Sorted.
   static std::vector<std::string> Types();
 };

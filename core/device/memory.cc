@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -30,10 +31,10 @@ absl::StatusOr<std::shared_ptr<Buffer>> Allocator::Allocate(size_t bytes, Memory
   absl::StatusOr<void*> data = AllocateRaw(bytes, category);
   if (!data.ok()) {
     const MemoryStats now = stats();
-    return Annotate(data.status(),
-                    absl::StrCat("cannot allocate ", bytes, " bytes for ",
-                                 MemoryCategoryName(category), " (", now.total.current_bytes,
-                                 " bytes in use, ", now.reserved_bytes, " reserved)"));
+    return Annotate(
+        data.status(),
+        absl::StrCat("cannot allocate ", bytes, " bytes for ", MemoryCategoryName(category), " (",
+                     now.total.current_bytes, " bytes in use, ", now.reserved_bytes, " reserved)"));
   }
   return std::make_shared<Buffer>(shared_from_this(), *data, bytes, category);
 }

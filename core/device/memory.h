@@ -38,8 +38,8 @@ struct MemoryStats {
     int64_t allocations = 0;  // number of calls so far
   };
   std::array<Usage, kMemoryCategoryCount> categories;
-  Usage total;                  // its peak is the peak of the sum, not the sum of the peaks
-  int64_t reserved_bytes = 0;   // held from the operating system, pooled blocks included
+  Usage total;                 // its peak is the peak of the sum, not the sum of the peaks
+  int64_t reserved_bytes = 0;  // held from the operating system, pooled blocks included
 
   const Usage& operator[](MemoryCategory category) const {
     return categories[static_cast<size_t>(category)];
@@ -73,8 +73,8 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
  public:
   virtual ~Allocator() = default;
 
-  // A block of `bytes` uninitialised bytes; zero bytes give a valid buffer of size 0. ResourceExhausted says how many
-  // bytes were asked for, for what, and how many were in use.
+  // A block of `bytes` uninitialised bytes; zero bytes give a valid buffer of size 0.
+  // ResourceExhausted says how many bytes were asked for, for what, and how many were in use.
   absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes, MemoryCategory category);
 
   // A consistent snapshot.

@@ -10,7 +10,8 @@
 
 namespace zeroth {
 
-// The bookkeeping behind Allocator::stats(), for allocators to share. Not thread-safe: the allocator's lock guards it.
+// The bookkeeping behind Allocator::stats(), for allocators to share. Not thread-safe: the
+// allocator's lock guards it.
 class MemoryAccount {
  public:
   void Allocated(size_t bytes, MemoryCategory category);

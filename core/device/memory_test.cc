@@ -2,11 +2,11 @@
 
 #include "zeroth/core/device/memory.h"
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <set>
 #include <string>
-
-#include <gtest/gtest.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

@@ -10,8 +10,9 @@
 
 namespace zeroth {
 
-// How a parameter's first values are made. Any range of elements can be filled alone and gets the values it would get
-// as part of the whole, so each owner of a shard fills only its shard. A value type.
+// How a parameter's first values are made. Any range of elements can be filled alone and gets the
+// values it would get as part of the whole, so each owner of a shard fills only its shard. A value
+// type.
 class Initializer {
  public:
   static Initializer Constant(float value) { return Initializer(Kind::kConstant, value); }

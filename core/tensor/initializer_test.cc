@@ -2,13 +2,13 @@
 
 #include "zeroth/core/tensor/initializer.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "absl/types/span.h"
 

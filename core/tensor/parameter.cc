@@ -3,6 +3,7 @@
 #include "zeroth/core/tensor/parameter.h"
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -15,12 +16,12 @@ absl::StatusOr<Parameter::GradientSlot> Parameter::TakeGradient() {
   }
   if (!grad_.defined()) {
     if (provider_ == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("parameter '", name_, "' has no storage for its gradient; call set_grad, or ",
-                       "put the parameter into a unit"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "parameter '", name_, "' has no storage for its gradient; call set_grad, or ",
+          "put the parameter into a unit"));
     }
-    ZEROTH_RETURN_IF_ERROR_WITH(provider_(),
-                                absl::StrCat("storage for the gradient of parameter '", name_, "'"));
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        provider_(), absl::StrCat("storage for the gradient of parameter '", name_, "'"));
     ZEROTH_CHECK(grad_.defined());
   }
   GradientSlot slot{grad_, grad_written_};

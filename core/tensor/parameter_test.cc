@@ -2,13 +2,14 @@
 
 #include "zeroth/core/tensor/parameter.h"
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <utility>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/memory.h"
@@ -103,9 +104,10 @@ TEST_F(ParameterTest, ProviderIsAskedOnlyWhenThereIsNoStorage) {
 
 TEST_F(ParameterTest, FailuresNameTheParameterAndWriteNothing) {
   Parameter parameter("h.3.ln_1.weight", {4});
-  EXPECT_EQ(parameter.TakeGradient().status(),
-            absl::FailedPreconditionError("parameter 'h.3.ln_1.weight' has no storage for its gradient; "
-                                          "call set_grad, or put the parameter into a unit"));
+  EXPECT_EQ(
+      parameter.TakeGradient().status(),
+      absl::FailedPreconditionError("parameter 'h.3.ln_1.weight' has no storage for its gradient; "
+                                    "call set_grad, or put the parameter into a unit"));
   parameter.set_gradient_provider([] { return absl::ResourceExhaustedError("no memory"); });
   EXPECT_EQ(parameter.TakeGradient().status(),
             absl::ResourceExhaustedError(

@@ -13,9 +13,10 @@
 
 namespace zeroth {
 
-// The dimensions of a contiguous row-major tensor. No dimensions: a scalar of one element. A zero dimension: no
-// elements. Negative dimensions, more than kMaxRank of them, and more than 2^63 - 1 elements are a bug and abort: sizes
-// that come from outside are judged before a Shape is made of them. A value type, without heap memory.
+// The dimensions of a contiguous row-major tensor. No dimensions: a scalar of one element. A zero
+// dimension: no elements. Negative dimensions, more than kMaxRank of them, and more than 2^63 - 1
+// elements are a bug and abort: sizes that come from outside are judged before a Shape is made of
+// them. A value type, without heap memory.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;

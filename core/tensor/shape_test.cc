@@ -2,12 +2,12 @@
 
 #include "zeroth/core/tensor/shape.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace zeroth {
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -13,8 +14,8 @@ absl::StatusOr<Tensor> Tensor::Empty(Device& device, Shape shape, DType dtype,
                                      MemoryCategory category) {
   const size_t count = static_cast<size_t>(shape.numel());
   if (count > std::numeric_limits<size_t>::max() / SizeOf(dtype)) {
-    return absl::ResourceExhaustedError(absl::StrCat("a tensor of shape ", shape.ToString(), " and type ",
-                                                     DTypeName(dtype),
+    return absl::ResourceExhaustedError(absl::StrCat("a tensor of shape ", shape.ToString(),
+                                                     " and type ", DTypeName(dtype),
                                                      " is larger than any address space"));
   }
   Tensor tensor;

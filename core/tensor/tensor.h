@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
@@ -20,23 +21,27 @@
 
 namespace zeroth {
 
-// Storage + offset + shape + dtype + device; always contiguous, row-major. Copying a Tensor shares its storage, and so
-// do views; the storage goes back to its allocator with the last of them. A default-constructed Tensor is undefined
-// (`defined()` is false) and holds nothing. The handle itself is a value; its bytes are shared and unsynchronised.
-// A Tensor must not outlive its device.
+// Storage + offset + shape + dtype + device; always contiguous, row-major. Copying a Tensor shares
+// its storage, and so do views; the storage goes back to its allocator with the last of them. A
+// default-constructed Tensor is undefined
+// (`defined()` is false) and holds nothing. The handle itself is a value; its bytes are shared and
+// unsynchronised. A Tensor must not outlive its device.
 class Tensor {
  public:
   Tensor() = default;
 
   // Uninitialised. ResourceExhausted if the device has no room for it, here and below.
-  static absl::StatusOr<Tensor> Empty(Device& device, Shape shape, DType dtype, MemoryCategory category);
+  static absl::StatusOr<Tensor> Empty(Device& device, Shape shape, DType dtype,
+                                      MemoryCategory category);
   // Zeros, enqueued on the device's compute stream.
-  static absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype, MemoryCategory category);
+  static absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype,
+                                      MemoryCategory category);
   // A copy of host values, synchronous. InvalidArgument if the count is not the shape's.
   template <typename T>
   static absl::StatusOr<Tensor> FromHost(Device& device, Shape shape, absl::Span<const T> values,
                                          MemoryCategory category) {
-    return FromHostBytes(device, std::move(shape), DTypeOf<T>::value, values.data(), values.size(), category);
+    return FromHostBytes(device, std::move(shape), DTypeOf<T>::value, values.data(), values.size(),
+                         category);
   }
 
   bool defined() const { return buffer_ != nullptr; }
@@ -61,17 +66,20 @@ class Tensor {
     return static_cast<T*>(raw_data());
   }
 
-  // `shape` elements starting `offset` elements after this tensor's first; aborts when that leaves the tensor.
+  // `shape` elements starting `offset` elements after this tensor's first; aborts when that leaves
+  // the tensor.
   Tensor View(int64_t offset, Shape shape) const;
-  // The bytes from `byte_offset` on as elements of another type; aborts when that leaves the tensor or misaligns.
+  // The bytes from `byte_offset` on as elements of another type; aborts when that leaves the tensor
+  // or misaligns.
   Tensor ViewAs(int64_t byte_offset, Shape shape, DType dtype) const;
   // The same elements under another shape with the same count; aborts otherwise.
   Tensor Reshape(Shape shape) const;
   // Rows [begin, end) of dimension 0.
   Tensor Rows(int64_t begin, int64_t end) const;
 
-  // A synchronous copy to the host, of what the device's compute stream has written once everything enqueued on it has
-  // run; work on other streams is the caller's to wait for. InvalidArgument if T is not the tensor's type.
+  // A synchronous copy to the host, of what the device's compute stream has written once everything
+  // enqueued on it has run; work on other streams is the caller's to wait for. InvalidArgument if T
+  // is not the tensor's type.
   template <typename T>
   absl::StatusOr<std::vector<T>> ToHost() const {
     std::vector<T> out(static_cast<size_t>(numel()));
@@ -81,8 +89,9 @@ class Tensor {
   }
 
  private:
-  static absl::StatusOr<Tensor> FromHostBytes(Device& device, Shape shape, DType dtype, const void* values,
-                                              size_t count, MemoryCategory category);
+  static absl::StatusOr<Tensor> FromHostBytes(Device& device, Shape shape, DType dtype,
+                                              const void* values, size_t count,
+                                              MemoryCategory category);
   absl::Status CopyToHostBytes(DType expected, void* out) const;
 
   std::shared_ptr<Buffer> buffer_;

@@ -2,6 +2,8 @@
 
 #include "zeroth/core/tensor/tensor.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -10,11 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/memory.h"
@@ -88,7 +89,8 @@ TEST_F(TensorTest, ZerosOverwritesReusedMemory) {
 
 template <typename T>
 void ExpectRoundTrip(Device& device, const std::vector<T>& values) {
-  const auto tensor = Tensor::FromHost<T>(device, {static_cast<int64_t>(values.size())}, values, kCategory);
+  const auto tensor =
+      Tensor::FromHost<T>(device, {static_cast<int64_t>(values.size())}, values, kCategory);
   ASSERT_TRUE(tensor.ok()) << tensor.status();
   EXPECT_EQ(tensor->dtype(), DTypeOf<T>::value);
   const auto back = tensor->template ToHost<T>();

@@ -96,10 +96,10 @@ void PackHead(const float* src, const AttentionLayout& layout, float* rows_out, 
   }
 }
 
-// Running state of one query row: the softmax so far is exp(score - max) / sum.
+// Running state of one query row: the softmax so far is exp(score - max) / (sum over lanes of sums).
 struct RowState {
+  HWY_ALIGN float sums[kWidthMultiple];
   float max;
-  float sum;
 };
 
 // Turns one row of scores into exponentials below the new running maximum; entries from `valid` on become zeros, up to
@@ -109,7 +109,8 @@ HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int6
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = valid / lanes;
-  V max = hn::Set(d, state.max);
+  const V old_max = hn::Set(d, state.max);
+  V max = old_max;
   for (int64_t v = 0; v < whole; ++v) max = hn::Max(max, hn::Load(d, scores + v * lanes));
   if (whole < vectors) {
     const auto mask = hn::FirstN(d, static_cast<size_t>(valid - whole * lanes));
@@ -119,18 +120,17 @@ HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int6
     max = hn::Max(max, last);
     for (int64_t v = whole + 1; v < vectors; ++v) hn::Store(low, d, scores + v * lanes);
   }
-  const V row_max = hn::MaxOfLanes(d, max);
-  V sum = hn::Zero(d);
+  max = hn::MaxOfLanes(d, max);
+  const V shrink = Exp(d, hn::Sub(old_max, max));
+  V sum = hn::Mul(shrink, hn::Load(d, state.sums));
   for (int64_t v = 0; v < vectors; ++v) {
-    const V e = Exp(d, hn::Sub(hn::Load(d, scores + v * lanes), row_max));
+    const V e = Exp(d, hn::Sub(hn::Load(d, scores + v * lanes), max));
     hn::Store(e, d, scores + v * lanes);
     sum = hn::Add(sum, e);
   }
-  const float new_max = hn::GetLane(row_max);
-  const float shrink = state.max == new_max ? 1.0f : std::exp(state.max - new_max);
-  state.sum = state.sum * shrink + hn::GetLane(hn::SumOfLanes(d, sum));
-  state.max = new_max;
-  return shrink;
+  hn::Store(sum, d, state.sums);
+  state.max = hn::GetLane(max);
+  return hn::GetLane(shrink);
 }
 
 // One block of query rows [begin, begin + rows) of one head against every key it may see. `q` and `o` hold
@@ -143,7 +143,7 @@ void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, co
   HWY_ALIGN float scores[kMicroRows * kKeyTile];
   float shrink[kMicroRows];
   std::fill_n(o, rows * layout.width, 0.0f);
-  std::fill_n(states, rows, RowState{-std::numeric_limits<float>::infinity(), 0.0f});
+  std::fill_n(states, rows, RowState{{}, -std::numeric_limits<float>::infinity()});
   for (int64_t key = 0; key < begin + rows; key += kKeyTile) {
     const float* k_tile = k_t + key * layout.width;
     const float* v_tile = v + key * layout.width;
@@ -167,6 +167,7 @@ void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, co
 // `pack_keys` is false when `scratch` still holds this key head from the call before.
 void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool pack_keys, const float* qkv, float* out,
                  float* lse, float* scratch) {
+  const hn::ScalableTag<float> d;
   const AttentionLayout layout(shape);
   const ForwardScratch at(layout, scratch);
   const float* tokens = qkv + batch * layout.seq * layout.packed;
@@ -176,18 +177,22 @@ void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool 
     PackHead(tokens + layout.ValueColumn(kv), layout, at.v, nullptr, at.tile);
   }
   RowState states[kQueryTile];
+  float sums[kQueryTile];
   float inverse[kQueryTile];
   for (int64_t begin = 0; begin < layout.seq; begin += kQueryTile) {
     const int64_t rows = std::min(kQueryTile, layout.seq - begin);
     CopyRows(tokens + begin * layout.packed + head * layout.dim, layout.packed, rows, layout.dim, layout.scale, at.q,
              layout.width);
     ForwardBlock(layout, begin, rows, at.q, at.k_t, at.v, at.o, states);
-    for (int64_t r = 0; r < rows; ++r) inverse[r] = 1.0f / states[r].sum;
+    for (int64_t r = 0; r < rows; ++r) {
+      sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, states[r].sums)));
+      inverse[r] = 1.0f / sums[r];
+    }
     StoreRows(at.o, layout.width, rows, layout.dim, inverse, 1,
               out + ((batch * layout.seq + begin) * shape.heads + head) * layout.dim, shape.heads * layout.dim);
     if (lse == nullptr) continue;
     float* row_lse = lse + (batch * shape.heads + head) * layout.seq + begin;
-    for (int64_t r = 0; r < rows; ++r) row_lse[r] = states[r].max + std::log(states[r].sum);
+    for (int64_t r = 0; r < rows; ++r) row_lse[r] = states[r].max + std::log(sums[r]);
   }
 }
 

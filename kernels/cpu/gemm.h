@@ -13,8 +13,8 @@
 namespace zeroth::cpu {
 
 // c = activation(op(a) op(b) + bias), or c += op(a) op(b). Row-major; `ld*` is the distance in elements from one stored
-// row to the next, at least the stored width. c overlaps neither a nor b. A size of zero is legal: with k = 0 the
-// product is zero (bias and activation still apply).
+// row to the next, at least the stored width unless there is only one row. c overlaps neither a nor b. A size of zero is
+// legal: with k = 0 the product is zero (bias and activation still apply).
 struct GemmCall {
   int64_t m = 0;
   int64_t n = 0;

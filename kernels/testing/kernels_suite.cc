@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "zeroth/core/base/check.h"
 
-namespace zeroth::testing {
+namespace zeroth {
 namespace {
 
 // A failed allocation or copy leaves nothing to test.
@@ -22,6 +22,7 @@ T ValueOrDie(absl::StatusOr<T> value) {
 }  // namespace
 
 void KernelsSuite::SetUp() {
+  kernels_.reset();  // before the device it stands on
   device_ = ValueOrDie(DeviceRegistry::Create(GetParam(), DeviceOptions{}));
   device_->BindThread();
   kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream()));
@@ -74,4 +75,4 @@ void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& w
   }
 }
 
-}  // namespace zeroth::testing
+}  // namespace zeroth

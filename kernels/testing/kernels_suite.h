@@ -20,10 +20,10 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 
-namespace zeroth::testing {
+namespace zeroth {
 
 // The parameter is the device type.
-class KernelsSuite : public ::testing::TestWithParam<std::string> {
+class KernelsSuite : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
 
@@ -75,6 +75,6 @@ void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<d
   }
 }
 
-}  // namespace zeroth::testing
+}  // namespace zeroth
 
 #endif  // ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Registers the device kind "cpu"; everything else about it is reached through the Device interface.
+// Registers the device kind "cpu"; everything else about it is reached through the Device
+// interface.
 
 #include <omp.h>
 
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/cpu/pool_allocator.h"
@@ -41,7 +43,8 @@ class CpuDevice final : public Device {
   absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) override {
     return Enqueue(stream, bytes, [dst, src, bytes] { std::memcpy(dst, src, bytes); });
   }
-  absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes, Stream& stream) override {
+  absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes,
+                            Stream& stream) override {
     return Copy(dst, host_src, bytes, stream);
   }
   absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override {
@@ -70,12 +73,12 @@ class CpuDevice final : public Device {
 
 absl::StatusOr<std::shared_ptr<Device>> CreateCpuDevice(const DeviceOptions& options) {
   if (options.index != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "there is no device cpu:", options.index, "; the only CPU device of a process is cpu:0"));
+    return absl::InvalidArgumentError(absl::StrCat("there is no device cpu:", options.index,
+                                                   "; the only CPU device of a process is cpu:0"));
   }
   if (options.threads < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a CPU device needs at least 1 thread per rank; got ", options.threads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a CPU device needs at least 1 thread per rank; got ", options.threads));
   }
   return std::make_shared<CpuDevice>(options);
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -64,7 +65,8 @@ class FirstError {
   absl::Status status_;
 };
 
-// An exception must not leave a worker thread, where it would end the process without a word about the stream.
+// An exception must not leave a worker thread, where it would end the process without a word about
+// the stream.
 absl::Status RunGuarded(const CpuStream::Work& work, absl::string_view stream_name) {
   try {
     return work();
@@ -111,7 +113,8 @@ class InlineCpuStream final : public CpuStream {
  private:
   Device& device_;
   const std::string name_;
-  // Held while work runs, so that a second issuing thread finds a queue here too; recursive because work may issue more.
+  // Held while work runs, so that a second issuing thread finds a queue here too; recursive because
+  // work may issue more.
   std::recursive_mutex running_;
   FirstError error_;
 };
@@ -151,7 +154,8 @@ class WorkerCpuStream final : public CpuStream {
 
   absl::Status Synchronize() override {
     ZEROTH_CHECK(std::this_thread::get_id() != thread_.get_id());
-    // Not cut short by an earlier error: the caller may free memory that the failing work still reads.
+    // Not cut short by an earlier error: the caller may free memory that the failing work still
+    // reads.
     return PushEvent()->Synchronize();
   }
 

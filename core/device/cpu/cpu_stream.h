@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Streams of the CPU device. The compute stream runs work at once on the caller's thread; every other stream owns a
-// worker thread, so that collectives proceed while the rank computes.
+// Streams of the CPU device. The compute stream runs work at once on the caller's thread; every
+// other stream owns a worker thread, so that collectives proceed while the rank computes.
 
 #ifndef ZEROTH_CORE_DEVICE_CPU_CPU_STREAM_H_
 #define ZEROTH_CORE_DEVICE_CPU_CPU_STREAM_H_
@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -20,23 +21,26 @@ class CpuStream : public Stream {
  public:
   using Work = std::function<absl::Status()>;
 
-  // `stream` as a CpuStream; aborts if it belongs to another kind of device, which is a wiring error of ours.
+  // `stream` as a CpuStream; aborts if it belongs to another kind of device, which is a wiring
+  // error of ours.
   static CpuStream& From(Stream& stream);
 
-  // Runs `work` after everything enqueued before, unless the stream has failed. Inline streams run it before returning
-  // and return its status; worker streams return the stream's first error so far. `work` must own (by value) whatever
-  // it touches; it is destroyed before anything enqueued later counts as done, so Synchronize() also releases the
-  // buffers that it held. An exception that leaves it is an Internal error of the stream.
+  // Runs `work` after everything enqueued before, unless the stream has failed. Inline streams run
+  // it before returning and return its status; worker streams return the stream's first error so
+  // far. `work` must own (by value) whatever it touches; it is destroyed before anything enqueued
+  // later counts as done, so Synchronize() also releases the buffers that it held. An exception
+  // that leaves it is an Internal error of the stream.
   virtual absl::Status Enqueue(Work work) = 0;
 };
 
-// Runs everything on the calling thread, one thread at a time; work may enqueue further work, which runs at once.
-// Wait() blocks the host until the event is done.
+// Runs everything on the calling thread, one thread at a time; work may enqueue further work, which
+// runs at once. Wait() blocks the host until the event is done.
 std::unique_ptr<CpuStream> NewInlineCpuStream(Device& device, absl::string_view name);
 
-// Runs everything in order on one thread of its own (`threads` is that thread's OpenMP team size). After a failure the
-// remaining work is dropped, but its events still become done, with the error, so that nobody waits for ever. The
-// destructor runs what is still enqueued and joins. Synchronize() from the stream's own work is a bug and aborts.
+// Runs everything in order on one thread of its own (`threads` is that thread's OpenMP team size).
+// After a failure the remaining work is dropped, but its events still become done, with the error,
+// so that nobody waits for ever. The destructor runs what is still enqueued and joins.
+// Synchronize() from the stream's own work is a bug and aborts.
 std::unique_ptr<CpuStream> NewWorkerCpuStream(Device& device, absl::string_view name, int threads);
 
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/device/cpu/cpu_stream.h"
 
+#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <condition_variable>
@@ -14,11 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -130,10 +130,11 @@ TEST_P(AnyCpuStreamTest, ExceptionsBecomeErrors) {
 TEST_P(AnyCpuStreamTest, FailedEventFailsTheStreamThatWaits) {
   Gate gate;
   auto source = Worker("source");
-  ASSERT_TRUE(source->Enqueue([&gate] {
-                      gate.Pass();
-                      return absl::DataLossError("source broke");
-                    })
+  ASSERT_TRUE(source
+                  ->Enqueue([&gate] {
+                    gate.Pass();
+                    return absl::DataLossError("source broke");
+                  })
                   .ok());
   const auto event = source->Record();
   ASSERT_TRUE(event.ok());
@@ -196,10 +197,11 @@ TEST_F(CpuStreamTest, InlineWaitBlocksUntilTheEventIsDone) {
   Gate gate;
   auto worker = Worker();
   int value = 0;
-  ASSERT_TRUE(worker->Enqueue(Do([&] {
-                      gate.Pass();
-                      value = 1;
-                    }))
+  ASSERT_TRUE(worker
+                  ->Enqueue(Do([&] {
+                    gate.Pass();
+                    value = 1;
+                  }))
                   .ok());
   const auto event = worker->Record();
   ASSERT_TRUE(event.ok());
@@ -215,10 +217,11 @@ TEST_F(CpuStreamTest, WorkerRunsBesideTheCaller) {
   Gate gate;
   auto stream = Worker();
   std::thread::id ran_on;
-  ASSERT_TRUE(stream->Enqueue(Do([&] {
-                      gate.Pass();
-                      ran_on = std::this_thread::get_id();
-                    }))
+  ASSERT_TRUE(stream
+                  ->Enqueue(Do([&] {
+                    gate.Pass();
+                    ran_on = std::this_thread::get_id();
+                  }))
                   .ok());
   const auto event = stream->Record();
   ASSERT_TRUE(event.ok());
@@ -238,7 +241,8 @@ TEST_F(CpuStreamTest, WorkerTeamSizeIsItsOwn) {
   EXPECT_EQ(omp_get_max_threads(), callers);
 }
 
-// Data goes round a ring of workers, each waiting for its predecessor's event; only the events order the accesses.
+// Data goes round a ring of workers, each waiting for its predecessor's event; only the events
+// order the accesses.
 TEST_F(CpuStreamTest, EventsOrderWorkAcrossStreams) {
   constexpr int kStreams = 4;
   constexpr int kLaps = 50;
@@ -267,10 +271,11 @@ TEST_F(CpuStreamTest, WaitHoldsBackOnlyWhatComesAfterIt) {
   auto stream = Worker("waiting");
   bool source_ran = false;
   bool ran_after_source = false;
-  ASSERT_TRUE(source->Enqueue(Do([&] {
-                      gate.Pass();
-                      source_ran = true;
-                    }))
+  ASSERT_TRUE(source
+                  ->Enqueue(Do([&] {
+                    gate.Pass();
+                    source_ran = true;
+                  }))
                   .ok());
   const auto event = source->Record();
   ASSERT_TRUE(event.ok());
@@ -290,10 +295,11 @@ TEST_F(CpuStreamTest, WaitHoldsBackOnlyWhatComesAfterIt) {
 TEST_F(CpuStreamTest, EventsOfAFailedWorkerStillBecomeDone) {
   Gate gate;
   auto stream = Worker();
-  ASSERT_TRUE(stream->Enqueue([&gate] {
-                      gate.Pass();
-                      return absl::AbortedError("broken");
-                    })
+  ASSERT_TRUE(stream
+                  ->Enqueue([&gate] {
+                    gate.Pass();
+                    return absl::AbortedError("broken");
+                  })
                   .ok());
   std::vector<std::shared_ptr<Event>> events;
   for (int i = 0; i < 3; ++i) {

@@ -2,6 +2,7 @@
 //
 // The CPU device through the Device interface.
 
+#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <cstdint>
@@ -11,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/memory.h"

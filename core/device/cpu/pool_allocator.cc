@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -18,15 +19,19 @@ namespace {
 
 // Beyond any address space, and small enough that rounding up cannot overflow.
 constexpr size_t kMaxRequestBytes = size_t{1} << 62;
-// Below this, size classes are multiples of the alignment; above, an eighth of a power of two apart.
+// Below this, size classes are multiples of the alignment; above, an eighth of a power of two
+// apart.
 constexpr size_t kFineBytes = 1024;
 
-size_t RoundUp(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+size_t RoundUp(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
 
 // A mapping of its own that starts on a huge page, or nullptr.
 void* MapLarge(size_t bytes) {
   const size_t mapped = bytes + PoolAllocator::kHugePageBytes;
-  void* const map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const map =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) return nullptr;
   char* const begin = static_cast<char*>(map);
   const size_t misaligned = reinterpret_cast<uintptr_t>(begin) % PoolAllocator::kHugePageBytes;
@@ -116,7 +121,8 @@ absl::StatusOr<void*> PoolAllocator::AllocateRaw(size_t bytes, MemoryCategory ca
     }
     if (block.data == nullptr) {
       return absl::ResourceExhaustedError(
-          "the operating system has no more memory for this process; use a smaller batch or model, or more ranks on "
+          "the operating system has no more memory for this process; use a smaller batch or model, "
+          "or more ranks on "
           "more machines");
     }
     account_.AddReserved(static_cast<int64_t>(wanted));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Host memory, pooled: a training step asks for the same sizes again and again, and both mmap and the page faults after
-// it cost more than the arithmetic on small layers.
+// Host memory, pooled: a training step asks for the same sizes again and again, and both mmap and
+// the page faults after it cost more than the arithmetic on small layers.
 
 #ifndef ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
 #define ZEROTH_CORE_DEVICE_CPU_POOL_ALLOCATOR_H_
@@ -13,20 +13,23 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/memory_account.h"
 
 namespace zeroth {
 
-// Freed blocks are kept, untouched, and serve later requests of their size or down to a fifth smaller, so a repeated
-// pattern of requests takes nothing from the operating system after its first round. Blocks of kLargeBytes or more are
-// whole huge pages of their own mapping, advised to be such; smaller ones come from the C++ heap in size classes at most
-// an eighth apart. Under AddressSanitizer whatever no caller owns is poisoned, pooled blocks included.
+// Freed blocks are kept, untouched, and serve later requests of their size or down to a fifth
+// smaller, so a repeated pattern of requests takes nothing from the operating system after its
+// first round. Blocks of kLargeBytes or more are whole huge pages of their own mapping, advised to
+// be such; smaller ones come from the C++ heap in size classes at most an eighth apart. Under
+// AddressSanitizer whatever no caller owns is poisoned, pooled blocks included.
 class PoolAllocator final : public Allocator {
  public:
-  static constexpr size_t kAlignment = 64;               // a cache line, and the widest vector
+  static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
   static constexpr size_t kHugePageBytes = size_t{2} << 20;
-  static constexpr size_t kLargeBytes = size_t{4} << 20;  // from here rounding to huge pages wastes little
+  // From here on, rounding to whole huge pages adds less than half of the request.
+  static constexpr size_t kLargeBytes = size_t{4} << 20;
 
   PoolAllocator() = default;
   // Every Buffer keeps its allocator alive, so none is left here.
@@ -55,8 +58,9 @@ class PoolAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   MemoryAccount account_;
-  std::map<size_t, std::vector<void*>> pool_;   // by block size; last in, first out, as its bytes may be in the cache
-  std::unordered_map<void*, size_t> in_use_;    // block sizes, which exceed requests
+  std::map<size_t, std::vector<void*>>
+      pool_;  // by block size; last in, first out, as its bytes may be in the cache
+  std::unordered_map<void*, size_t> in_use_;  // block sizes, which exceed requests
 };
 
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/device/cpu/pool_allocator.h"
 
+#include <gtest/gtest.h>
 #include <sanitizer/asan_interface.h>
 
 #include <algorithm>
@@ -15,10 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth {
@@ -145,11 +145,11 @@ TEST(PoolAllocatorTest, ImpossibleRequestsAreResourceExhausted) {
   auto allocator = std::make_shared<PoolAllocator>();
   const auto held = MustAllocate(*allocator, 123, MemoryCategory::kOptimizer);
   for (const size_t bytes : {~size_t{0}, size_t{1} << 62, size_t{1} << 55}) {
-    const absl::Status status =
-        allocator->Allocate(bytes, MemoryCategory::kParameters).status();
+    const absl::Status status = allocator->Allocate(bytes, MemoryCategory::kParameters).status();
     ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_NE(status.message().find(std::to_string(bytes) + " bytes for parameters (123 bytes in use"),
-              absl::string_view::npos)
+    EXPECT_NE(
+        status.message().find(std::to_string(bytes) + " bytes for parameters (123 bytes in use"),
+        absl::string_view::npos)
         << status;
   }
   EXPECT_EQ(allocator->stats().total.allocations, 1);
@@ -168,7 +168,8 @@ TEST(PoolAllocatorTest, AccountMatchesAModel) {
     usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
     usage.allocations += 1;
   };
-  const auto expect_equal = [](const MemoryStats::Usage& actual, const MemoryStats::Usage& expected) {
+  const auto expect_equal = [](const MemoryStats::Usage& actual,
+                               const MemoryStats::Usage& expected) {
     ASSERT_EQ(actual.current_bytes, expected.current_bytes);
     ASSERT_EQ(actual.peak_bytes, expected.peak_bytes);
     ASSERT_EQ(actual.allocations, expected.allocations);

@@ -1,0 +1,60 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/hf_directory.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(HfDirectoryTest, OpensWhatTransformersWrote) {
+  for (const char* path : {"tests/testdata/gpt2_tiny", "tests/testdata/llama_tiny/"}) {
+    const auto directory = HfDirectory::Open(path);
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    EXPECT_EQ(*directory->config().GetInt("vocab_size"), 257);
+    EXPECT_GT(directory->weights().names().size(), 20u);
+    EXPECT_TRUE(directory->TokenizerFiles().empty());
+  }
+}
+
+TEST(HfDirectoryTest, FindsTokenizerFiles) {
+  const TemporaryDirectory dir;
+  dir.Write("config.json", "{}");
+  dir.Write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  dir.Write("vocab.json", "{}");
+  dir.Write("merges.txt", "");
+  dir.Write("notes.txt", "");
+  const auto directory = HfDirectory::Open(dir.path());
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_THAT(directory->TokenizerFiles(), ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
+}
+
+TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
+  const TemporaryDirectory dir;
+  const auto error = [](const std::string& path, absl::StatusCode code) {
+    const auto directory = HfDirectory::Open(path);
+    EXPECT_EQ(directory.status().code(), code) << directory.status();
+    EXPECT_THAT(std::string(directory.status().message()), HasSubstr(path));
+    return std::string(directory.status().message());
+  };
+  EXPECT_THAT(error(dir.File("absent"), absl::StatusCode::kNotFound), HasSubstr("expected a Hugging Face model directory"));
+  EXPECT_THAT(error(dir.Write("file", "x"), absl::StatusCode::kInvalidArgument), HasSubstr("not a directory"));
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound), HasSubstr("has no config.json"));
+  dir.Write("config.json", "{");
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument), HasSubstr("bad JSON"));
+  dir.Write("config.json", "{}");
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound), HasSubstr("expected model.safetensors"));
+  dir.Write("model.safetensors", "not tensors");
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument), HasSubstr("is this a safetensors file?"));
+}
+
+}  // namespace
+}  // namespace zeroth

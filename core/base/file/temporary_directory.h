@@ -1,0 +1,38 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_
+#define ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+// For tests: a fresh directory that disappears with this object. Failures abort: a test cannot go on without its files.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory();
+
+  const std::string& path() const { return path_; }
+  // "<path>/<name>".
+  std::string File(absl::string_view name) const;
+  // Writes `content` to File(name), creating directories on the way; returns the path.
+  std::string Write(absl::string_view name, absl::string_view content) const;
+  // Names of everything directly inside, sorted.
+  std::vector<std::string> List() const;
+
+ private:
+  std::string path_;
+};
+
+// The bytes of a file; aborts if it cannot be read.
+std::string ReadTestFile(const std::string& path);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_FILE_TEMPORARY_DIRECTORY_H_

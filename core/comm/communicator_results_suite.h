@@ -1,0 +1,323 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What collectives compute. See communicator_test_suite.h.
+
+#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
+#define ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "zeroth/core/comm/communicator_test_fixture.h"
+#include "zeroth/core/comm/reduction_reference.h"
+
+namespace zeroth::testing {
+
+// Nothing, one, below and above a cache line, primes, and more than one block of any implementation.
+inline constexpr int64_t kSuiteCounts[] = {0, 1, 13, 257, 10007};
+
+template <typename T>
+std::vector<T> Concatenate(const std::vector<std::vector<T>>& pieces) {
+  std::vector<T> all;
+  for (const auto& piece : pieces) all.insert(all.end(), piece.begin(), piece.end());
+  return all;
+}
+
+// Elements [begin, begin + count) of the reduction.
+template <typename T>
+std::vector<T> ExpectedReduction(ReduceOp op, const std::vector<std::vector<T>>& ranks,
+                                 int64_t begin, int64_t count) {
+  std::vector<T> expected;
+  std::vector<T> column(ranks.size());
+  for (int64_t i = begin; i < begin + count; ++i) {
+    for (size_t r = 0; r < ranks.size(); ++r) column[r] = ranks[r][static_cast<size_t>(i)];
+    expected.push_back(ReferenceReduce<T>(op, column));
+  }
+  return expected;
+}
+
+template <typename T>
+absl::Status CheckAllGatherOf(TestRank& rank, int64_t count, bool in_place, Stream& stream) {
+  const auto pieces = TestValuesOfAll<T>(1, rank.size(), count);
+  const auto& mine = pieces[static_cast<size_t>(rank.rank())];
+  std::vector<T> initial(static_cast<size_t>(count * rank.size()));
+  if (in_place) std::copy(mine.begin(), mine.end(), initial.begin() + rank.rank() * count);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, initial));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor apart, ToDevice(rank.device, mine));
+  const Tensor send = in_place ? full.View(rank.rank() * count, Shape({count})) : apart;
+  ZEROTH_RETURN_IF_ERROR(rank.world.AllGather(send, full, stream, "gather"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> gathered, Fetch<T>(full, stream));
+  ExpectSameBits(gathered, Concatenate(pieces));
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status CheckReduceScatterOf(TestRank& rank, int64_t count, ReduceOp op, bool in_place) {
+  const int64_t total = count * rank.size();
+  const auto sends = TestValuesOfAll<T>(2, rank.size(), total);
+  const auto& mine = sends[static_cast<size_t>(rank.rank())];
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, mine));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor apart, ToDevice(rank.device, std::vector<T>(static_cast<size_t>(count))));
+  const Tensor recv = in_place ? full.View(rank.rank() * count, Shape({count})) : apart;
+  ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatter(full, recv, op, rank.stream, "scatter"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> reduced, Fetch<T>(recv, rank.stream));
+  const auto expected = ExpectedReduction(op, sends, rank.rank() * count, count);
+  ExpectSameBits(reduced, expected);
+
+  std::vector<T> send_after = mine;
+  if (in_place) std::copy(expected.begin(), expected.end(), send_after.begin() + rank.rank() * count);
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> send_now, full.ToHost<T>());
+  ExpectSameBits(send_now, send_after);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status CheckAllReduceOf(TestRank& rank, int64_t count, ReduceOp op) {
+  const auto sends = TestValuesOfAll<T>(3, rank.size(), count);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+  ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, op, rank.stream, "reduce"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> reduced, Fetch<T>(buffer, rank.stream));
+  ExpectSameBits(reduced, ExpectedReduction(op, sends, 0, count));
+  return absl::OkStatus();
+}
+
+TEST_P(CommunicatorTest, AllGatherPlacesEveryRanksElements) {
+  ExpectAllOk([](TestRank& rank) {
+    return ForEachType([&](auto type) -> absl::Status {
+      for (int64_t count : kSuiteCounts) {
+        for (bool in_place : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << count << " elements, in place " << in_place);
+          ZEROTH_RETURN_IF_ERROR(
+              CheckAllGatherOf<decltype(type)>(rank, count, in_place, rank.stream));
+          ZEROTH_RETURN_IF_ERROR(CheckAllGatherOf<decltype(type)>(
+              rank, count, in_place, rank.device.compute_stream()));
+        }
+      }
+      return absl::OkStatus();
+    });
+  });
+}
+
+TEST_P(CommunicatorTest, ReduceScatterHasTheBitsOfTheTree) {
+  ExpectAllOk([](TestRank& rank) {
+    return ForEachType([&](auto type) -> absl::Status {
+      for (int64_t count : kSuiteCounts) {
+        for (ReduceOp op : ReduceOpsOf<decltype(type)>()) {
+          for (bool in_place : {false, true}) {
+            SCOPED_TRACE(::testing::Message() << count << " elements, in place " << in_place);
+            ZEROTH_RETURN_IF_ERROR(
+                CheckReduceScatterOf<decltype(type)>(rank, count / 8, op, in_place));
+          }
+        }
+      }
+      return absl::OkStatus();
+    });
+  });
+}
+
+TEST_P(CommunicatorTest, AllReduceHasTheBitsOfTheTreeOnEveryRank) {
+  ExpectAllOk([](TestRank& rank) {
+    return ForEachType([&](auto type) -> absl::Status {
+      for (int64_t count : kSuiteCounts) {
+        for (ReduceOp op : ReduceOpsOf<decltype(type)>()) {
+          SCOPED_TRACE(::testing::Message() << count << " elements");
+          ZEROTH_RETURN_IF_ERROR(CheckAllReduceOf<decltype(type)>(rank, count, op));
+        }
+      }
+      return absl::OkStatus();
+    });
+  });
+}
+
+TEST_P(CommunicatorTest, SumsAreCloseToFloat64) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const auto sends = TestValuesOfAll<float>(4, rank.size(), 501);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                            ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "mean"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, Fetch<float>(buffer, rank.stream));
+    for (size_t i = 0; i < mean.size(); ++i) {
+      double sum = 0.0;
+      double magnitude = 0.0;
+      for (const auto& send : sends) {
+        sum += static_cast<double>(send[i]);
+        magnitude += std::abs(static_cast<double>(send[i]));
+      }
+      // One rounding for each level of the tree, one for 1/n and one for the product, each of at most 2^-24.
+      const double tolerance = magnitude * (std::log2(rank.size()) + 3) * std::exp2(-24.0);
+      EXPECT_NEAR(mean[i], sum / rank.size(), tolerance / rank.size()) << "element " << i;
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, ReduceScatterDeliversUnroundedAndAccumulates) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const int64_t count = 77;
+    const auto sends = TestValuesOfAll<BFloat16>(5, rank.size(), count * rank.size());
+    const std::vector<float> before = TestValues<float>(6, rank.rank(), count);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor send,
+                            ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor plain, ToDevice(rank.device, before));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor added, ToDevice(rank.device, before));
+    ZEROTH_RETURN_IF_ERROR(
+        rank.world.ReduceScatter(send, plain, ReduceOp::kMean, rank.stream, "plain"));
+    ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatter(send, added, ReduceOp::kMean, rank.stream,
+                                                    "added", /*accumulate=*/true));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> reduced, Fetch<float>(plain, rank.stream));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> sum, added.ToHost<float>());
+    std::vector<float> expected;
+    std::vector<float> expected_sum;
+    for (int64_t i = 0; i < count; ++i) {
+      std::vector<float> column;
+      for (const auto& values : sends) {
+        column.push_back(ToFloat(values[static_cast<size_t>(rank.rank() * count + i)]));
+      }
+      expected.push_back(ReferenceReduceFloats(ReduceOp::kMean, column));
+      expected_sum.push_back(before[static_cast<size_t>(i)] + expected.back());
+    }
+    ExpectSameBits(reduced, expected);
+    ExpectSameBits(sum, expected_sum);
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, BroadcastComesFromEveryRoot) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    for (int root = 0; root < rank.size(); ++root) {
+      for (int64_t count : kSuiteCounts) {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                                ToDevice(rank.device, TestValues<int32_t>(7, rank.rank(), count)));
+        ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(buffer, root, rank.stream, "broadcast"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> values, Fetch<int32_t>(buffer, rank.stream));
+        ExpectSameBits(values, TestValues<int32_t>(7, root, count));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Sums inside groups of every power of two that divides the world, then across: the bits of one flat sum. Mean: the
+// product of two powers of two scales exactly.
+TEST_P(CommunicatorTest, GroupsThenAcrossHasTheBitsOfTheFlatReduction) {
+  if ((size() & (size() - 1)) != 0) GTEST_SKIP() << "only at powers of two";
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const int64_t count = 1031;
+    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+      const auto sends = TestValuesOfAll<float>(8, rank.size(), count);
+      const auto flat = ExpectedReduction(op, sends, 0, count);
+      for (int group = 1; group <= rank.size(); group *= 2) {
+        SCOPED_TRACE(::testing::Message() << "groups of " << group);
+        ZEROTH_ASSIGN_OR_RETURN(const auto inside, rank.world.Split(rank.rank() / group, rank.rank()));
+        ZEROTH_ASSIGN_OR_RETURN(const auto across, rank.world.Split(rank.rank() % group, rank.rank()));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                                ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+        ZEROTH_RETURN_IF_ERROR(inside->AllReduce(buffer, op, rank.stream, "inside"));
+        ZEROTH_RETURN_IF_ERROR(across->AllReduce(buffer, op, rank.stream, "across"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, Fetch<float>(buffer, rank.stream));
+        ExpectSameBits(result, flat);
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Buffers are used again by the next call at once, and ranks come late at random.
+TEST_P(CommunicatorTest, RandomDelaysChangeNothing) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const int64_t count = 203;
+    const CounterRng delays(9, std::to_string(rank.rank()));
+    const auto shards = TestValuesOfAll<float>(10, rank.size(), count);
+    auto reference = Concatenate(shards);
+    std::vector<float> initial(reference.size());
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, initial));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor shard,
+                            ToDevice(rank.device, shards[static_cast<size_t>(rank.rank())]));
+    for (uint64_t step = 0; step < 12; ++step) {
+      SleepFor(delays.Bits(2 * step) % 4 == 0 ? delays.Bits(step) % 2000 : 0);
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllGather(shard, full, rank.stream, "gather"));
+      SleepFor(delays.Bits(2 * step + 1) % 4 == 0 ? delays.Bits(step + 99) % 2000 : 0);
+      ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatter(full, shard, ReduceOp::kSum, rank.stream, "scatter"));
+      ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(full, static_cast<int>(step) % rank.size(), rank.stream, "broadcast"));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(shard, ReduceOp::kMax, rank.stream, "max"));
+      const std::vector<std::vector<float>> gathered(static_cast<size_t>(rank.size()), reference);
+      auto reduced = ExpectedReduction(ReduceOp::kSum, gathered, 0, count * rank.size());
+      std::vector<std::vector<float>> pieces;
+      for (int r = 0; r < rank.size(); ++r) {
+        pieces.emplace_back(reduced.begin() + r * count, reduced.begin() + (r + 1) * count);
+      }
+      const auto maximum = ExpectedReduction(ReduceOp::kMax, pieces, 0, count);
+      reference = Concatenate(std::vector<std::vector<float>>(static_cast<size_t>(rank.size()), maximum));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, Fetch<float>(shard, rank.stream));
+    ExpectSameBits(result, std::vector<float>(reference.begin(), reference.begin() + count));
+    return absl::OkStatus();
+  });
+}
+
+// A call only enqueues: the last rank orders it after everybody has heard from it in another way.
+TEST_P(CommunicatorTest, CallsDoNotWaitForOtherRanks) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const auto other, rank.world.Duplicate());
+    const auto values = TestValuesOfAll<float>(11, rank.size(), 40);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                            ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+    const bool last = rank.rank() == rank.size() - 1;
+    if (!last) {
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "early"));
+    }
+    ZEROTH_RETURN_IF_ERROR(other->Barrier(rank.device.compute_stream(), "enqueued"));
+    ZEROTH_RETURN_IF_ERROR(rank.device.compute_stream().Synchronize());
+    if (last) {
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "early"));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> sum, Fetch<float>(buffer, rank.stream));
+    ExpectSameBits(sum, ExpectedReduction(ReduceOp::kSum, values, 0, 40));
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorTest, CountsAndRecordsCalls) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const int64_t n = rank.size();
+    const std::vector<float> zeros(static_cast<size_t>(10 * n));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, zeros));
+    const Tensor shard = full.View(10 * rank.rank(), Shape({10}));
+    rank.world.stats().EnableRecord(true);
+    {
+      // A label is copied: this one is gone before the stream has run the call.
+      const std::string label = absl::StrCat("unit ", 1, " with a name longer than small strings");
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllGather(shard, full, rank.stream, label));
+    }
+    ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatter(full, shard, ReduceOp::kSum, rank.stream, "rs"));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(full, ReduceOp::kSum, rank.stream, "ar"));
+    ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(shard, 0, rank.stream, "bc"));
+    ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "end"));
+    const std::vector<CommStats::Entry> record = rank.world.stats().TakeRecord();
+    ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+
+    const int64_t pieces = 40 * (n - 1);
+    const std::vector<CommStats::Entry> expected = {
+        {CollectiveOp::kAllGather, "unit 1 with a name longer than small strings", pieces},
+        {CollectiveOp::kReduceScatter, "rs", pieces},
+        {CollectiveOp::kAllReduce, "ar", 2 * pieces},
+        {CollectiveOp::kBroadcast, "bc", n == 1 ? 0 : 40},
+        {CollectiveOp::kBarrier, "end", 0}};
+    EXPECT_EQ(record.size(), expected.size());
+    for (size_t i = 0; i < std::min(record.size(), expected.size()); ++i) {
+      EXPECT_EQ(record[i].op, expected[i].op);
+      EXPECT_EQ(record[i].label, expected[i].label);
+      EXPECT_EQ(record[i].bytes, expected[i].bytes);
+      EXPECT_EQ(rank.world.stats()[expected[i].op].calls, 1);
+      EXPECT_EQ(rank.world.stats()[expected[i].op].bytes, expected[i].bytes);
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_RESULTS_SUITE_H_

@@ -1,0 +1,301 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/adamw.h"
+#include "zeroth/kernels/cpu/attention.h"
+#include "zeroth/kernels/cpu/cast.h"
+#include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/cpu/elementwise.h"
+#include "zeroth/kernels/cpu/embedding.h"
+#include "zeroth/kernels/cpu/gelu.h"
+#include "zeroth/kernels/cpu/gemm.h"
+#include "zeroth/kernels/cpu/linear_cross_entropy.h"
+#include "zeroth/kernels/cpu/norm.h"
+#include "zeroth/kernels/cpu/sum_of_squares.h"
+#include "zeroth/kernels/cpu/swiglu.h"
+#include "zeroth/kernels/validation.h"
+
+namespace zeroth::cpu {
+namespace {
+
+// Null for a tensor that is not wanted.
+float* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+
+// The fields that both norms have.
+template <typename Args>
+NormCall CommonCall(const Args& args) {
+  const Matrix x(args.x);
+  NormCall call;
+  call.rows = x.rows;
+  call.dim = x.cols;
+  call.x = args.x.template data<float>();
+  call.residual = DataOrNull(args.residual);
+  call.sum = DataOrNull(args.sum);
+  call.gamma = args.gamma.template data<float>();
+  call.eps = args.eps;
+  call.y = args.y.template data<float>();
+  call.rstd = args.rstd.template data<float>();
+  return call;
+}
+
+template <typename Args>
+NormBackwardCall CommonBackwardCall(const Args& args) {
+  const Matrix x(args.x);
+  NormBackwardCall call;
+  call.rows = x.rows;
+  call.dim = x.cols;
+  call.dy = args.dy.template data<float>();
+  call.x = args.x.template data<float>();
+  call.gamma = args.gamma.template data<float>();
+  call.rstd = args.rstd.template data<float>();
+  call.dx = args.dx.template data<float>();
+  call.accumulate_dx = args.accumulate_dx;
+  call.dgamma = DataOrNull(args.dgamma);
+  call.accumulate_dgamma = args.accumulate_dgamma;
+  return call;
+}
+
+}  // namespace
+
+CpuKernels::CpuKernels(Device& device, CpuStream& stream)
+    : device_(device), stream_(stream), workspace_(device.allocator()), rope_table_(device.allocator()) {}
+
+CpuKernels::~CpuKernels() {
+  // An error of the stream has its own reader.
+  stream_.Synchronize().IgnoreError();
+}
+
+absl::Status CpuKernels::Gemm(const GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGemm(device_, args));
+  return stream_.Enqueue([args] {
+    GemmCall call;
+    call.m = args.c.rows;
+    call.n = args.c.cols;
+    call.k = args.transpose_a ? args.a.rows : args.a.cols;
+    call.a = args.a.data<float>();
+    call.lda = args.a.stride;
+    call.transpose_a = args.transpose_a;
+    call.b = args.b.data<float>();
+    call.ldb = args.b.stride;
+    call.transpose_b = args.transpose_b;
+    call.c = args.c.data<float>();
+    call.ldc = args.c.stride;
+    call.accumulate = args.accumulate;
+    call.bias = DataOrNull(args.bias);
+    call.activation = args.activation;
+    return cpu::Gemm(call);
+  });
+}
+
+absl::Status CpuKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidateBiasGradient(device_, dy, dbias));
+  return stream_.Enqueue([this, dy, dbias, accumulate] {
+    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.data<float>(), accumulate, dbias.data<float>(), workspace_);
+  });
+}
+
+absl::Status CpuKernels::Embedding(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                   const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateEmbedding(device_, tokens, table, positions, out));
+  return stream_.Enqueue([tokens, table, positions, out] {
+    const int64_t batch = tokens.dim(0);
+    const int64_t seq = tokens.dim(1);
+    ZEROTH_RETURN_IF_ERROR(CheckTokens("Embedding", batch, seq, table.dim(0), tokens.data<int32_t>()));
+    cpu::Embedding(batch, seq, table.dim(1), tokens.data<int32_t>(), table.data<float>(), DataOrNull(positions),
+                   out.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::EmbeddingBackward(const Tensor& tokens, const Tensor& dout, const Tensor& dtable,
+                                           bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidateEmbeddingBackward(device_, tokens, dout, dtable));
+  return stream_.Enqueue([tokens, dout, dtable, accumulate] {
+    ZEROTH_RETURN_IF_ERROR(
+        CheckTokens("EmbeddingBackward", tokens.dim(0), tokens.dim(1), dtable.dim(0), tokens.data<int32_t>()));
+    cpu::EmbeddingBackward(tokens.numel(), dtable.dim(0), dtable.dim(1), tokens.data<int32_t>(), dout.data<float>(),
+                           accumulate, dtable.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::PositionBackward(const Tensor& dout, const Tensor& dpositions, bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidatePositionBackward(device_, dout, dpositions));
+  return stream_.Enqueue([dout, dpositions, accumulate] {
+    cpu::PositionBackward(dout.dim(0), dout.dim(1), dout.dim(2), dpositions.dim(0), dout.data<float>(), accumulate,
+                          dpositions.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::LayerNorm(const LayerNormArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLayerNorm(device_, args));
+  return stream_.Enqueue([args] {
+    NormCall call = CommonCall(args);
+    call.beta = args.beta.data<float>();
+    call.mean = args.mean.data<float>();
+    cpu::LayerNorm(call);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::LayerNormBackward(const LayerNormBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLayerNormBackward(device_, args));
+  return stream_.Enqueue([this, args] {
+    NormBackwardCall call = CommonBackwardCall(args);
+    call.mean = args.mean.data<float>();
+    call.dbeta = DataOrNull(args.dbeta);
+    call.accumulate_dbeta = args.accumulate_dbeta;
+    return cpu::LayerNormBackward(call, workspace_);
+  });
+}
+
+absl::Status CpuKernels::RmsNorm(const RmsNormArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRmsNorm(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::RmsNorm(CommonCall(args));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::RmsNormBackward(const RmsNormBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRmsNormBackward(device_, args));
+  return stream_.Enqueue([this, args] { return cpu::RmsNormBackward(CommonBackwardCall(args), workspace_); });
+}
+
+absl::Status CpuKernels::Rope(const RopeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRope(device_, args));
+  return stream_.Enqueue([this, args] {
+    ZEROTH_RETURN_IF_ERROR(rope_table_.Prepare(args.shape.seq, args.shape.head_dim, args.theta));
+    cpu::Rope(args.shape, rope_table_, args.inverse, args.qkv.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Attention(const AttentionArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAttention(device_, args));
+  return stream_.Enqueue([this, args] {
+    return AttentionForward(args.shape, args.qkv.data<float>(), args.out.data<float>(), DataOrNull(args.lse),
+                            workspace_);
+  });
+}
+
+absl::Status CpuKernels::AttentionBackward(const AttentionBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackward(device_, args));
+  return stream_.Enqueue([this, args] {
+    return cpu::AttentionBackward(args.shape, args.dout.data<float>(), args.qkv.data<float>(), args.out.data<float>(),
+                                  args.lse.data<float>(), args.dqkv.data<float>(), workspace_);
+  });
+}
+
+absl::Status CpuKernels::Gelu(const Tensor& x, const Tensor& y) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGelu(device_, x, y));
+  return stream_.Enqueue([x, y] {
+    cpu::Gelu(x.numel(), x.data<float>(), y.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGeluBackward(device_, x, dy, dx));
+  return stream_.Enqueue([x, dy, dx] {
+    cpu::GeluBackward(x.numel(), x.data<float>(), dy.data<float>(), dx.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::SwiGlu(const Tensor& gate_up, const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSwiGlu(device_, gate_up, out));
+  return stream_.Enqueue([gate_up, out] {
+    const Matrix flat(out);
+    cpu::SwiGlu(flat.rows, flat.cols, gate_up.data<float>(), out.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dout, const Tensor& dgate_up) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSwiGluBackward(device_, gate_up, dout, dgate_up));
+  return stream_.Enqueue([gate_up, dout, dgate_up] {
+    const Matrix flat(dout);
+    cpu::SwiGluBackward(flat.rows, flat.cols, gate_up.data<float>(), dout.data<float>(), dgate_up.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Add(const Tensor& a, const Tensor& b, const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdd(device_, a, b, out));
+  return stream_.Enqueue([a, b, out] {
+    cpu::Add(a.numel(), a.data<float>(), b.data<float>(), out.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Scale(const Tensor& x, float factor) {
+  ZEROTH_RETURN_IF_ERROR(ValidateScale(device_, x));
+  return stream_.Enqueue([x, factor] {
+    cpu::Scale(x.numel(), factor, x.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Cast(const Tensor& src, const Tensor& dst) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
+  return stream_.Enqueue([src, dst] {
+    cpu::Cast(src.numel(), src.dtype(), src.raw_data(), dst.dtype(), dst.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLinearCrossEntropy(device_, args));
+  return stream_.Enqueue([this, args] {
+    const Matrix hidden(args.hidden);
+    LinearCrossEntropyCall call;
+    call.rows = hidden.rows;
+    call.dim = hidden.cols;
+    call.vocab = args.weight.dim(0);
+    call.hidden = args.hidden.data<float>();
+    call.weight = args.weight.data<float>();
+    call.targets = args.targets.data<int32_t>();
+    call.loss = args.loss.data<float>();
+    call.dhidden = DataOrNull(args.dhidden);
+    call.dweight = DataOrNull(args.dweight);
+    call.accumulate_dweight = args.accumulate_dweight;
+    call.grad_scale = args.grad_scale;
+    return cpu::LinearCrossEntropy(call, workspace_);
+  });
+}
+
+absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::AdamW(args.param.numel(), args, args.param.data<float>(), args.grad.data<float>(), args.m.data<float>(),
+               args.v.data<float>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::AddSquares(const Tensor& x, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
+  return stream_.Enqueue([x, sum] {
+    cpu::AddSquares(x.numel(), x.data<float>(), sum.data<int64_t>());
+    return absl::OkStatus();
+  });
+}
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<Kernels>> CreateCpuKernels(Device& device, Stream& stream) {
+  return std::make_unique<CpuKernels>(device, CpuStream::From(stream));
+}
+
+const KernelRegistration registration("cpu", CreateCpuKernels);
+
+}  // namespace
+}  // namespace zeroth::cpu

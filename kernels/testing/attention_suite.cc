@@ -1,0 +1,199 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/attention_suite.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/kernels/reference/attention.h"
+
+namespace zeroth {
+namespace {
+
+int64_t QkvCount(const AttentionShape& shape) { return shape.batch * shape.seq * shape.packed_dim(); }
+int64_t OutCount(const AttentionShape& shape) { return shape.batch * shape.seq * shape.heads * shape.head_dim; }
+
+std::string ToString(const AttentionShape& shape) {
+  return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ", shape.kv_heads,
+                      ", head_dim ", shape.head_dim);
+}
+
+// Rounding of a product of head_dim terms, of the exponential's argument and of sums over the sequence, all of float32;
+// measured errors are below 1e-6 of the largest element.
+constexpr double kTolerance = 4e-6;
+
+}  // namespace
+
+AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape, const std::vector<float>& qkv) {
+  Forward forward;
+  forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv);
+  forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim});
+  forward.lse = Unwritten({shape.batch, shape.heads, shape.seq});
+  AttentionArgs args;
+  args.shape = shape;
+  args.qkv = forward.qkv;
+  args.out = forward.out;
+  args.lse = forward.lse;
+  const absl::Status status = kernels().Attention(args);
+  EXPECT_TRUE(status.ok()) << status;
+  return forward;
+}
+
+Tensor AttentionSuite::RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
+                                   const Forward& forward) {
+  AttentionBackwardArgs args;
+  args.shape = shape;
+  args.dout = Upload(forward.out.shape(), dout);
+  args.qkv = forward.qkv;
+  args.out = forward.out;
+  args.lse = forward.lse;
+  args.dqkv = Unwritten(forward.qkv.shape());
+  const absl::Status status = kernels().AttentionBackward(args);
+  EXPECT_TRUE(status.ok()) << status;
+  return args.dqkv;
+}
+
+void AttentionSuite::Check(const AttentionShape& shape, float stddev) {
+  SCOPED_TRACE(ToString(shape));
+  const std::vector<float> qkv = RandomNormal(QkvCount(shape), stddev);
+  const std::vector<float> dout = RandomNormal(OutCount(shape));
+  const Forward forward = RunForward(shape, qkv);
+  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+  ExpectClose(Download(forward.out), expected.out, kTolerance, 1e-12, "out");
+  ExpectClose(Download(forward.lse), expected.lse, kTolerance, 1e-6, "lse");
+  ExpectClose(Download(RunBackward(shape, dout, forward)),
+              reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)), kTolerance, 1e-6, "dqkv");
+}
+
+TEST_P(AttentionSuite, RandomShapes) {
+  for (int i = 0; i < 25; ++i) {
+    AttentionShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = RandomSize(1, 150);
+    shape.kv_heads = RandomSize(1, 3);
+    shape.heads = shape.kv_heads * RandomSize(1, 3);
+    shape.head_dim = RandomSize(1, 40);
+    Check(shape, 1.0f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionSuite, HeadDimsOfModels) {
+  for (const int64_t head_dim : {10, 15, 16, 64, 80, 128}) Check({1, 131, 2, 1, head_dim}, 1.0f);
+}
+
+TEST_P(AttentionSuite, SequencesAroundTileEdges) {
+  for (const int64_t seq : {1, 63, 64, 65, 127, 128, 129, 192}) Check({1, seq, 2, 2, 8}, 1.5f);
+}
+
+TEST_P(AttentionSuite, EmptyShapes) {
+  Check({0, 5, 2, 1, 4}, 1.0f);
+  Check({2, 0, 2, 1, 4}, 1.0f);
+}
+
+TEST_P(AttentionSuite, LargeScoresDoNotOverflow) {
+  const AttentionShape shape{1, 100, 2, 1, 16};
+  const std::vector<float> qkv = RandomNormal(QkvCount(shape), 20.0f);  // scores of many hundreds
+  const Forward forward = RunForward(shape, qkv);
+  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+  // A score of 1600 is known to 1e-4, and so is the exponential's relative size.
+  ExpectClose(Download(forward.out), expected.out, 2e-3, 0.0, "out");
+  for (const float value : Download(RunBackward(shape, RandomNormal(OutCount(shape)), forward))) {
+    ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST_P(AttentionSuite, LaterTokensChangeNothingEarlier) {
+  const AttentionShape shape{1, 90, 2, 1, 12};
+  std::vector<float> qkv = RandomNormal(QkvCount(shape));
+  const std::vector<float> before = Download(RunForward(shape, qkv).out);
+  const int64_t changed = 70;
+  for (int64_t i = changed * shape.packed_dim(); i < QkvCount(shape); ++i) qkv[i] = 1e3f;
+  const std::vector<float> after = Download(RunForward(shape, qkv).out);
+  const int64_t same = changed * shape.heads * shape.head_dim;
+  EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + same),
+            std::vector<float>(after.begin(), after.begin() + same));
+}
+
+TEST_P(AttentionSuite, NanIsNotHidden) {
+  const AttentionShape shape{1, 80, 1, 1, 8};
+  std::vector<float> qkv = RandomNormal(QkvCount(shape));
+  const int64_t token = 40;
+  qkv[token * shape.packed_dim() + shape.head_dim] = std::numeric_limits<float>::quiet_NaN();  // in a key
+  const std::vector<float> out = Download(RunForward(shape, qkv).out);
+  for (int64_t t = 0; t < shape.seq; ++t) EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
+}
+
+TEST_P(AttentionSuite, LseIsOptional) {
+  const AttentionShape shape{2, 70, 2, 1, 16};
+  const std::vector<float> qkv = RandomNormal(QkvCount(shape));
+  const Forward with_lse = RunForward(shape, qkv);
+  AttentionArgs args;
+  args.shape = shape;
+  args.qkv = with_lse.qkv;
+  args.out = Unwritten(with_lse.out.shape());
+  ASSERT_TRUE(kernels().Attention(args).ok());
+  EXPECT_EQ(Download(args.out), Download(with_lse.out));
+}
+
+TEST_P(AttentionSuite, SameBitsEveryTime) {
+  const AttentionShape shape{2, 100, 4, 2, 20};
+  const std::vector<float> qkv = RandomNormal(QkvCount(shape));
+  const std::vector<float> dout = RandomNormal(OutCount(shape));
+  const Forward first = RunForward(shape, qkv);
+  const std::vector<float> first_gradient = Download(RunBackward(shape, dout, first));
+  for (int i = 0; i < 3; ++i) {
+    const Forward again = RunForward(shape, qkv);
+    EXPECT_EQ(Download(again.out), Download(first.out));
+    EXPECT_EQ(Download(RunBackward(shape, dout, again)), first_gradient);
+  }
+}
+
+TEST_P(AttentionSuite, WorkspaceGrowsLinearlyWithTheSequence) {
+  const auto peak = [&](int64_t seq) {
+    const AttentionShape shape{1, seq, 1, 1, 8};
+    const Forward forward = RunForward(shape, RandomNormal(QkvCount(shape)));
+    RunBackward(shape, RandomNormal(OutCount(shape)), forward);
+    return device().allocator().stats()[MemoryCategory::kWorkspace].peak_bytes;
+  };
+  const int64_t at_512 = peak(512);
+  const int64_t at_2048 = peak(2048);
+  EXPECT_LE(at_2048, 4 * at_512);
+  EXPECT_LT(at_2048, int64_t{2048} * 2048 * 4 / 4);
+}
+
+TEST_P(AttentionSuite, RefusesWhatDoesNotFit) {
+  AttentionArgs args;
+  args.shape = {1, 4, 3, 2, 8};
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()});
+  args.out = Unwritten({1, 4, 24});
+  ExpectInvalid(kernels().Attention(args), {"Attention", "kv_heads", "3", "2"});
+  args.shape.kv_heads = 1;
+  ExpectInvalid(kernels().Attention(args), {"Attention", "qkv"});
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()});
+  args.out = Unwritten({1, 4, 23});
+  ExpectInvalid(kernels().Attention(args), {"Attention", "out"});
+}
+
+TEST(AttentionReference, BackwardIsTheGradientOfForward) {
+  const AttentionShape shape{2, 5, 4, 2, 3};
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> qkv(static_cast<size_t>(QkvCount(shape)));
+  std::vector<double> dout(static_cast<size_t>(OutCount(shape)));
+  for (double& x : qkv) x = normal(random);
+  for (double& x : dout) x = normal(random);
+  const auto loss = [&](const std::vector<double>& x) {
+    const std::vector<double> out = reference::Attention(shape, x).out;
+    double sum = 0.0;
+    for (size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+    return sum;
+  };
+  ExpectGradient(loss, qkv, reference::AttentionBackward(shape, dout, qkv));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,198 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/linear_cross_entropy_suite.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/kernels/reference/linear_cross_entropy.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int32_t kIgnored = -100;
+
+// Rounding of float32 products of dim terms and of the exponentials, against the largest gradient.
+constexpr double kTolerance = 4e-6;
+
+}  // namespace
+
+LinearCrossEntropyArgs LinearCrossEntropySuite::Random(int64_t rows, int64_t dim, int64_t vocab) {
+  LinearCrossEntropyArgs args;
+  args.hidden = Upload({rows, dim}, RandomNormal(rows * dim));
+  args.weight = Upload({vocab, dim}, RandomNormal(vocab * dim, 0.7f));
+  std::vector<int32_t> targets(static_cast<size_t>(rows));
+  for (int32_t& target : targets) {
+    target = RandomSize(0, 4) == 0 ? kIgnored : static_cast<int32_t>(RandomSize(0, vocab - 1));
+  }
+  if (rows > 0) targets[0] = static_cast<int32_t>(vocab - 1);
+  args.targets = UploadTokens({rows}, targets);
+  args.loss = Unwritten({1});
+  args.dhidden = Unwritten({rows, dim});
+  args.dweight = Unwritten({vocab, dim});
+  return args;
+}
+
+void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight) {
+  const int64_t dim = args.hidden.dim(1);
+  const int64_t vocab = args.weight.dim(0);
+  SCOPED_TRACE(absl::StrCat("rows ", args.hidden.dim(0), ", dim ", dim, ", vocab ", vocab));
+  const absl::Status status = kernels().LinearCrossEntropy(args);
+  ASSERT_TRUE(status.ok()) << status;
+  const absl::StatusOr<std::vector<int32_t>> targets = args.targets.ToHost<int32_t>();
+  ASSERT_TRUE(targets.ok()) << targets.status();
+  reference::LinearCrossEntropyOutput expected = reference::LinearCrossEntropy(
+      dim, vocab, ToDouble(Download(args.hidden)), ToDouble(Download(args.weight)), *targets);
+  for (double& x : expected.dhidden) x *= args.grad_scale;
+  for (double& x : expected.dweight) x *= args.grad_scale;
+  for (size_t i = 0; i < old_dweight.size(); ++i) expected.dweight[i] += old_dweight[i];
+  ExpectClose(Download(args.loss), {expected.loss}, 1e-6, 1e-7, "loss");
+  if (args.dhidden.defined()) ExpectClose(Download(args.dhidden), expected.dhidden, kTolerance, 1e-9, "dhidden");
+  if (args.dweight.defined()) ExpectClose(Download(args.dweight), expected.dweight, kTolerance, 1e-9, "dweight");
+}
+
+TEST_P(LinearCrossEntropySuite, RandomShapes) {
+  for (int i = 0; i < 30; ++i) {
+    LinearCrossEntropyArgs args = Random(RandomSize(1, 90), RandomSize(1, 40), RandomSize(1, 300));
+    args.grad_scale = RandomSize(0, 1) == 0 ? 1.0f : 0.37f;
+    Check(args);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(LinearCrossEntropySuite, AccumulatesTheWeightGradientOnRequest) {
+  LinearCrossEntropyArgs args = Random(20, 9, 65);
+  const std::vector<float> old = RandomNormal(65 * 9, 0.01f);
+  args.dweight = Upload({65, 9}, old);
+  args.accumulate_dweight = true;
+  Check(args, old);
+}
+
+TEST_P(LinearCrossEntropySuite, GradientsAreOptional) {
+  LinearCrossEntropyArgs args = Random(33, 12, 100);
+  Check(args);
+  const std::vector<float> loss = Download(args.loss);
+  const std::vector<float> dhidden = Download(args.dhidden);
+  const std::vector<float> dweight = Download(args.dweight);
+
+  LinearCrossEntropyArgs frozen = args;
+  frozen.dweight = Tensor();
+  frozen.dhidden = Unwritten(args.hidden.shape());
+  ASSERT_TRUE(kernels().LinearCrossEntropy(frozen).ok());
+  EXPECT_EQ(Download(frozen.dhidden), dhidden);
+
+  LinearCrossEntropyArgs weight_only = args;
+  weight_only.dhidden = Tensor();
+  weight_only.dweight = Unwritten(args.weight.shape());
+  ASSERT_TRUE(kernels().LinearCrossEntropy(weight_only).ok());
+  EXPECT_EQ(Download(weight_only.dweight), dweight);
+
+  LinearCrossEntropyArgs loss_alone = args;
+  loss_alone.dhidden = Tensor();
+  loss_alone.dweight = Tensor();
+  loss_alone.loss = Unwritten({1});
+  ASSERT_TRUE(kernels().LinearCrossEntropy(loss_alone).ok());
+  EXPECT_EQ(Download(loss_alone.loss), loss);
+}
+
+// The vocabulary is so large that 150 rows need several chunks.
+TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
+  constexpr int64_t kRows = 150;
+  constexpr int64_t kVocab = 150001;
+  const LinearCrossEntropyArgs args = Random(kRows, 2, kVocab);
+  Check(args);
+  const int64_t peak = device().allocator().stats()[MemoryCategory::kWorkspace].peak_bytes;
+  EXPECT_LE(peak, int64_t{64} << 20);
+  EXPECT_LT(peak, kRows * kVocab * 4);
+}
+
+TEST_P(LinearCrossEntropySuite, NothingCounted) {
+  LinearCrossEntropyArgs args = Random(6, 5, 40);
+  args.targets = UploadTokens({6}, std::vector<int32_t>(6, kIgnored));
+  ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
+  EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
+  EXPECT_EQ(Download(args.dhidden), std::vector<float>(30, 0.0f));
+  EXPECT_EQ(Download(args.dweight), std::vector<float>(200, 0.0f));
+  const std::vector<float> old = RandomNormal(200);
+  args.dweight = Upload({40, 5}, old);
+  args.accumulate_dweight = true;
+  ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
+  EXPECT_EQ(Download(args.dweight), old);
+}
+
+TEST_P(LinearCrossEntropySuite, NoRows) {
+  const LinearCrossEntropyArgs args = Random(0, 5, 40);
+  ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
+  EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
+  EXPECT_EQ(Download(args.dweight), std::vector<float>(200, 0.0f));
+}
+
+TEST_P(LinearCrossEntropySuite, LargeLogitsDoNotOverflow) {
+  LinearCrossEntropyArgs args = Random(8, 4, 30);
+  args.hidden = Upload({8, 4}, RandomNormal(32, 400.0f));
+  ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
+  const float loss = Download(args.loss)[0];
+  EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_GT(loss, 10.0f);
+  for (const float value : Download(args.dweight)) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST_P(LinearCrossEntropySuite, NanIsNotHidden) {
+  LinearCrossEntropyArgs args = Random(8, 4, 50);
+  std::vector<float> hidden = RandomNormal(32);
+  hidden[1] = std::numeric_limits<float>::quiet_NaN();  // row 0 always counts
+  args.hidden = Upload({8, 4}, hidden);
+  ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
+  EXPECT_TRUE(std::isnan(Download(args.loss)[0]));
+}
+
+TEST_P(LinearCrossEntropySuite, RefusesTargetsThatAreNoTokens) {
+  for (const int32_t wrong : {40, -1, -99, -101, std::numeric_limits<int32_t>::max()}) {
+    SetUp();  // what depends on data fails the stream for good: a new one for every value
+    LinearCrossEntropyArgs args = Random(6, 5, 40);
+    args.targets = UploadTokens({6}, {0, kIgnored, 39, wrong, 41, 0});
+    absl::Status status = kernels().LinearCrossEntropy(args);
+    if (status.ok()) status = kernels().stream().Synchronize();
+    ExpectInvalid(status, {"targets[3]", absl::StrCat(wrong), "40"});
+  }
+}
+
+TEST_P(LinearCrossEntropySuite, RefusesWhatDoesNotFit) {
+  LinearCrossEntropyArgs args = Random(6, 5, 40);
+  args.weight = Unwritten({40, 4});
+  ExpectInvalid(kernels().LinearCrossEntropy(args), {"LinearCrossEntropy", "weight"});
+  args = Random(6, 5, 40);
+  args.dhidden = Unwritten({5, 5});
+  ExpectInvalid(kernels().LinearCrossEntropy(args), {"LinearCrossEntropy", "dhidden"});
+  args = Random(6, 5, 40);
+  args.targets = Unwritten({6});
+  ExpectInvalid(kernels().LinearCrossEntropy(args), {"LinearCrossEntropy", "targets", "fp32"});
+}
+
+TEST(LinearCrossEntropyReference, GradientsAreThoseOfTheLoss) {
+  constexpr int64_t kDim = 3;
+  constexpr int64_t kVocab = 7;
+  const std::vector<int32_t> targets = {2, kIgnored, 6, 0};
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  std::vector<double> hidden(targets.size() * kDim);
+  std::vector<double> weight(kVocab * kDim);
+  for (double& x : hidden) x = normal(random);
+  for (double& x : weight) x = normal(random);
+  const auto result = reference::LinearCrossEntropy(kDim, kVocab, hidden, weight, targets);
+  ExpectGradient(
+      [&](const std::vector<double>& x) {
+        return reference::LinearCrossEntropy(kDim, kVocab, x, weight, targets).loss;
+      },
+      hidden, result.dhidden);
+  ExpectGradient(
+      [&](const std::vector<double>& x) {
+        return reference::LinearCrossEntropy(kDim, kVocab, hidden, x, targets).loss;
+      },
+      weight, result.dweight);
+}
+
+}  // namespace zeroth

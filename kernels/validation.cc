@@ -1,0 +1,372 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/validation.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/shape.h"
+#include "zeroth/kernels/exact_sum.h"
+
+namespace zeroth {
+namespace {
+
+// Checks the fields of one call and remembers the first that is wrong.
+class Checker {
+ public:
+  Checker(const char* operation, const Device& device) : operation_(operation), device_(device) {}
+
+  // `tensor` is defined, on the device and of this dtype.
+  bool Kind(const char* field, const Tensor& tensor, DType dtype = DType::kFloat32) {
+    if (!Place(field, tensor)) return false;
+    if (tensor.dtype() == dtype) return true;
+    return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
+  }
+
+  // `tensor` is defined and on the device.
+  bool Place(const char* field, const Tensor& tensor) {
+    if (!status_.ok()) return false;
+    if (!tensor.defined()) return Fail(field, "is undefined");
+    if (&tensor.device() == &device_) return true;
+    return Fail(field, absl::StrCat("is on ", tensor.device().name(), ", expected ",
+                                    tensor.device().name() == device_.name() ? "this rank's own " : "",
+                                    device_.name()));
+  }
+
+  bool MinRank(const char* field, const Tensor& tensor, int rank) {
+    if (tensor.shape().rank() >= rank) return true;
+    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected at least ", rank, " dimensions"));
+  }
+
+  bool Exactly(const char* field, const Tensor& tensor, const Shape& shape, DType dtype = DType::kFloat32) {
+    if (!Kind(field, tensor, dtype)) return false;
+    if (tensor.shape() == shape) return true;
+    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
+  }
+
+  // [rows, cols] once the leading dimensions are flattened.
+  bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols, DType dtype = DType::kFloat32) {
+    if (!Kind(field, tensor, dtype)) return false;
+    const Matrix flat(tensor);
+    if (flat.rows == rows && flat.cols == cols) return true;
+    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", Shape({rows, cols}).ToString(),
+                                    " (leading dimensions flattened)"));
+  }
+
+  bool Count(const char* field, const Tensor& tensor, int64_t count, DType dtype = DType::kFloat32) {
+    if (!Kind(field, tensor, dtype)) return false;
+    if (tensor.numel() == count) return true;
+    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
+  }
+
+  bool Inside(const char* field, const Matrix& matrix) {
+    if (!Kind(field, matrix.tensor)) return false;
+    const bool sane = matrix.rows >= 0 && matrix.cols >= 0 && matrix.offset >= 0 &&
+                      (matrix.rows <= 1 || matrix.stride >= matrix.cols);
+    const int64_t end = matrix.rows == 0 || matrix.cols == 0
+                            ? 0  // touches nothing, wherever it lies
+                            : matrix.offset + (matrix.rows - 1) * matrix.stride + matrix.cols;
+    if (sane && end <= matrix.tensor.numel()) return true;
+    return Fail(field, absl::StrCat("is ", Name(matrix), " at offset ", matrix.offset, " with rows ", matrix.stride,
+                                    " apart, which does not fit its tensor ", matrix.tensor.shape().ToString()));
+  }
+
+  bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols) {
+    if (!Inside(field, matrix)) return false;
+    if (matrix.rows == rows && matrix.cols == cols) return true;
+    return Fail(field, absl::StrCat("is ", Name(matrix), ", expected ", Shape({rows, cols}).ToString()));
+  }
+
+  bool Require(bool condition, const char* field, const std::string& problem) {
+    if (!status_.ok()) return false;
+    return condition || Fail(field, problem);
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  static std::string Name(const Matrix& matrix) { return absl::StrCat("[", matrix.rows, ", ", matrix.cols, "]"); }
+
+  bool Fail(const char* field, absl::string_view problem) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(operation_, ": ", field, " ", problem));
+    return false;
+  }
+
+  const char* operation_;
+  const Device& device_;
+  absl::Status status_;
+};
+
+// Fields that both kinds of norm share; LayerNorm adds beta and mean.
+template <typename Args>
+void CheckNorm(Checker& check, const Args& args) {
+  if (!check.Kind("x", args.x) || !check.MinRank("x", args.x, 1)) return;
+  const Matrix x(args.x);
+  if (args.residual.defined()) {
+    check.Rows("residual", args.residual, x.rows, x.cols);
+    check.Rows("sum", args.sum, x.rows, x.cols);
+  } else {
+    check.Require(!args.sum.defined(), "sum", "is given without residual");
+  }
+  check.Exactly("gamma", args.gamma, {x.cols});
+  check.Rows("y", args.y, x.rows, x.cols);
+  check.Count("rstd", args.rstd, x.rows);
+}
+
+template <typename Args>
+void CheckNormBackward(Checker& check, const Args& args) {
+  if (!check.Kind("x", args.x) || !check.MinRank("x", args.x, 1)) return;
+  const Matrix x(args.x);
+  check.Rows("dy", args.dy, x.rows, x.cols);
+  check.Exactly("gamma", args.gamma, {x.cols});
+  check.Count("rstd", args.rstd, x.rows);
+  check.Rows("dx", args.dx, x.rows, x.cols);
+  if (args.dgamma.defined()) check.Exactly("dgamma", args.dgamma, {x.cols});
+}
+
+bool CheckAttentionShape(Checker& check, const AttentionShape& shape) {
+  const bool sizes =
+      shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 && shape.kv_heads >= 0 && shape.head_dim >= 0;
+  if (!check.Require(sizes, "shape", "has a negative size")) return false;
+  const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
+  return check.Require(divides, "shape",
+                       absl::StrCat("has ", shape.heads, " heads and ", shape.kv_heads,
+                                    " kv_heads, expected a divisor of heads"));
+}
+
+bool CheckPacked(Checker& check, const char* field, const Tensor& tensor, const AttentionShape& shape) {
+  return check.Rows(field, tensor, shape.batch * shape.seq, shape.packed_dim());
+}
+
+}  // namespace
+
+absl::Status ValidateGemm(const Device& device, const GemmArgs& args) {
+  Checker check("Gemm", device);
+  if (!check.Inside("a", args.a) || !check.Inside("b", args.b)) return check.status();
+  const int64_t m = args.transpose_a ? args.a.cols : args.a.rows;
+  const int64_t k = args.transpose_a ? args.a.rows : args.a.cols;
+  const int64_t n = args.transpose_b ? args.b.rows : args.b.cols;
+  check.Sized("b", args.b, args.transpose_b ? n : k, args.transpose_b ? k : n);
+  check.Sized("c", args.c, m, n);
+  if (args.bias.defined()) check.Exactly("bias", args.bias, {n});
+  check.Require(!args.accumulate || (!args.bias.defined() && args.activation == Activation::kNone), "accumulate",
+                "excludes bias and activation");
+  return check.status();
+}
+
+absl::Status ValidateBiasGradient(const Device& device, const Matrix& dy, const Tensor& dbias) {
+  Checker check("BiasGradient", device);
+  check.Inside("dy", dy);
+  check.Exactly("dbias", dbias, {dy.cols});
+  return check.status();
+}
+
+absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                               const Tensor& out) {
+  Checker check("Embedding", device);
+  if (!check.Kind("tokens", tokens, DType::kInt32) || !check.Kind("table", table)) return check.status();
+  if (!check.Require(tokens.shape().rank() == 2, "tokens",
+                     absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
+      !check.Require(table.shape().rank() == 2, "table",
+                     absl::StrCat("is ", table.shape().ToString(), ", expected [vocab, dim]"))) {
+    return check.status();
+  }
+  const int64_t seq = tokens.dim(1);
+  const int64_t dim = table.dim(1);
+  if (positions.defined() && check.Kind("positions", positions)) {
+    check.Require(positions.shape().rank() == 2 && positions.dim(0) >= seq && positions.dim(1) == dim, "positions",
+                  absl::StrCat("is ", positions.shape().ToString(), ", expected [at least ", seq, ", ", dim, "]"));
+  }
+  check.Exactly("out", out, {tokens.dim(0), seq, dim});
+  return check.status();
+}
+
+absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens, const Tensor& dout,
+                                       const Tensor& dtable) {
+  Checker check("EmbeddingBackward", device);
+  if (!check.Kind("dtable", dtable) || !check.Kind("tokens", tokens, DType::kInt32)) return check.status();
+  if (!check.Require(tokens.shape().rank() == 2, "tokens",
+                     absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
+      !check.Require(dtable.shape().rank() == 2, "dtable",
+                     absl::StrCat("is ", dtable.shape().ToString(), ", expected [vocab, dim]"))) {
+    return check.status();
+  }
+  check.Exactly("dout", dout, {tokens.dim(0), tokens.dim(1), dtable.dim(1)});
+  return check.status();
+}
+
+absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout, const Tensor& dpositions) {
+  Checker check("PositionBackward", device);
+  if (!check.Kind("dout", dout) || !check.Kind("dpositions", dpositions)) return check.status();
+  if (!check.Require(dout.shape().rank() == 3, "dout",
+                     absl::StrCat("is ", dout.shape().ToString(), ", expected [batch, seq, dim]"))) {
+    return check.status();
+  }
+  const int64_t seq = dout.dim(1);
+  const int64_t dim = dout.dim(2);
+  check.Require(
+      dpositions.shape().rank() == 2 && dpositions.dim(0) >= seq && dpositions.dim(1) == dim, "dpositions",
+      absl::StrCat("is ", dpositions.shape().ToString(), ", expected [at least ", seq, ", ", dim, "]"));
+  return check.status();
+}
+
+absl::Status ValidateLayerNorm(const Device& device, const LayerNormArgs& args) {
+  Checker check("LayerNorm", device);
+  CheckNorm(check, args);
+  if (!check.status().ok()) return check.status();
+  check.Exactly("beta", args.beta, args.gamma.shape());
+  check.Count("mean", args.mean, args.rstd.numel());
+  return check.status();
+}
+
+absl::Status ValidateLayerNormBackward(const Device& device, const LayerNormBackwardArgs& args) {
+  Checker check("LayerNormBackward", device);
+  CheckNormBackward(check, args);
+  if (!check.status().ok()) return check.status();
+  check.Count("mean", args.mean, args.rstd.numel());
+  if (args.dbeta.defined()) check.Exactly("dbeta", args.dbeta, args.gamma.shape());
+  return check.status();
+}
+
+absl::Status ValidateRmsNorm(const Device& device, const RmsNormArgs& args) {
+  Checker check("RmsNorm", device);
+  CheckNorm(check, args);
+  return check.status();
+}
+
+absl::Status ValidateRmsNormBackward(const Device& device, const RmsNormBackwardArgs& args) {
+  Checker check("RmsNormBackward", device);
+  CheckNormBackward(check, args);
+  return check.status();
+}
+
+absl::Status ValidateRope(const Device& device, const RopeArgs& args) {
+  Checker check("Rope", device);
+  if (!CheckAttentionShape(check, args.shape)) return check.status();
+  check.Require(args.shape.head_dim % 2 == 0, "shape",
+                absl::StrCat("has head_dim ", args.shape.head_dim, ", expected an even one"));
+  check.Require(args.theta > 0 && std::isfinite(args.theta), "theta",
+                absl::StrCat("is ", args.theta, ", expected a positive number"));
+  CheckPacked(check, "qkv", args.qkv, args.shape);
+  return check.status();
+}
+
+absl::Status ValidateAttention(const Device& device, const AttentionArgs& args) {
+  Checker check("Attention", device);
+  const AttentionShape& shape = args.shape;
+  if (!CheckAttentionShape(check, shape)) return check.status();
+  CheckPacked(check, "qkv", args.qkv, shape);
+  check.Rows("out", args.out, shape.batch * shape.seq, shape.heads * shape.head_dim);
+  if (args.lse.defined()) check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq});
+  return check.status();
+}
+
+absl::Status ValidateAttentionBackward(const Device& device, const AttentionBackwardArgs& args) {
+  Checker check("AttentionBackward", device);
+  const AttentionShape& shape = args.shape;
+  if (!CheckAttentionShape(check, shape)) return check.status();
+  const int64_t rows = shape.batch * shape.seq;
+  check.Rows("dout", args.dout, rows, shape.heads * shape.head_dim);
+  CheckPacked(check, "qkv", args.qkv, shape);
+  check.Rows("out", args.out, rows, shape.heads * shape.head_dim);
+  check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq});
+  CheckPacked(check, "dqkv", args.dqkv, shape);
+  return check.status();
+}
+
+absl::Status ValidateGelu(const Device& device, const Tensor& x, const Tensor& y) {
+  Checker check("Gelu", device);
+  if (check.Kind("x", x)) check.Exactly("y", y, x.shape());
+  return check.status();
+}
+
+absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  Checker check("GeluBackward", device);
+  if (!check.Kind("x", x)) return check.status();
+  check.Exactly("dy", dy, x.shape());
+  check.Exactly("dx", dx, x.shape());
+  return check.status();
+}
+
+absl::Status ValidateSwiGlu(const Device& device, const Tensor& gate_up, const Tensor& out) {
+  Checker check("SwiGlu", device);
+  if (!check.Kind("out", out) || !check.MinRank("out", out, 1)) return check.status();
+  const Matrix flat(out);
+  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols);
+  return check.status();
+}
+
+absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up, const Tensor& dout,
+                                    const Tensor& dgate_up) {
+  Checker check("SwiGluBackward", device);
+  if (!check.Kind("dout", dout) || !check.MinRank("dout", dout, 1)) return check.status();
+  const Matrix flat(dout);
+  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols);
+  check.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols);
+  return check.status();
+}
+
+absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b, const Tensor& out) {
+  Checker check("Add", device);
+  if (!check.Kind("a", a)) return check.status();
+  check.Exactly("b", b, a.shape());
+  check.Exactly("out", out, a.shape());
+  return check.status();
+}
+
+absl::Status ValidateScale(const Device& device, const Tensor& x) {
+  Checker check("Scale", device);
+  check.Kind("x", x);
+  return check.status();
+}
+
+absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor& dst) {
+  Checker check("Cast", device);
+  if (!check.Place("src", src) || !check.Place("dst", dst)) return check.status();
+  const auto require_float = [&check](const char* field, const Tensor& tensor) {
+    check.Require(IsFloatingPoint(tensor.dtype()), field,
+                  absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32, bf16 or fp16"));
+  };
+  require_float("src", src);
+  require_float("dst", dst);
+  check.Count("dst", dst, src.numel(), dst.dtype());
+  return check.status();
+}
+
+absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args) {
+  Checker check("LinearCrossEntropy", device);
+  if (!check.Kind("hidden", args.hidden) || !check.MinRank("hidden", args.hidden, 1)) return check.status();
+  const Matrix hidden(args.hidden);
+  if (!check.Kind("weight", args.weight)) return check.status();
+  check.Require(args.weight.shape().rank() == 2 && args.weight.dim(1) == hidden.cols, "weight",
+                absl::StrCat("is ", args.weight.shape().ToString(), ", expected [vocab, ", hidden.cols, "]"));
+  check.Count("targets", args.targets, hidden.rows, DType::kInt32);
+  check.Count("loss", args.loss, 1);
+  if (args.dhidden.defined()) check.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols);
+  if (args.dweight.defined()) check.Exactly("dweight", args.dweight, args.weight.shape());
+  return check.status();
+}
+
+absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
+  Checker check("AdamW", device);
+  if (!check.Kind("param", args.param)) return check.status();
+  check.Exactly("grad", args.grad, args.param.shape());
+  check.Exactly("m", args.m, args.param.shape());
+  check.Exactly("v", args.v, args.param.shape());
+  check.Require(args.correction1 > 0, "correction1", absl::StrCat("is ", args.correction1, ", expected above 0"));
+  check.Require(args.correction2 > 0, "correction2", absl::StrCat("is ", args.correction2, ", expected above 0"));
+  return check.status();
+}
+
+absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {
+  Checker check("AddSquares", device);
+  check.Kind("x", x);
+  check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
+  return check.status();
+}
+
+}  // namespace zeroth

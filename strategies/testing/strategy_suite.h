@@ -1,0 +1,54 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What every strategy must do, whatever it shards: a test links this, names its strategy and gets the whole suite.
+//
+//   INSTANTIATE_TEST_SUITE_P(MyStrategy, StrategySuite, testing::ValuesIn(StrategyCases("my_strategy")), StrategyCaseName);
+
+#ifndef ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
+#define ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/testing/toy_model.h"
+
+namespace zeroth {
+
+struct StrategyCase {
+  std::string strategy;
+  int world_size = 1;
+  int shard_size = 0;  // 0: the strategy's own choice
+
+  friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
+    return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size << " ranks";
+  }
+};
+
+// At world sizes 1, 2, 3, 4 and 8.
+std::vector<StrategyCase> StrategyCases(const std::string& strategy);
+std::string StrategyCaseName(const testing::TestParamInfo<StrategyCase>& info);
+
+class StrategySuite : public testing::TestWithParam<StrategyCase> {
+ protected:
+  int world_size() const { return GetParam().world_size; }
+  ShardingOptions Options() const;
+  absl::Status Run(const ToyRank& rank_main) const { return RunToyRanks(world_size(), rank_main); }
+  // A sharding of `model` whose parameters have their ToyValue.
+  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device, const ToyModel& model,
+                                                 const ShardingOptions& options) const;
+  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device, const ToyModel& model) const {
+    return Make(world, device, model, Options());
+  }
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_

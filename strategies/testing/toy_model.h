@@ -1,0 +1,103 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The smallest thing that shards: units of parameters whose "backward" is a formula. Real ranks drive it through the
+// scheduler's hooks as hand-written kernels would, and every value is known in advance.
+
+#ifndef ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
+#define ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/shape.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+
+// Runs `rank_main` on real ranks, each with a CPU device of its own.
+using ToyRank = std::function<absl::Status(Communicator& world, Device& device)>;
+absl::Status RunToyRanks(int world_size, const ToyRank& rank_main);
+
+struct ToyUnit {
+  std::string name;
+  std::vector<Shape> shapes;
+  bool is_root = false;
+};
+
+// A rank's parameters, named "<unit>.<position>".
+class ToyModel {
+ public:
+  explicit ToyModel(const std::vector<ToyUnit>& units);
+
+  Parameter& parameter(size_t unit, size_t position) { return *units_[unit].parameters[position]; }
+  std::vector<UnitSpec> Specs() const;
+
+ private:
+  struct OwnedUnit {
+    ToyUnit spec;
+    std::vector<std::unique_ptr<Parameter>> parameters;
+  };
+  std::vector<OwnedUnit> units_;
+};
+
+// A root and three blocks with what is awkward: scalars, primes, single elements, an empty parameter.
+std::vector<ToyUnit> AwkwardUnits();
+// A root and `blocks` blocks of equal size, large against alignment.
+std::vector<ToyUnit> UniformUnits(int blocks);
+
+// The value of an element of a parameter.
+using ToyFormula = std::function<float(const Parameter& parameter, int64_t element)>;
+// Small integers that differ between parameters and elements.
+float ToyValue(const Parameter& parameter, int64_t element);
+ParameterReader ReaderOf(const ToyFormula& formula);
+
+// The gradient that one rank contributes, given the parameter's gathered value.
+using ToyGradient = std::function<float(const Parameter& parameter, int64_t element, float value)>;
+
+// A training step by hand. Every function returns the first error, also of `hook`.
+struct ToyStep {
+  ToyGradient gradient;
+  // Units in forward order; the first surrounds the others if it is the root. Empty: all of them.
+  std::vector<Unit*> order;
+  // Called at each stage: "before forward", "forward", "before backward", "backward", "before finish",
+  // "before update", "before end".
+  std::function<absl::Status(absl::string_view stage, const Unit* unit)> hook;
+  // What a unit's parameters must be in forward and in backward; none: not checked.
+  ToyFormula expected;
+  // The update: value -= lr * gradient.
+  float lr = 0.5f;
+};
+absl::Status ToyForward(Sharding& sharding, const ToyStep& step, bool expects_backward = true);
+absl::Status ToyBackward(Sharding& sharding, const ToyStep& step);
+// Applies the reduced gradients to this rank's shards.
+absl::Status ToyUpdate(Sharding& sharding, float lr);
+// Forward, backward, FinishBackward, update, EndStep.
+absl::Status RunToyStep(Sharding& sharding, const ToyStep& step);
+
+// Error if this rank's shards, the whole gathered parameters, or this rank's shards of reduced gradients differ from the
+// formula by more than `tolerance` relative to it (0: in any bit but the sign of zero).
+absl::Status CheckShards(const Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
+absl::Status CheckFull(Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
+absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
+// Error unless every unit is sharded, nothing is gathered by the allocator's account, and no more gradient memory is in
+// use than this rank's shards.
+absl::Status CheckAtRest(Sharding& sharding);
+
+// "condition" as an error, for use in functions that return Status.
+#define ZEROTH_TOY_EXPECT(condition)                                                              \
+  do {                                                                                            \
+    if (!(condition)) return absl::InternalError("expected " #condition ", at " __FILE__ ":" + \
+                                                 std::to_string(__LINE__));                       \
+  } while (false)
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_

@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_METRICS_H_
+#define ZEROTH_TRAIN_METRICS_H_
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace zeroth {
+
+// One optimizer step, as it is reported.
+struct StepMetrics {
+  int64_t step = 0;         // from 1
+  float loss = 0;           // mean over the global batch
+  double grad_norm = 0;     // before clipping
+  double lr = 0;
+  double tokens_per_second = 0;
+  int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
+  std::optional<float> eval_loss;
+};
+
+// Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched and survives what ends
+// it. Numbers are printed with the fewest digits that read back as the same float or double; what is not finite becomes
+// a string ("nan", "inf"), since JSON has no number for it.
+class MetricsWriter {
+ public:
+  // Replaces the file. The error names the path and the reason.
+  static absl::StatusOr<MetricsWriter> Create(const std::string& path);
+
+  absl::Status Write(const StepMetrics& metrics);
+  // The last line: {"summary": ...}.
+  absl::Status WriteSummary(const nlohmann::json& summary);
+
+ private:
+  MetricsWriter(std::string path, std::ofstream file);
+  absl::Status WriteLine(const std::string& line);
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_METRICS_H_

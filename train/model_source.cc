@@ -1,0 +1,119 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/model_source.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/gpt2_bpe.h"
+#include "zeroth/nn/presets.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kDefaultModel[] = "gpt2_nano";
+
+// Some published files leave out the prefix of the model without its head.
+std::string StoredName(const WeightsSource& weights, const std::string& name) {
+  if (weights.Find(name) != nullptr) return name;
+  const size_t dot = name.find('.');
+  const std::string prefix = name.substr(0, dot);
+  if (dot != std::string::npos && (prefix == "transformer" || prefix == "model")) {
+    const std::string shorter = name.substr(dot + 1);
+    if (weights.Find(shorter) != nullptr) return shorter;
+  }
+  return name;
+}
+
+// Stored tensors that hold no weights: attention masks and rotary tables of old files, and a tied head's second copy.
+bool IsKnownExtra(const std::string& name) {
+  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
+         absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
+}
+
+absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parameter*>& parameters) {
+  std::vector<std::string> wrong;
+  std::set<std::string> used;
+  for (const Parameter* parameter : parameters) {
+    const std::string stored = StoredName(weights, parameter->name());
+    const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
+    if (!shape.ok()) {
+      wrong.push_back(absl::StrCat("missing: ", parameter->name(), " ", parameter->shape().ToString()));
+    } else if (*shape != parameter->shape()) {
+      wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
+                                   parameter->shape().ToString()));
+    }
+    used.insert(stored);
+  }
+  for (const std::string& name : weights.names()) {
+    if (used.count(name) == 0 && !IsKnownExtra(name)) wrong.push_back(absl::StrCat("unexpected: ", name));
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  constexpr size_t kShown = 12;
+  const size_t count = wrong.size();
+  if (count > kShown) {
+    wrong.resize(kShown);
+    wrong.push_back(absl::StrCat("… and ", count - kShown, " more"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the weights of ", weights.description(),
+                                                 " do not fit the model that its config.json describes:\n  ",
+                                                 absl::StrJoin(wrong, "\n  ")));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
+  ModelSource source;
+  if (options.init_from.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(source.config_, PresetConfig(options.model.empty() ? kDefaultModel : options.model));
+    return source;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));
+  source.config_ = directory.config().json();
+  source.directory_.emplace(std::move(directory));
+  // Everything that can be wrong shows before any rank starts.
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+  ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), model->Parameters()));
+  return source;
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config_);
+  if (!model.ok() && directory_.has_value()) return Annotate(model.status(), directory_->config().where());
+  return model;
+}
+
+absl::Status ModelSource::Fill(Sharding& sharding, uint64_t seed) const {
+  if (!directory_.has_value()) return sharding.Initialize(seed);
+  const WeightsSource& weights = directory_->weights();
+  std::map<std::string, std::string> stored;
+  for (const Parameter* parameter : sharding.parameters()) {
+    stored[parameter->name()] = StoredName(weights, parameter->name());
+  }
+  return sharding.Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+    return weights.ReadElements(stored.at(parameter.name()), begin, out);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const std::string& choice) const {
+  if (choice == "byte") return std::make_unique<ByteTokenizer>();
+  if (choice != "auto") return Gpt2Bpe::LoadDirectory(choice);
+  std::set<std::string> names;
+  for (const std::string& path : TokenizerFiles(choice)) names.insert(path.substr(path.rfind('/') + 1));
+  if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0) return Gpt2Bpe::LoadDirectory(directory_->path());
+  return std::make_unique<ByteTokenizer>();
+}
+
+std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
+  if (choice == "byte") return {};
+  if (choice != "auto") return {absl::StrCat(choice, "/vocab.json"), absl::StrCat(choice, "/merges.txt")};
+  return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
+}
+
+}  // namespace zeroth

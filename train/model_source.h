@@ -1,0 +1,44 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_MODEL_SOURCE_H_
+#define ZEROTH_TRAIN_MODEL_SOURCE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/train/options.h"
+
+namespace zeroth {
+
+// Where a run's model comes from: a preset, or a Hugging Face directory. Immutable after Open; shared by all ranks.
+class ModelSource {
+ public:
+  static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
+
+  // A new model without values; one per rank.
+  absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
+  // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its initializers from
+  // `seed`. Weights that are missing, unexpected or of another shape are an error that lists them.
+  absl::Status Fill(Sharding& sharding, uint64_t seed) const;
+  // As --tokenizer says.
+  absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice) const;
+  // Files to hand on with the trained model.
+  std::vector<std::string> TokenizerFiles(const std::string& choice) const;
+
+ private:
+  nlohmann::json config_;
+  std::optional<HfDirectory> directory_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_MODEL_SOURCE_H_

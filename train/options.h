@@ -1,0 +1,64 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_OPTIONS_H_
+#define ZEROTH_TRAIN_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace zeroth {
+
+// Everything that a training run is told, field by field as the flags of the same names (see flags.cc for their texts).
+struct TrainOptions {
+  std::string data;
+  std::string model;  // a preset; empty: gpt2_nano, or what init_from holds
+  std::string init_from;
+  std::string tokenizer = "auto";
+
+  std::string device = "cpu";
+  std::string comm = "local";
+  std::string strategy = "full_shard";
+  int world_size = 2;
+  int shard_size = 0;
+  int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
+  bool prefetch = true;
+  int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
+
+  int64_t batch_size = 8;
+  int64_t seq_len = 128;
+  int64_t steps = 200;
+  double lr = 1e-3;
+  double min_lr = 1e-4;
+  std::string lr_schedule = "cosine";
+  int64_t warmup_steps = 20;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip_grad_norm = 1.0;
+  uint64_t seed = 1337;
+  bool shuffle = true;
+
+  std::string eval_data;
+  int64_t eval_every = 0;
+  int64_t eval_batches = 16;
+  int64_t sample_every = 0;
+  int64_t sample_tokens = 160;
+  double temperature = 0.8;
+  std::string prompt = "The ";
+
+  std::string out = "zeroth_out";
+  int64_t log_every = 10;
+};
+
+// InvalidArgument names the flag, its value, and what is allowed.
+absl::Status Validate(const TrainOptions& options);
+
+// The threads that each rank gets: what was asked for, or the machine's cores divided among the ranks, at least one.
+int ThreadsPerRank(const TrainOptions& options);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_OPTIONS_H_

@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace zeroth {
+namespace {
+
+std::string FormatRate(double tokens_per_second) {
+  if (tokens_per_second >= 1e6) return absl::StrFormat("%.2fM", tokens_per_second / 1e6);
+  if (tokens_per_second >= 1e4) return absl::StrFormat("%.1fk", tokens_per_second / 1e3);
+  return absl::StrFormat("%.0f", tokens_per_second);
+}
+
+}  // namespace
+
+std::string FormatDuration(double seconds) {
+  if (!std::isfinite(seconds)) return "?";
+  const int64_t total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  if (total >= 3600) return absl::StrFormat("%d:%02d:%02d", total / 3600, total / 60 % 60, total % 60);
+  return absl::StrFormat("%d:%02d", total / 60, total % 60);
+}
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr double kKiB = 1024;
+  const double value = static_cast<double>(bytes);
+  if (value >= kKiB * kKiB * kKiB) return absl::StrFormat("%.2f GiB", value / (kKiB * kKiB * kKiB));
+  if (value >= kKiB * kKiB) return absl::StrFormat("%.1f MiB", value / (kKiB * kKiB));
+  return absl::StrFormat("%.1f KiB", value / kKiB);
+}
+
+std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics, double seconds_left) {
+  std::string line =
+      absl::StrFormat("step %d/%d  loss %.4f  norm %.3f  lr %.2e  %s tok/s", metrics.step, options.steps, metrics.loss,
+                      metrics.grad_norm, metrics.lr, FormatRate(metrics.tokens_per_second));
+  if (options.gemm_peak_flops > 0) {
+    const double utilisation = metrics.tokens_per_second * options.flops_per_token / options.gemm_peak_flops;
+    absl::StrAppendFormat(&line, "  MFU %.0f%%", 100 * utilisation);
+  }
+  absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ", FormatDuration(seconds_left));
+  return line;
+}
+
+Progress::Progress(const ProgressOptions& options) : options_(options), live_(isatty(fileno(options.out)) == 1) {}
+
+void Progress::Step(const StepMetrics& metrics, double seconds_left) {
+  const std::string line = FormatProgress(options_, metrics, seconds_left);
+  if (live_) {
+    std::fprintf(options_.out, "\r%s\x1b[K", line.c_str());
+    shown_ = line;
+  } else if (metrics.step == 1 || metrics.step == options_.steps || metrics.step % options_.log_every == 0) {
+    std::fprintf(options_.out, "%s\n", line.c_str());
+  }
+  std::fflush(options_.out);
+}
+
+void Progress::Print(const std::string& line) {
+  if (!shown_.empty()) std::fprintf(options_.out, "\r\x1b[K");
+  std::fprintf(options_.out, "%s\n", line.c_str());
+  if (!shown_.empty()) std::fprintf(options_.out, "%s", shown_.c_str());
+  std::fflush(options_.out);
+}
+
+void Progress::Finish() {
+  if (!shown_.empty()) std::fprintf(options_.out, "\n");
+  shown_.clear();
+  std::fflush(options_.out);
+}
+
+}  // namespace zeroth

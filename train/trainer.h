@@ -1,0 +1,84 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One rank's training loop body: model, sharding and optimizer put together. The trainer program is built on it, and so
+// can be any other program that brings its own loop.
+
+#ifndef ZEROTH_TRAIN_TRAINER_H_
+#define ZEROTH_TRAIN_TRAINER_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/shard_module.h"
+#include "zeroth/nn/tape.h"
+#include "zeroth/optim/adamw.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+
+struct TrainerOptions {
+  ShardingOptions sharding;
+  WrapPolicy wrap = WrapBlocks();
+  AdamWOptions adamw;
+  double clip_grad_norm = 1.0;  // 0: no clipping
+};
+
+struct StepResult {
+  float loss = 0;        // mean over the batches of all ranks, the same on every rank
+  double grad_norm = 0;  // of the mean gradient, before clipping
+  bool stop = false;     // some rank asked to stop
+};
+
+// Collective: every rank creates one and makes the same calls in the same order. One rank's thread only.
+class Trainer {
+ public:
+  // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or Load.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
+                                                         std::unique_ptr<LanguageModel> model,
+                                                         const TrainerOptions& options);
+
+  // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of the global batch.
+  // `stop` asks all ranks to end together (StepResult::stop).
+  absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false);
+  // Forward and backward only: gradients are reduced and readable through the units until EndStep().
+  absl::StatusOr<float> ForwardBackward(const Batch& batch);
+  // Mean loss over the batches of all ranks, without gradients.
+  absl::StatusOr<float> Evaluate(const Batch& batch);
+  // Logits of the positions from `from` on of one sequence, the same on every rank; see LanguageModel::Logits.
+  absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from);
+
+  LanguageModel& model() { return *model_; }
+  Sharding& sharding() { return *sharding_; }
+  AdamW& optimizer() { return *optimizer_; }
+  Kernels& kernels() { return *kernels_; }
+  Communicator& world() { return *world_; }
+  Device& device() { return *device_; }
+
+ private:
+  Trainer() = default;
+  absl::StatusOr<float> Loss(const Batch& batch);
+  absl::StatusOr<Tensor> Upload(absl::Span<const int32_t> tokens, Shape shape);
+  // Replaces each value by its mean over ranks.
+  absl::Status MeanOverRanks(absl::Span<float> values, absl::string_view label);
+
+  Communicator* world_ = nullptr;
+  Device* device_ = nullptr;
+  double clip_grad_norm_ = 0;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Sharding> sharding_;
+  std::unique_ptr<ShardingHooks> hooks_;
+  std::unique_ptr<AdamW> optimizer_;
+  Tape tape_;
+  std::unique_ptr<Context> context_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_TRAINER_H_
