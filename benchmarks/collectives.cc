@@ -1,11 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Collectives between threads of one process, each held against the time that the same number of threads need to move
-// the same number of bytes with memcpy at the same moment.
+// Collectives between threads of one process, each held against the time that the same number of
+// threads need to move the same number of bytes with memcpy at the same moment.
 //
-// Arguments: ranks, MiB of the full buffer (what all ranks' pieces make together). Columns: bytes_per_second is what a
-// rank sends in the bandwidth-optimal algorithm; copy_GB/s what one thread copies while the others do; ratio_to_floor
-// the copies' time over the collective's, medians of both, 1 being the floor.
+// Arguments: ranks, MiB of the full buffer (what all ranks' pieces make together). Columns: bytes_per_second is what
+// a rank sends in the bandwidth-optimal algorithm; copy_GB/s what one thread copies while the others do;
+// ratio_to_floor the copies' time over the collective's, medians of both, 1 being the floor. Reductions may
+// exceed it, because they read more than they write and writes cost more.
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "benchmark/benchmark.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
@@ -41,7 +43,8 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// One rank's buffers. The floor copies between its own, so that it and the collective do not warm each other's cache.
+// One rank's buffers. The floor copies between its own, so that it and the collective do not warm
+// each other's cache.
 struct RankBuffers {
   Tensor full;
   Tensor copy_from;

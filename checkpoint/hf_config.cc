@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -29,7 +30,8 @@ HfConfig::HfConfig(std::shared_ptr<const nlohmann::json> json, std::string where
 
 absl::StatusOr<HfConfig> HfConfig::FromJson(nlohmann::json json, std::string where) {
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": expected a JSON object, found ", json.type_name()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": expected a JSON object, found ", json.type_name()));
   }
   return HfConfig(std::make_shared<const nlohmann::json>(std::move(json)), std::move(where));
 }
@@ -55,9 +57,11 @@ const nlohmann::json* HfConfig::Find(absl::string_view key) const {
   return value->is_null() ? nullptr : value;
 }
 
-absl::Status HfConfig::WrongType(absl::string_view key, const nlohmann::json* found, absl::string_view expected) const {
+absl::Status HfConfig::WrongType(absl::string_view key, const nlohmann::json* found,
+                                 absl::string_view expected) const {
   if (found == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": no key \"", key, "\", expected ", expected));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": no key \"", key, "\", expected ", expected));
   }
   constexpr size_t kShown = 60;
   std::string text = found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -104,7 +108,8 @@ absl::StatusOr<bool> HfConfig::GetBoolOr(absl::string_view key, bool fallback) c
   return Has(key) ? GetBool(key) : absl::StatusOr<bool>(fallback);
 }
 
-absl::StatusOr<std::string> HfConfig::GetStringOr(absl::string_view key, std::string fallback) const {
+absl::StatusOr<std::string> HfConfig::GetStringOr(absl::string_view key,
+                                                  std::string fallback) const {
   return Has(key) ? GetString(key) : absl::StatusOr<std::string>(std::move(fallback));
 }
 

@@ -14,11 +14,12 @@
 
 namespace zeroth {
 
-// The config.json of a Hugging Face model directory: a JSON object with typed look-ups whose errors name the file, the
-// key, what was found and what was expected. Knows no model class. An immutable value; copies are cheap.
+// The config.json of a Hugging Face model directory: a JSON object with typed look-ups whose errors
+// name the file, the key, what was found and what was expected. Knows no model class. An immutable
+// value; copies are cheap.
 //
-// Keys may reach into nested objects with dots: "rope_parameters.rope_theta". A key whose value is null counts as
-// absent, as it does in transformers.
+// Keys may reach into nested objects with dots: "rope_parameters.rope_theta". A key whose value is
+// null counts as absent, as it does in transformers.
 class HfConfig {
  public:
   // Reads a file; at most 16 MiB.
@@ -28,8 +29,8 @@ class HfConfig {
 
   bool Has(absl::string_view key) const;
 
-  // Get*: InvalidArgument if the key is absent or has another type. Integers must fit an int64; a float with an integral
-  // value is refused as an integer, an integer is accepted as a double.
+  // Get*: InvalidArgument if the key is absent or has another type. Integers must fit an int64; a
+  // float with an integral value is refused as an integer, an integer is accepted as a double.
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
   absl::StatusOr<double> GetDouble(absl::string_view key) const;
   absl::StatusOr<bool> GetBool(absl::string_view key) const;
@@ -54,7 +55,8 @@ class HfConfig {
   HfConfig(std::shared_ptr<const nlohmann::json> json, std::string where);
   static absl::StatusOr<HfConfig> FromJson(nlohmann::json json, std::string where);
   const nlohmann::json* Find(absl::string_view key) const;
-  absl::Status WrongType(absl::string_view key, const nlohmann::json* found, absl::string_view expected) const;
+  absl::Status WrongType(absl::string_view key, const nlohmann::json* found,
+                         absl::string_view expected) const;
 
   std::shared_ptr<const nlohmann::json> json_;
   std::string where_;

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -15,7 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kText[] = R"({"model_type": "gpt2", "n_embd": 60, "eps": 1e-5, "one": 1, "tied": true, "n_inner": null,
+constexpr char kText[] =
+    R"({"model_type": "gpt2", "n_embd": 60, "eps": 1e-5, "one": 1, "tied": true, "n_inner": null,
   "huge": 18446744073709551615, "whole": 3.0, "rope": {"theta": 10000.0, "scaling": null}, "ids": [1, 2]})";
 
 TEST(HfConfigTest, ReadsTypes) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -15,14 +16,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kExpected[] =
-    "expected a Hugging Face model directory: config.json with model.safetensors or model.safetensors.index.json";
+    "expected a Hugging Face model directory: config.json with model.safetensors or "
+    "model.safetensors.index.json";
 
 }  // namespace
 
 const std::vector<std::string>& HfTokenizerFileNames() {
-  static const auto* const names = new std::vector<std::string>{
-      "added_tokens.json", "chat_template.jinja",  "merges.txt",     "special_tokens_map.json", "spiece.model",
-      "tokenizer.json",    "tokenizer.model",      "tokenizer_config.json", "vocab.json",        "vocab.txt"};
+  static const auto* const names =
+      new std::vector<std::string>{"added_tokens.json", "chat_template.jinja",
+                                   "merges.txt",        "special_tokens_map.json",
+                                   "spiece.model",      "tokenizer.json",
+                                   "tokenizer.model",   "tokenizer_config.json",
+                                   "vocab.json",        "vocab.txt"};
   return *names;
 }
 
@@ -30,7 +35,8 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    return absl::NotFoundError(absl::StrCat(path, ": ", error ? error.message() : "no such directory", "; ", kExpected));
+    return absl::NotFoundError(
+        absl::StrCat(path, ": ", error ? error.message() : "no such directory", "; ", kExpected));
   }
   if (!fs::is_directory(status)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a directory; ", kExpected));

@@ -9,24 +9,26 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_weights.h"
 
 namespace zeroth {
 
-// A Hugging Face model directory opened for reading: config.json and weights, both checked. Immutable and thread-safe;
-// movable.
+// A Hugging Face model directory opened for reading: config.json and weights, both checked.
+// Immutable and thread-safe; movable.
 class HfDirectory {
  public:
-  // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a directory or a file in
-  // it is bad. Messages say what a model directory consists of.
+  // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
+  // directory or a file in it is bad. Messages say what a model directory consists of.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   const HfConfig& config() const { return config_; }
   // Owned by this object.
   const WeightsSource& weights() const { return *weights_; }
-  // Paths of the tokenizer files that are there (vocab.json, merges.txt, tokenizer.json, ...), to hand to a writer.
+  // Paths of the tokenizer files that are there (vocab.json, merges.txt, tokenizer.json, ...), to
+  // hand to a writer.
   std::vector<std::string> TokenizerFiles() const;
 
  private:

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -34,7 +35,8 @@ TEST(HfDirectoryTest, FindsTokenizerFiles) {
   dir.Write("notes.txt", "");
   const auto directory = HfDirectory::Open(dir.path());
   ASSERT_TRUE(directory.ok()) << directory.status();
-  EXPECT_THAT(directory->TokenizerFiles(), ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
+  EXPECT_THAT(directory->TokenizerFiles(),
+              ElementsAre(dir.File("merges.txt"), dir.File("vocab.json")));
 }
 
 TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
@@ -45,15 +47,19 @@ TEST(HfDirectoryTest, SaysWhatAModelDirectoryIs) {
     EXPECT_THAT(std::string(directory.status().message()), HasSubstr(path));
     return std::string(directory.status().message());
   };
-  EXPECT_THAT(error(dir.File("absent"), absl::StatusCode::kNotFound), HasSubstr("expected a Hugging Face model directory"));
-  EXPECT_THAT(error(dir.Write("file", "x"), absl::StatusCode::kInvalidArgument), HasSubstr("not a directory"));
+  EXPECT_THAT(error(dir.File("absent"), absl::StatusCode::kNotFound),
+              HasSubstr("expected a Hugging Face model directory"));
+  EXPECT_THAT(error(dir.Write("file", "x"), absl::StatusCode::kInvalidArgument),
+              HasSubstr("not a directory"));
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound), HasSubstr("has no config.json"));
   dir.Write("config.json", "{");
   EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument), HasSubstr("bad JSON"));
   dir.Write("config.json", "{}");
-  EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound), HasSubstr("expected model.safetensors"));
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kNotFound),
+              HasSubstr("expected model.safetensors"));
   dir.Write("model.safetensors", "not tensors");
-  EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument), HasSubstr("is this a safetensors file?"));
+  EXPECT_THAT(error(dir.path(), absl::StatusCode::kInvalidArgument),
+              HasSubstr("is this a safetensors file?"));
 }
 
 }  // namespace

@@ -15,11 +15,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -32,8 +33,10 @@ bool IsTokenizerFile(const std::string& name) {
 }
 
 bool IsModelFile(const std::string& name) {
-  return name == "config.json" || name == "generation_config.json" || name == "model.safetensors.index.json" ||
-         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) || IsTokenizerFile(name);
+  return name == "config.json" || name == "generation_config.json" ||
+         name == "model.safetensors.index.json" ||
+         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) ||
+         IsTokenizerFile(name);
 }
 
 // OK if nothing is at `path`, or a directory of nothing but a model's files: what may be replaced.
@@ -42,21 +45,24 @@ absl::Status CheckReplaceable(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return absl::OkStatus();
   if (!fs::is_directory(status)) {
-    return absl::AlreadyExistsError(absl::StrCat(path, ": exists and is not a directory; name another place"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, ": exists and is not a directory; name another place"));
   }
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
     if (!IsModelFile(name) || it->is_directory(ignored)) {
       return absl::AlreadyExistsError(absl::StrCat(
-          path, ": holds \"", name, "\", which is no part of a model, so it is not replaced; name another directory"));
+          path, ": holds \"", name,
+          "\", which is no part of a model, so it is not replaced; name another directory"));
     }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("list directory ", path));
   return absl::OkStatus();
 }
 
-// `directory` with symbolic links resolved and no trailing slash: renaming must move the directory, not a link to it.
+// `directory` with symbolic links resolved and no trailing slash: renaming must move the directory,
+// not a link to it.
 absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
   std::error_code error;
@@ -66,14 +72,17 @@ absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   return resolved.string();
 }
 
-// Gives `temporary` the name `path`. Returns where the directory that had the name is now; empty if there was none.
+// Gives `temporary` the name `path`. Returns where the directory that had the name is now; empty if
+// there was none.
 absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const std::string& path) {
   if (rename(temporary.c_str(), path.c_str()) == 0) return std::string();
   if (errno != ENOTEMPTY && errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
   }
-  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return temporary;
-  // Some network file systems cannot exchange. Between these two renames the model has no name, but is never lost.
+  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0)
+    return temporary;
+  // Some network file systems cannot exchange. Between these two renames the model has no name, but
+  // is never lost.
   const std::string previous = TemporarySibling(path, "previous");
   if (rename(path.c_str(), previous.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", path, " to ", previous));
@@ -81,7 +90,8 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     if (rename(previous.c_str(), path.c_str()) != 0) {
-      return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path, " (the earlier model is in ", previous, ")"));
+      return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path,
+                                             " (the earlier model is in ", previous, ")"));
     }
     return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path));
   }
@@ -105,28 +115,33 @@ HfDirectoryWriter::~HfDirectoryWriter() {
   fs::remove_all(temporary_, ignored);
 }
 
-absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(const std::string& path,
-                                                                             const HfConfig& config,
-                                                                             std::vector<TensorDeclaration> tensors) {
+absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
+    const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors) {
   ZEROTH_ASSIGN_OR_RETURN(std::string resolved, ResolvePath(path));
   ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved));
   std::error_code error;
   fs::create_directories(fs::path(resolved).parent_path(), error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("create directory ", fs::path(resolved).parent_path().string()));
+  if (error)
+    return ErrnoStatus(error.value(), absl::StrCat("create directory ",
+                                                   fs::path(resolved).parent_path().string()));
   std::string temporary = TemporarySibling(resolved, "tmp");
-  if (mkdir(temporary.c_str(), 0777) != 0) return ErrnoStatus(errno, absl::StrCat("create directory ", temporary));
-  std::unique_ptr<HfDirectoryWriter> writer(new HfDirectoryWriter(std::move(resolved), std::move(temporary)));
+  if (mkdir(temporary.c_str(), 0777) != 0)
+    return ErrnoStatus(errno, absl::StrCat("create directory ", temporary));
+  std::unique_ptr<HfDirectoryWriter> writer(
+      new HfDirectoryWriter(std::move(resolved), std::move(temporary)));
   const fs::path base(writer->temporary_);
   ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / "config.json").string(), config.ToString()));
-  ZEROTH_ASSIGN_OR_RETURN(writer->weights_,
-                          SafetensorsWriter::Create((base / "model.safetensors").string(), std::move(tensors)));
+  ZEROTH_ASSIGN_OR_RETURN(
+      writer->weights_,
+      SafetensorsWriter::Create((base / "model.safetensors").string(), std::move(tensors)));
   return writer;
 }
 
 absl::Status HfDirectoryWriter::CopyTokenizerFile(const std::string& source) {
   const std::string name = fs::path(source).filename().string();
   if (!IsTokenizerFile(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": \"", name, "\" is not the name of a tokenizer file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": \"", name, "\" is not the name of a tokenizer file"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(source));
   return WriteFileDurably((fs::path(temporary_) / name).string(), file.text());
@@ -136,16 +151,19 @@ absl::Status HfDirectoryWriter::Finish() {
   if (finished_) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
   ZEROTH_RETURN_IF_ERROR(weights_->Finish());
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(temporary_));
-  // The model is complete: from here on a result of hours must not be thrown away because its name is taken.
+  // The model is complete: from here on a result of hours must not be thrown away because its name
+  // is taken.
   finished_ = true;
   const absl::StatusOr<std::string> previous = Replace(temporary_, path_);
   if (!previous.ok()) {
-    return Annotate(previous.status(), absl::StrCat("the model is complete in ", temporary_, " but cannot be renamed"));
+    return Annotate(previous.status(), absl::StrCat("the model is complete in ", temporary_,
+                                                    " but cannot be renamed"));
   }
   if (!previous->empty()) {
     std::error_code error;
     fs::remove_all(*previous, error);
-    if (error) return ErrnoStatus(error.value(), absl::StrCat("remove the replaced model in ", *previous));
+    if (error)
+      return ErrnoStatus(error.value(), absl::StrCat("remove the replaced model in ", *previous));
   }
   return SyncDirectory(fs::path(path_).parent_path().string());
 }

@@ -12,29 +12,33 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
 
 namespace zeroth {
 
-// Writes a model directory that transformers and safetensors load unchanged: config.json, model.safetensors and copied
-// tokenizer files. Everything goes to a temporary sibling directory, which takes the final name in Finish: the directory
-// appears whole or not at all, and an earlier model under that name stays intact until then. A writer that is destroyed
-// before Finish leaves nothing behind.
+// Writes a model directory that transformers and safetensors load unchanged: config.json,
+// model.safetensors and copied tokenizer files. Everything goes to a temporary sibling directory,
+// which takes the final name in Finish: the directory appears whole or not at all, and an earlier
+// model under that name stays intact until then. A writer that is destroyed before Finish leaves
+// nothing behind.
 //
-// Write may be called from several threads at once; everything else from one, before or after all of them.
+// Write may be called from several threads at once; everything else from one, before or after all
+// of them.
 class HfDirectoryWriter {
  public:
-  // Missing parents of `path` are created. AlreadyExists if `path` exists and is not an earlier model or an empty
-  // directory: this class deletes nothing that it would not have written itself.
-  static absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> Create(const std::string& path, const HfConfig& config,
-                                                                   std::vector<TensorDeclaration> tensors);
+  // Missing parents of `path` are created. AlreadyExists if `path` exists and is not an earlier
+  // model or an empty directory: this class deletes nothing that it would not have written itself.
+  static absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> Create(
+      const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors);
 
   HfDirectoryWriter(const HfDirectoryWriter&) = delete;
   HfDirectoryWriter& operator=(const HfDirectoryWriter&) = delete;
   ~HfDirectoryWriter();
 
-  // Copies a tokenizer file under its own name. InvalidArgument if the name is none of HfTokenizerFileNames().
+  // Copies a tokenizer file under its own name. InvalidArgument if the name is none of
+  // HfTokenizerFileNames().
   absl::Status CopyTokenizerFile(const std::string& source);
 
   // As SafetensorsWriter::Write.

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -21,7 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-HfConfig Config(int value) { return *HfConfig::Parse("{\"value\": " + std::to_string(value) + "}", "test"); }
+HfConfig Config(int value) {
+  return *HfConfig::Parse("{\"value\": " + std::to_string(value) + "}", "test");
+}
 
 // A model of one element, whose config and weight are `value`.
 absl::Status WriteModel(const std::string& path, int value) {
@@ -77,7 +80,8 @@ TEST(HfDirectoryWriterTest, CopiesTokenizerFiles) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_TRUE((*writer)->CopyTokenizerFile(vocab).ok());
   EXPECT_EQ((*writer)->CopyTokenizerFile(notes).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ((*writer)->CopyTokenizerFile(dir.File("absent/vocab.json")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*writer)->CopyTokenizerFile(dir.File("absent/vocab.json")).code(),
+            absl::StatusCode::kNotFound);
   ASSERT_TRUE((*writer)->Finish().ok());
   EXPECT_EQ(ReadTestFile(dir.File("out/vocab.json")), "{\"a\": 0}");
 }
@@ -86,7 +90,8 @@ TEST(HfDirectoryWriterTest, AnUnfinishedModelLeavesNothingAndKeepsTheEarlier) {
   const TemporaryDirectory dir;
   ASSERT_TRUE(WriteModel(dir.File("out"), 1).ok());
   {
-    auto writer = HfDirectoryWriter::Create(dir.File("out"), Config(2), {{"w", DType::kFloat32, Shape{2}}});
+    auto writer =
+        HfDirectoryWriter::Create(dir.File("out"), Config(2), {{"w", DType::kFloat32, Shape{2}}});
     ASSERT_TRUE(writer.ok()) << writer.status();
     ASSERT_TRUE((*writer)->Write("w", 1, {5.0f}).ok());
     ExpectModel(dir.File("out"), 1);
@@ -113,7 +118,8 @@ TEST(HfDirectoryWriterTest, DeletesNothingOfOthers) {
 
 TEST(HfDirectoryWriterTest, AResultWhoseNameIsTakenLateIsKept) {
   const TemporaryDirectory dir;
-  auto writer = HfDirectoryWriter::Create(dir.File("out"), Config(4), {{"w", DType::kFloat32, Shape{1}}});
+  auto writer =
+      HfDirectoryWriter::Create(dir.File("out"), Config(4), {{"w", DType::kFloat32, Shape{1}}});
   ASSERT_TRUE((*writer)->Write("w", 0, {4.0f}).ok());
   dir.Write("out/thesis.tex", "x");
   const absl::Status status = (*writer)->Finish();

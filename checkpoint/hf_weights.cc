@@ -12,8 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -29,8 +30,9 @@ std::vector<std::string> OtherWeightFiles(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".safetensors") || absl::EndsWith(name, ".pt") ||
-        absl::EndsWith(name, ".pth") || absl::EndsWith(name, ".h5") || absl::EndsWith(name, ".gguf")) {
+    if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".safetensors") ||
+        absl::EndsWith(name, ".pt") || absl::EndsWith(name, ".pth") ||
+        absl::EndsWith(name, ".h5") || absl::EndsWith(name, ".gguf")) {
       found.push_back(name);
     }
   }
@@ -48,15 +50,16 @@ absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::stri
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(path));
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (map == index.end() || !map->is_object() || map->empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected an object \"weight_map\" that maps tensor names to file names"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected an object \"weight_map\" that maps tensor names to file names"));
   }
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !IsPlainFileName(file.get_ref<const std::string&>())) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", tensor,
-                                                     "\": expected the name of a file in the same directory, found ",
-                                                     file.dump(-1, ' ', true)));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": tensor \"", tensor,
+                       "\": expected the name of a file in the same directory, found ",
+                       file.dump(-1, ' ', true)));
     }
     files.emplace(tensor, file.get<std::string>());
   }
@@ -79,19 +82,21 @@ absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& di
     return weights;
   }
   const std::vector<std::string> others = OtherWeightFiles(directory);
-  return absl::NotFoundError(
-      absl::StrCat(directory, ": expected ", kSingleFile, " or ", kIndexFile, ", found ",
-                   others.empty() ? "no weights" : absl::StrJoin(others, ", "),
-                   others.empty() ? "" : "; save the model with safe serialization to get safetensors"));
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": expected ", kSingleFile, " or ", kIndexFile, ", found ",
+      others.empty() ? "no weights" : absl::StrJoin(others, ", "),
+      others.empty() ? "" : "; save the model with safe serialization to get safetensors"));
 }
 
 absl::Status HfWeights::AddFile(const std::string& file_name) {
-  ZEROTH_ASSIGN_OR_RETURN(auto file, SafetensorsFile::Open((fs::path(directory_) / file_name).string()));
+  ZEROTH_ASSIGN_OR_RETURN(auto file,
+                          SafetensorsFile::Open((fs::path(directory_) / file_name).string()));
   for (const auto& [name, entry] : file->tensors()) {
     const auto [place, inserted] = file_of_.emplace(name, file.get());
     if (!inserted) {
       return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\" is both in ",
-                                                     place->second->description(), " and in ", file->description()));
+                                                     place->second->description(), " and in ",
+                                                     file->description()));
     }
   }
   files_.push_back(std::move(file));
@@ -111,13 +116,14 @@ absl::Status HfWeights::OpenSharded(const std::string& index_path) {
     if (found == file_of_.end() || found->second->description() != expected) {
       return absl::InvalidArgumentError(absl::StrCat(
           index_path, ": tensor \"", tensor, "\" should be in ", file_name, ", but ",
-          found == file_of_.end() ? "is in no file" : absl::StrCat("is in ", found->second->description())));
+          found == file_of_.end() ? "is in no file"
+                                  : absl::StrCat("is in ", found->second->description())));
     }
   }
   for (const auto& [tensor, file] : file_of_) {
     if (weight_map.count(tensor) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(index_path, ": does not list tensor \"", tensor, "\" of ", file->description()));
+      return absl::InvalidArgumentError(absl::StrCat(index_path, ": does not list tensor \"",
+                                                     tensor, "\" of ", file->description()));
     }
   }
   return absl::OkStatus();
@@ -135,7 +141,8 @@ const SafetensorsEntry* HfWeights::Find(absl::string_view name) const {
   return found == file_of_.end() ? nullptr : found->second->Find(name);
 }
 
-absl::Status HfWeights::ReadElements(absl::string_view name, int64_t begin, absl::Span<float> out) const {
+absl::Status HfWeights::ReadElements(absl::string_view name, int64_t begin,
+                                     absl::Span<float> out) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) return MissingTensor(name);
   return found->second->ReadElements(name, begin, out);

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -19,8 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Tensors of one element each, its value counting from `first`.
-void WriteShard(const TemporaryDirectory& dir, const std::string& file, const std::vector<std::string>& names,
-                float first) {
+void WriteShard(const TemporaryDirectory& dir, const std::string& file,
+                const std::vector<std::string>& names, float first) {
   std::vector<TensorDeclaration> tensors;
   for (const std::string& name : names) tensors.push_back({name, DType::kFloat32, Shape{1}});
   auto writer = SafetensorsWriter::Create(dir.File(file), tensors);
@@ -37,7 +38,8 @@ class ShardedWeightsTest : public ::testing::Test {
   }
 
   std::string OpenError(const std::string& weight_map) {
-    dir_.Write("model.safetensors.index.json", "{\"metadata\": {}, \"weight_map\": " + weight_map + "}");
+    dir_.Write("model.safetensors.index.json",
+               "{\"metadata\": {}, \"weight_map\": " + weight_map + "}");
     const auto weights = HfWeights::Open(dir_.path());
     EXPECT_FALSE(weights.ok());
     return std::string(weights.status().message());
@@ -47,8 +49,9 @@ class ShardedWeightsTest : public ::testing::Test {
 };
 
 TEST_F(ShardedWeightsTest, ReadsAcrossFiles) {
-  dir_.Write("model.safetensors.index.json",
-             R"({"weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}})");
+  dir_.Write(
+      "model.safetensors.index.json",
+      R"({"weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}})");
   const auto weights = HfWeights::Open(dir_.path());
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_THAT((*weights)->names(), ElementsAre("a", "b", "c"));
@@ -63,26 +66,32 @@ TEST_F(ShardedWeightsTest, ReadsAcrossFiles) {
 }
 
 TEST_F(ShardedWeightsTest, TheIndexAndTheFilesMustAgree) {
-  EXPECT_THAT(OpenError(R"({"a": "one.safetensors", "b": "two.safetensors"})"), HasSubstr("does not list tensor \"c\""));
-  EXPECT_THAT(OpenError(R"({"a": "one.safetensors", "b": "one.safetensors", "c": "one.safetensors"})"),
-              HasSubstr("tensor \"b\" should be in one.safetensors, but is in no file"));
-  EXPECT_THAT(OpenError(R"({"a": "two.safetensors", "b": "two.safetensors", "c": "one.safetensors"})"),
-              HasSubstr("tensor \"a\" should be in two.safetensors, but is in"));
+  EXPECT_THAT(OpenError(R"({"a": "one.safetensors", "b": "two.safetensors"})"),
+              HasSubstr("does not list tensor \"c\""));
+  EXPECT_THAT(
+      OpenError(R"({"a": "one.safetensors", "b": "one.safetensors", "c": "one.safetensors"})"),
+      HasSubstr("tensor \"b\" should be in one.safetensors, but is in no file"));
+  EXPECT_THAT(
+      OpenError(R"({"a": "two.safetensors", "b": "two.safetensors", "c": "one.safetensors"})"),
+      HasSubstr("tensor \"a\" should be in two.safetensors, but is in"));
   EXPECT_THAT(OpenError(R"({"a": "three.safetensors"})"), HasSubstr("three.safetensors"));
   WriteShard(dir_, "again.safetensors", {"a"}, 0);
-  EXPECT_THAT(OpenError(R"({"a": "again.safetensors", "c": "one.safetensors"})"), HasSubstr("tensor \"a\" is both in"));
+  EXPECT_THAT(OpenError(R"({"a": "again.safetensors", "c": "one.safetensors"})"),
+              HasSubstr("tensor \"a\" is both in"));
 }
 
 TEST_F(ShardedWeightsTest, TheIndexStaysInItsDirectory) {
   for (const char* name : {"\"../one.safetensors\"", "\"/etc/passwd\"", "\"..\"", "\"\"", "7"}) {
-    EXPECT_THAT(OpenError(std::string("{\"a\": ") + name + "}"), HasSubstr("name of a file in the same directory"));
+    EXPECT_THAT(OpenError(std::string("{\"a\": ") + name + "}"),
+                HasSubstr("name of a file in the same directory"));
   }
   EXPECT_THAT(OpenError("[]"), HasSubstr("expected an object \"weight_map\""));
 }
 
 TEST(HfWeightsTest, SaysWhatIsThereInstead) {
   const TemporaryDirectory dir;
-  EXPECT_THAT(std::string(HfWeights::Open(dir.path()).status().message()), HasSubstr("found no weights"));
+  EXPECT_THAT(std::string(HfWeights::Open(dir.path()).status().message()),
+              HasSubstr("found no weights"));
   dir.Write("pytorch_model.bin", "x");
   const auto weights = HfWeights::Open(dir.path());
   EXPECT_EQ(weights.status().code(), absl::StatusCode::kNotFound);

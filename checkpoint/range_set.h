@@ -10,12 +10,12 @@
 
 namespace zeroth {
 
-// A set of integers held as disjoint half-open ranges; adjacent ones are merged, so that writing a tensor front to back
-// in a million pieces costs one node.
+// A set of integers held as disjoint half-open ranges; adjacent ones are merged, so that writing a
+// tensor front to back in a million pieces costs one node.
 class RangeSet {
  public:
-  // Adds [begin, end) if none of it is in the set; otherwise changes nothing and returns false. An empty range is added
-  // trivially.
+  // Adds [begin, end) if none of it is in the set; otherwise changes nothing and returns false. An
+  // empty range is added trivially.
   bool Insert(int64_t begin, int64_t end);
 
   // The first maximal range inside [0, size) that is not in the set; nothing if all of it is.

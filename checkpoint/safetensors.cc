@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -12,7 +13,8 @@
 namespace zeroth {
 namespace {
 
-// Elements lie at any byte, so they are copied out one by one; compilers turn that into plain unaligned loads.
+// Elements lie at any byte, so they are copied out one by one; compilers turn that into plain
+// unaligned loads.
 template <typename T, typename Convert>
 void ConvertElements(const uint8_t* from, absl::Span<float> out, Convert convert) {
   for (size_t i = 0; i < out.size(); ++i) {
@@ -32,7 +34,8 @@ void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<fl
     case SafetensorsDType::kBF16:
       return ConvertElements<BFloat16>(from, out, [](BFloat16 value) { return ToFloat(value); });
     case SafetensorsDType::kF64:
-      return ConvertElements<double>(from, out, [](double value) { return static_cast<float>(value); });
+      return ConvertElements<double>(from, out,
+                                     [](double value) { return static_cast<float>(value); });
     default:
       ZEROTH_CHECK(ConvertsToFloat32(dtype));
   }
@@ -65,7 +68,8 @@ absl::StatusOr<absl::Span<const uint8_t>> SafetensorsFile::RawBytes(absl::string
                                static_cast<size_t>(entry->end - entry->begin));
 }
 
-absl::Status SafetensorsFile::ReadElements(absl::string_view name, int64_t begin, absl::Span<float> out) const {
+absl::Status SafetensorsFile::ReadElements(absl::string_view name, int64_t begin,
+                                           absl::Span<float> out) const {
   ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, RawBytes(name));
   const SafetensorsEntry& entry = *Find(name);
   if (!ConvertsToFloat32(entry.dtype)) {
@@ -76,9 +80,9 @@ absl::Status SafetensorsFile::ReadElements(absl::string_view name, int64_t begin
   const int64_t numel = entry.shape.numel();
   const auto count = static_cast<int64_t>(out.size());
   if (begin < 0 || count > numel || begin > numel - count) {
-    return absl::OutOfRangeError(absl::StrCat(file_.path(), ": elements [", begin, ", ", begin, " + ", count,
-                                              ") of tensor \"", name, "\", which has ", numel, " in shape ",
-                                              entry.shape.ToString()));
+    return absl::OutOfRangeError(absl::StrCat(
+        file_.path(), ": elements [", begin, ", ", begin, " + ", count, ") of tensor \"", name,
+        "\", which has ", numel, " in shape ", entry.shape.ToString()));
   }
   if (count == 0) return absl::OkStatus();
   ConvertToFloat32(entry.dtype, bytes.data() + begin * (BitsOf(entry.dtype) / 8), out);

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/mapped_file.h"
@@ -24,19 +25,24 @@ namespace zeroth {
 // A safetensors file, memory-mapped and checked as a whole by Open. Immutable and thread-safe.
 class SafetensorsFile final : public WeightsSource {
  public:
-  // NotFound or PermissionDenied from the file system; InvalidArgument as ParseSafetensorsHeader says.
+  // NotFound or PermissionDenied from the file system; InvalidArgument as ParseSafetensorsHeader
+  // says.
   static absl::StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
 
   std::vector<std::string> names() const override;
   const SafetensorsEntry* Find(absl::string_view name) const override;
-  absl::Status ReadElements(absl::string_view name, int64_t begin, absl::Span<float> out) const override;
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
   const std::string& description() const override { return file_.path(); }
 
-  const std::map<std::string, SafetensorsEntry, std::less<>>& tensors() const { return header_.tensors; }
+  const std::map<std::string, SafetensorsEntry, std::less<>>& tensors() const {
+    return header_.tensors;
+  }
   // The file's "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  // The stored bytes of a tensor of any type, valid while this object lives. Not necessarily aligned for the type.
+  // The stored bytes of a tensor of any type, valid while this object lives. Not necessarily
+  // aligned for the type.
   absl::StatusOr<absl::Span<const uint8_t>> RawBytes(absl::string_view name) const;
 
  private:

@@ -14,13 +14,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "files are little-endian and read in place");
+static_assert(std::endian::native == std::endian::little,
+              "files are little-endian and read in place");
 
 struct DTypeFacts {
   absl::string_view name;
@@ -28,11 +30,11 @@ struct DTypeFacts {
 };
 
 // Indexed by SafetensorsDType.
-constexpr std::array<DTypeFacts, 20> kDTypes = {{{"BOOL", 8},    {"F4", 4},       {"F6_E2M3", 6}, {"F6_E3M2", 6},
-                                                 {"U8", 8},      {"I8", 8},       {"F8_E5M2", 8}, {"F8_E4M3", 8},
-                                                 {"F8_E8M0", 8}, {"I16", 16},     {"U16", 16},    {"F16", 16},
-                                                 {"BF16", 16},   {"I32", 32},     {"U32", 32},    {"F32", 32},
-                                                 {"C64", 64},    {"F64", 64},     {"I64", 64},    {"U64", 64}}};
+constexpr std::array<DTypeFacts, 20> kDTypes = {
+    {{"BOOL", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+     {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},
+     {"U16", 16}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},
+     {"F32", 32}, {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}}};
 
 constexpr size_t kMaxRank = static_cast<size_t>(Shape::kMaxRank);
 constexpr char kMetadataKey[] = "__metadata__";
@@ -44,22 +46,28 @@ struct RawEntry {
   std::optional<std::vector<int64_t>> offsets;
 };
 
-// Receives parser events and accepts exactly the shape that a header has. Anything else stops the parser where it
-// stands, so that hostile text costs no more memory than honest text.
+// Receives parser events and accepts exactly the shape that a header has. Anything else stops the
+// parser where it stands, so that hostile text costs no more memory than honest text.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return Unexpected("null"); }
   bool boolean(bool) override { return Unexpected("a boolean"); }
-  bool number_float(number_float_t, const string_t& text) override { return Unexpected(absl::StrCat("the number ", text)); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return Unexpected(absl::StrCat("the number ", text));
+  }
   bool binary(binary_t&) override { return Unexpected("binary data"); }
-  bool number_integer(number_integer_t value) override { return Unexpected(absl::StrCat("the number ", value)); }
+  bool number_integer(number_integer_t value) override {
+    return Unexpected(absl::StrCat("the number ", value));
+  }
 
   bool number_unsigned(number_unsigned_t value) override {
     if (list_ == nullptr) return Unexpected(absl::StrCat("the number ", value));
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return Fail(absl::StrCat(Place(), ": the number ", value, " does not fit 63 bits"));
     }
-    if (list_->size() == kMaxRank) return Fail(absl::StrCat(Place(), ": more than ", kMaxRank, " numbers, which is unsupported"));
+    if (list_->size() == kMaxRank)
+      return Fail(
+          absl::StrCat(Place(), ": more than ", kMaxRank, " numbers, which is unsupported"));
     list_->push_back(static_cast<int64_t>(value));
     return true;
   }
@@ -99,7 +107,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       return metadata_.count(field_) == 0 || Fail(absl::StrCat(Place(), " appears twice"));
     }
     const RawEntry& entry = entries_.back();
-    const bool repeated = (field_ == "dtype" && entry.dtype) || (field_ == "shape" && entry.shape) ||
+    const bool repeated = (field_ == "dtype" && entry.dtype) ||
+                          (field_ == "shape" && entry.shape) ||
                           (field_ == "data_offsets" && entry.offsets);
     if (repeated) return Fail(absl::StrCat(Place(), " appears twice"));
     if (field_ != "dtype" && field_ != "shape" && field_ != "data_offsets") {
@@ -114,7 +123,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(size_t) override {
-    if (state_ != State::kEntry || list_ != nullptr || field_ == "dtype") return Unexpected("an array");
+    if (state_ != State::kEntry || list_ != nullptr || field_ == "dtype")
+      return Unexpected("an array");
     auto& list = field_ == "shape" ? entries_.back().shape : entries_.back().offsets;
     list_ = &list.emplace();
     return true;
@@ -125,9 +135,11 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
     absl::string_view reason = error.what();
-    if (const size_t dash = reason.find(" - "); dash != absl::string_view::npos) reason.remove_prefix(dash + 3);
+    if (const size_t dash = reason.find(" - "); dash != absl::string_view::npos)
+      reason.remove_prefix(dash + 3);
     // The position counts from 1, and 8 bytes of length precede the text.
     return Fail(absl::StrCat("not JSON at byte ", position + 7, ": ", reason));
   }
@@ -178,7 +190,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
-std::string DimsText(absl::Span<const int64_t> dims) { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); }
+std::string DimsText(absl::Span<const int64_t> dims) {
+  return absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
+}
 
 absl::StatusOr<SafetensorsEntry> CheckEntry(const RawEntry& raw, int64_t data_bytes) {
   if (!raw.dtype || !raw.shape || !raw.offsets) {
@@ -189,22 +203,25 @@ absl::StatusOr<SafetensorsEntry> CheckEntry(const RawEntry& raw, int64_t data_by
   ZEROTH_ASSIGN_OR_RETURN(entry.dtype, ParseSafetensorsDType(*raw.dtype));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, *raw.shape));
   if (raw.offsets->size() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat("data_offsets ", DimsText(*raw.offsets), ", expected [begin, end]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets ", DimsText(*raw.offsets), ", expected [begin, end]"));
   }
   entry.shape = Shape(*raw.shape);
   entry.begin = (*raw.offsets)[0];
   entry.end = (*raw.offsets)[1];
   if (entry.begin > entry.end) {
-    return absl::InvalidArgumentError(absl::StrCat("data_offsets ", DimsText(*raw.offsets), " end before they begin"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets ", DimsText(*raw.offsets), " end before they begin"));
   }
   if (entry.end > data_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("data_offsets ", DimsText(*raw.offsets), " leave the ", data_bytes,
-                                                   " bytes of data that the file holds; is it truncated?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets ", DimsText(*raw.offsets), " leave the ", data_bytes,
+                     " bytes of data that the file holds; is it truncated?"));
   }
   if (entry.end - entry.begin != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("data_offsets ", DimsText(*raw.offsets), " span ",
-                                                   entry.end - entry.begin, " bytes, expected ", bytes, " for ",
-                                                   *raw.dtype, " ", DimsText(*raw.shape)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets ", DimsText(*raw.offsets), " span ", entry.end - entry.begin,
+                     " bytes, expected ", bytes, " for ", *raw.dtype, " ", DimsText(*raw.shape)));
   }
   return entry;
 }
@@ -223,19 +240,20 @@ absl::Status CheckTiling(const SafetensorsHeader& header, int64_t data_bytes) {
     const auto& [name, entry] = *item;
     if (entry.begin < covered) {
       return absl::InvalidArgumentError(absl::StrCat("tensors \"", *previous, "\" and \"", name,
-                                                     "\" overlap in the data bytes [", entry.begin, ", ",
-                                                     std::min(covered, entry.end), ")"));
+                                                     "\" overlap in the data bytes [", entry.begin,
+                                                     ", ", std::min(covered, entry.end), ")"));
     }
     if (entry.begin > covered) {
       return absl::InvalidArgumentError(absl::StrCat("the data bytes [", covered, ", ", entry.begin,
-                                                     ") before tensor \"", name, "\" belong to no tensor"));
+                                                     ") before tensor \"", name,
+                                                     "\" belong to no tensor"));
     }
     covered = entry.end;
     previous = &name;
   }
   if (covered != data_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the data bytes [", covered, ", ", data_bytes, ") after the last tensor belong to no tensor"));
+    return absl::InvalidArgumentError(absl::StrCat("the data bytes [", covered, ", ", data_bytes,
+                                                   ") after the last tensor belong to no tensor"));
   }
   return absl::OkStatus();
 }
@@ -249,20 +267,22 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> file) {
   uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof(length));
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("bytes 0 to 7 announce a header of ", length,
-                                                   " bytes, expected at most ", kMaxSafetensorsHeaderBytes,
-                                                   "; is this a safetensors file?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("bytes 0 to 7 announce a header of ", length, " bytes, expected at most ",
+                     kMaxSafetensorsHeaderBytes, "; is this a safetensors file?"));
   }
   if (length > static_cast<uint64_t>(size - 8)) {
-    return absl::InvalidArgumentError(absl::StrCat("bytes 0 to 7 announce a header of ", length, " bytes, but only ",
-                                                   size - 8, " follow; is the file truncated?"));
+    return absl::InvalidArgumentError(absl::StrCat("bytes 0 to 7 announce a header of ", length,
+                                                   " bytes, but only ", size - 8,
+                                                   " follow; is the file truncated?"));
   }
   if (length == 0 || file[8] != '{') {
     return absl::InvalidArgumentError("the header does not begin with \"{\" at byte 8");
   }
   const char* text = reinterpret_cast<const char*>(file.data()) + 8;
   HeaderReader reader;
-  if (!nlohmann::json::sax_parse(text, text + length, &reader)) return absl::InvalidArgumentError(reader.error());
+  if (!nlohmann::json::sax_parse(text, text + length, &reader))
+    return absl::InvalidArgumentError(reader.error());
 
   SafetensorsHeader header;
   header.data_begin = 8 + static_cast<int64_t>(length);
@@ -281,7 +301,9 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> file) {
 
 }  // namespace
 
-absl::string_view SafetensorsDTypeName(SafetensorsDType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+absl::string_view SafetensorsDTypeName(SafetensorsDType dtype) {
+  return kDTypes[static_cast<size_t>(dtype)].name;
+}
 
 int BitsOf(SafetensorsDType dtype) { return kDTypes[static_cast<size_t>(dtype)].bits; }
 
@@ -315,8 +337,8 @@ SafetensorsDType ToSafetensorsDType(DType dtype) {
 }
 
 bool ConvertsToFloat32(SafetensorsDType dtype) {
-  return dtype == SafetensorsDType::kF32 || dtype == SafetensorsDType::kF16 || dtype == SafetensorsDType::kBF16 ||
-         dtype == SafetensorsDType::kF64;
+  return dtype == SafetensorsDType::kF32 || dtype == SafetensorsDType::kF16 ||
+         dtype == SafetensorsDType::kBF16 || dtype == SafetensorsDType::kF64;
 }
 
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims) {
@@ -325,20 +347,23 @@ absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<cons
   int64_t bits = BitsOf(dtype);
   for (const int64_t dim : dims) {
     if (__builtin_mul_overflow(bits, dim, &bits)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the size of ", SafetensorsDTypeName(dtype), " ", DimsText(dims), " overflows 63 bits"));
+      return absl::InvalidArgumentError(absl::StrCat("the size of ", SafetensorsDTypeName(dtype),
+                                                     " ", DimsText(dims), " overflows 63 bits"));
     }
   }
   if (bits % 8 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(SafetensorsDTypeName(dtype), " ", DimsText(dims), " has ", bits,
+    return absl::InvalidArgumentError(absl::StrCat(SafetensorsDTypeName(dtype), " ", DimsText(dims),
+                                                   " has ", bits,
                                                    " bits, which are no whole bytes"));
   }
   return bits / 8;
 }
 
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file, const std::string& path) {
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file,
+                                                         const std::string& path) {
   auto header = ParseHeader(file);
-  if (!header.ok()) return Annotate(header.status(), absl::StrCat(path, ": not a valid safetensors file"));
+  if (!header.ok())
+    return Annotate(header.status(), absl::StrCat(path, ": not a valid safetensors file"));
   return header;
 }
 

@@ -3,9 +3,11 @@
 // The safetensors header: what a file says about its tensors, checked before anybody believes it.
 //
 //   bytes 0..7        length H of the header, unsigned little-endian
-//   bytes 8..8+H      JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, padded with
+//   bytes 8..8+H      JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin,
+//   end]}, ...}, padded with
 //                     spaces; "__metadata__", if present, maps strings to strings
-//   bytes 8+H..       the data; offsets count from here; tensors follow each other without overlap or hole
+//   bytes 8+H..       the data; offsets count from here; tensors follow each other without overlap
+//   or hole
 
 #ifndef ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
 #define ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
@@ -19,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 
@@ -79,10 +82,12 @@ struct SafetensorsHeader {
 // Longest header that is accepted, the same as in the format's reference implementation.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Reads and checks the header at the start of `file`, all bytes of the file called `path`. When this returns OK, every
-// entry's range lies in the file, has exactly the size of its shape and dtype, and the ranges tile the data without
-// overlap or hole. InvalidArgument names the path, the tensor, the bytes found and those expected.
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file, const std::string& path);
+// Reads and checks the header at the start of `file`, all bytes of the file called `path`. When
+// this returns OK, every entry's range lies in the file, has exactly the size of its shape and
+// dtype, and the ranges tile the data without overlap or hole. InvalidArgument names the path, the
+// tensor, the bytes found and those expected.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file,
+                                                         const std::string& path);
 
 // Bytes of a tensor; InvalidArgument if that overflows 63 bits or is not a whole number of bytes.
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims);

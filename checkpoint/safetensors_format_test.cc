@@ -24,11 +24,14 @@ std::string FileOf(uint64_t announced, const std::string& header, size_t data_by
   return file + header + std::string(data_bytes, 'd');
 }
 
-std::string FileOf(const std::string& header, size_t data_bytes) { return FileOf(header.size(), header, data_bytes); }
+std::string FileOf(const std::string& header, size_t data_bytes) {
+  return FileOf(header.size(), header, data_bytes);
+}
 
 absl::StatusOr<SafetensorsHeader> Parse(const std::string& file) {
   return ParseSafetensorsHeader(
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()), "m.safetensors");
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()),
+      "m.safetensors");
 }
 
 std::string ErrorOf(const std::string& file) {
@@ -40,15 +43,15 @@ std::string ErrorOf(const std::string& file) {
 
 std::string Entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return absl::StrCat("\"", name, R"(":{"dtype":")", dtype, R"(","shape":)", shape, R"(,"data_offsets":)", offsets,
-                      "}");
+  return absl::StrCat("\"", name, R"(":{"dtype":")", dtype, R"(","shape":)", shape,
+                      R"(,"data_offsets":)", offsets, "}");
 }
 
 TEST(SafetensorsFormatTest, ReadsAGoodHeader) {
-  const std::string text = absl::StrCat("{", Entry("b", "F32", "[2,3]", "[4,28]"), ",",
-                                        R"("__metadata__":{"format":"pt","k":""},)",
-                                        Entry("a", "BF16", "[2]", "[0,4]"), ",", Entry("none", "I64", "[0,7]", "[28,28]"),
-                                        ",", Entry("scalar", "U8", "[]", "[28,29]"), "}   ");
+  const std::string text = absl::StrCat(
+      "{", Entry("b", "F32", "[2,3]", "[4,28]"), ",", R"("__metadata__":{"format":"pt","k":""},)",
+      Entry("a", "BF16", "[2]", "[0,4]"), ",", Entry("none", "I64", "[0,7]", "[28,28]"), ",",
+      Entry("scalar", "U8", "[]", "[28,29]"), "}   ");
   const auto header = Parse(FileOf(text, 29));
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->data_begin, static_cast<int64_t>(8 + text.size()));
@@ -64,7 +67,8 @@ TEST(SafetensorsFormatTest, ReadsAGoodHeader) {
 
 TEST(SafetensorsFormatTest, ReadsAFileWithoutTensors) {
   EXPECT_TRUE(Parse(FileOf("{}", 0)).ok());
-  EXPECT_THAT(ErrorOf(FileOf("{}", 1)), HasSubstr("[0, 1) after the last tensor belong to no tensor"));
+  EXPECT_THAT(ErrorOf(FileOf("{}", 1)),
+              HasSubstr("[0, 1) after the last tensor belong to no tensor"));
 }
 
 TEST(SafetensorsFormatTest, ChecksTheHeaderLength) {
@@ -79,18 +83,21 @@ TEST(SafetensorsFormatTest, ChecksTheHeaderLength) {
 }
 
 TEST(SafetensorsFormatTest, EveryTruncationOfAGoodFileIsRefused) {
-  const std::string good =
-      FileOf(absl::StrCat("{", Entry("a", "F32", "[2]", "[0,8]"), ",", Entry("b", "F16", "[3]", "[8,14]"), "}"), 14);
+  const std::string good = FileOf(absl::StrCat("{", Entry("a", "F32", "[2]", "[0,8]"), ",",
+                                               Entry("b", "F16", "[3]", "[8,14]"), "}"),
+                                  14);
   ASSERT_TRUE(Parse(good).ok());
-  for (size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(Parse(good.substr(0, size)).ok()) << size;
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_FALSE(Parse(good.substr(0, size)).ok()) << size;
   EXPECT_FALSE(Parse(good + "x").ok());
 }
 
-// Any change of one byte leaves a file that is refused, or one whose every entry is consistent: never a crash, never a
-// range outside the data.
+// Any change of one byte leaves a file that is refused, or one whose every entry is consistent:
+// never a crash, never a range outside the data.
 TEST(SafetensorsFormatTest, SurvivesEveryChangedByte) {
-  const std::string good =
-      FileOf(absl::StrCat("{", Entry("a", "F32", "[2,1]", "[0,8]"), ",", Entry("b", "F16", "[3]", "[8,14]"), "}"), 14);
+  const std::string good = FileOf(absl::StrCat("{", Entry("a", "F32", "[2,1]", "[0,8]"), ",",
+                                               Entry("b", "F16", "[3]", "[8,14]"), "}"),
+                                  14);
   for (size_t place = 0; place < good.size() - 14; ++place) {
     for (int change = 1; change < 256; ++change) {
       std::string bad = good;
@@ -112,15 +119,24 @@ TEST(SafetensorsFormatTest, ChecksTheJson) {
   EXPECT_THAT(ErrorOf(FileOf("{} x", 0)), HasSubstr("not JSON at byte 11"));
   EXPECT_THAT(ErrorOf(FileOf("{\"a\":", 0)), HasSubstr("not JSON"));
   EXPECT_THAT(ErrorOf(FileOf("{\"\xff\":{}}", 0)), HasSubstr("not JSON"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":1})", 0)), HasSubstr("tensor \"a\": expected an object, found the number 1"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":[]})", 0)), HasSubstr("tensor \"a\": expected an object, found an array"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"dtype":{}}})", 0)), HasSubstr("expected a string, found an object"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":"x"}})", 0)), HasSubstr("expected an array of unsigned integers"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[[1]]}})", 0)), HasSubstr("expected an unsigned integer, found an array"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"colour":1}})", 0)), HasSubstr("field \"colour\" is unknown"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{"a":1}})", 0)), HasSubstr("key \"a\": expected a string"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[],"shape":[]}})", 0)), HasSubstr("field \"shape\" appears twice"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{},"__metadata__":{}})", 0)), HasSubstr("appears twice"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":1})", 0)),
+              HasSubstr("tensor \"a\": expected an object, found the number 1"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":[]})", 0)),
+              HasSubstr("tensor \"a\": expected an object, found an array"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"dtype":{}}})", 0)),
+              HasSubstr("expected a string, found an object"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":"x"}})", 0)),
+              HasSubstr("expected an array of unsigned integers"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[[1]]}})", 0)),
+              HasSubstr("expected an unsigned integer, found an array"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"colour":1}})", 0)),
+              HasSubstr("field \"colour\" is unknown"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{"a":1}})", 0)),
+              HasSubstr("key \"a\": expected a string"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[],"shape":[]}})", 0)),
+              HasSubstr("field \"shape\" appears twice"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{},"__metadata__":{}})", 0)),
+              HasSubstr("appears twice"));
 }
 
 TEST(SafetensorsFormatTest, HostileJsonCostsNothing) {
@@ -129,38 +145,47 @@ TEST(SafetensorsFormatTest, HostileJsonCostsNothing) {
   EXPECT_THAT(ErrorOf(FileOf(deep, 0)), HasSubstr("expected an object"));
   std::string dims = "{\"a\":{\"shape\":[1";
   for (int i = 0; i < 1000; ++i) dims += ",1";
-  EXPECT_THAT(ErrorOf(FileOf(dims + "]}}", 0)), HasSubstr(absl::StrCat("more than ", Shape::kMaxRank, " numbers")));
+  EXPECT_THAT(ErrorOf(FileOf(dims + "]}}", 0)),
+              HasSubstr(absl::StrCat("more than ", Shape::kMaxRank, " numbers")));
 }
 
 TEST(SafetensorsFormatTest, ChecksEachEntry) {
-  const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets, size_t data) {
+  const auto one = [](const std::string& dtype, const std::string& shape,
+                      const std::string& offsets, size_t data) {
     return ErrorOf(FileOf("{" + Entry("w", dtype, shape, offsets) + "}", data));
   };
-  EXPECT_THAT(one("F33", "[1]", "[0,4]", 4), AllOf(HasSubstr("tensor \"w\""), HasSubstr("unknown dtype \"F33\"")));
+  EXPECT_THAT(one("F33", "[1]", "[0,4]", 4),
+              AllOf(HasSubstr("tensor \"w\""), HasSubstr("unknown dtype \"F33\"")));
   EXPECT_THAT(one("F32", "[2]", "[0,4]", 4), HasSubstr("span 4 bytes, expected 8 for F32 [2]"));
   EXPECT_THAT(one("F32", "[1]", "[4,0]", 4), HasSubstr("end before they begin"));
   EXPECT_THAT(one("F32", "[2]", "[0,8]", 4), HasSubstr("leave the 4 bytes of data"));
   EXPECT_THAT(one("F32", "[1]", "[0,4,8]", 8), HasSubstr("expected [begin, end]"));
-  EXPECT_THAT(one("F32", "[1]", "[-4,0]", 4), HasSubstr("expected an unsigned integer, found the number -4"));
+  EXPECT_THAT(one("F32", "[1]", "[-4,0]", 4),
+              HasSubstr("expected an unsigned integer, found the number -4"));
   EXPECT_THAT(one("F32", "[1.5]", "[0,4]", 4), HasSubstr("found the number 1.5"));
   EXPECT_THAT(one("F32", "[18446744073709551615]", "[0,4]", 4), HasSubstr("does not fit 63 bits"));
   // 2^62 * 4 elements of 4 bytes: the product wraps to 0 in 64 bits.
   EXPECT_THAT(one("F32", "[4611686018427387904,4]", "[0,0]", 0), HasSubstr("overflows 63 bits"));
   EXPECT_THAT(one("F4", "[3]", "[0,2]", 2), HasSubstr("no whole bytes"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"w":{"dtype":"F32","shape":[1]}})", 0)), HasSubstr("no field \"data_offsets\""));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"w":{"dtype":"F32","shape":[1]}})", 0)),
+              HasSubstr("no field \"data_offsets\""));
 }
 
 TEST(SafetensorsFormatTest, ChecksThatTensorsTileTheData) {
   const auto two = [](const std::string& a, const std::string& b, size_t data) {
-    return ErrorOf(FileOf("{" + Entry("a", "F32", "[2]", a) + "," + Entry("b", "F32", "[2]", b) + "}", data));
+    return ErrorOf(
+        FileOf("{" + Entry("a", "F32", "[2]", a) + "," + Entry("b", "F32", "[2]", b) + "}", data));
   };
-  EXPECT_THAT(two("[0,8]", "[4,12]", 12), HasSubstr("\"a\" and \"b\" overlap in the data bytes [4, 8)"));
+  EXPECT_THAT(two("[0,8]", "[4,12]", 12),
+              HasSubstr("\"a\" and \"b\" overlap in the data bytes [4, 8)"));
   EXPECT_THAT(two("[0,8]", "[0,8]", 8), HasSubstr("overlap in the data bytes [0, 8)"));
-  EXPECT_THAT(two("[0,8]", "[12,20]", 20), HasSubstr("[8, 12) before tensor \"b\" belong to no tensor"));
+  EXPECT_THAT(two("[0,8]", "[12,20]", 20),
+              HasSubstr("[8, 12) before tensor \"b\" belong to no tensor"));
   EXPECT_THAT(two("[4,12]", "[12,20]", 20), HasSubstr("[0, 4) before tensor \"a\""));
   EXPECT_THAT(two("[0,8]", "[8,16]", 17), HasSubstr("[16, 17) after the last tensor"));
   const std::string entry = Entry("a", "F32", "[1]", "[0,4]");
-  EXPECT_THAT(ErrorOf(FileOf("{" + entry + "," + entry + "}", 4)), HasSubstr("tensor \"a\" appears twice"));
+  EXPECT_THAT(ErrorOf(FileOf("{" + entry + "," + entry + "}", 4)),
+              HasSubstr("tensor \"a\" appears twice"));
 }
 
 TEST(SafetensorsFormatTest, NamesAndSizesOfTypes) {
@@ -171,8 +196,8 @@ TEST(SafetensorsFormatTest, NamesAndSizesOfTypes) {
   EXPECT_EQ(BitsOf(SafetensorsDType::kBF16), 16);
   EXPECT_EQ(BitsOf(SafetensorsDType::kC64), 64);
   EXPECT_EQ(BitsOf(SafetensorsDType::kF6E3M2), 6);
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32, DType::kInt64,
-                            DType::kUInt8}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32,
+                            DType::kInt64, DType::kUInt8}) {
     EXPECT_EQ(static_cast<size_t>(BitsOf(ToSafetensorsDType(dtype))), 8 * SizeOf(dtype));
   }
   const std::vector<int64_t> absurd = {int64_t{1} << 62, 0, int64_t{1} << 62};

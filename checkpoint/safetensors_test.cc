@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -21,13 +22,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A file of one tensor "w" with these elements, behind a one-byte tensor that spoils their alignment.
+// A file of one tensor "w" with these elements, behind a one-byte tensor that spoils their
+// alignment.
 template <typename T>
 std::string OneTensor(const std::string& dtype, const std::vector<T>& values) {
   const size_t bytes = values.size() * sizeof(T);
   const std::string header =
-      absl::StrCat(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":")", dtype, R"(","shape":[)",
-                   values.size(), R"(],"data_offsets":[1,)", bytes + 1, "]}}");
+      absl::StrCat(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":")", dtype,
+                   R"(","shape":[)", values.size(), R"(],"data_offsets":[1,)", bytes + 1, "]}}");
   const uint64_t length = header.size();
   std::string file(8, '\0');
   std::memcpy(file.data(), &length, 8);
@@ -76,8 +78,8 @@ TEST(SafetensorsFileTest, ConvertsEveryFloat16) {
       EXPECT_EQ(std::isnan(read[i]), fraction != 0);
       EXPECT_EQ(std::isinf(read[i]), fraction == 0);
     } else {
-      const double expected =
-          sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+      const double expected = sign * (exponent == 0 ? std::ldexp(fraction, -24)
+                                                    : std::ldexp(1024 + fraction, exponent - 25));
       ASSERT_EQ(static_cast<double>(read[i]), expected) << i;
     }
   }
@@ -93,7 +95,8 @@ TEST(SafetensorsFileTest, ConvertsBFloat16AndFloat64) {
     EXPECT_EQ(from_bf16[i], std::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16));
   }
 
-  const std::vector<double> doubles = {1.0 / 3, -2.5, 1e300, 1 + std::ldexp(1, -24), 1 + std::ldexp(3, -24)};
+  const std::vector<double> doubles = {1.0 / 3, -2.5, 1e300, 1 + std::ldexp(1, -24),
+                                       1 + std::ldexp(3, -24)};
   const auto f64 = SafetensorsFile::Open(dir.Write("d", OneTensor("F64", doubles)));
   ASSERT_TRUE(f64.ok()) << f64.status();
   EXPECT_EQ(ReadWhole(**f64, "w"),
@@ -113,14 +116,17 @@ TEST(SafetensorsFileTest, ErrorsNameFileTensorAndRange) {
   EXPECT_TRUE(read("w", 1).ok());
   for (const int64_t begin : {int64_t{-1}, int64_t{2}, std::numeric_limits<int64_t>::max()}) {
     EXPECT_EQ(read("w", begin).code(), absl::StatusCode::kOutOfRange);
-    EXPECT_THAT(std::string(read("w", begin).message()), HasSubstr("of tensor \"w\", which has 3 in shape [3]"));
+    EXPECT_THAT(std::string(read("w", begin).message()),
+                HasSubstr("of tensor \"w\", which has 3 in shape [3]"));
   }
   EXPECT_EQ(read("wx", 0).code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(read("wx", 0).message()),
-              HasSubstr(absl::StrCat(path, ": no tensor \"wx\" among its 2 tensors; the nearest names are w, a")));
+              HasSubstr(absl::StrCat(
+                  path, ": no tensor \"wx\" among its 2 tensors; the nearest names are w, a")));
   EXPECT_EQ(read("a", 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(read("a", 0).message()), HasSubstr("is U8, expected F32"));
-  EXPECT_EQ(*(*file)->RawBytes("a"), absl::MakeConstSpan(reinterpret_cast<const uint8_t*>("\x07"), 1));
+  EXPECT_EQ(*(*file)->RawBytes("a"),
+            absl::MakeConstSpan(reinterpret_cast<const uint8_t*>("\x07"), 1));
   EXPECT_EQ(SafetensorsFile::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
 }
 

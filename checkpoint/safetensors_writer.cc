@@ -14,9 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -34,19 +35,22 @@ std::string JsonString(absl::string_view text) {
 absl::Status CheckName(absl::string_view name) {
   if (name.empty()) return absl::InvalidArgumentError("a tensor has an empty name");
   if (name == "__metadata__") {
-    return absl::InvalidArgumentError("a tensor is named \"__metadata__\", which the format reserves");
+    return absl::InvalidArgumentError(
+        "a tensor is named \"__metadata__\", which the format reserves");
   }
   // The library replaces what is not UTF-8, so a name that comes back changed was not.
   if (Json::parse(JsonString(name), nullptr, false) != Json(std::string(name))) {
-    return absl::InvalidArgumentError(absl::StrCat("the tensor name \"", JsonString(name), "\" is not UTF-8"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tensor name \"", JsonString(name), "\" is not UTF-8"));
   }
   return absl::OkStatus();
 }
 
 std::string EntryText(absl::string_view name, const SafetensorsEntry& entry) {
   const Json shape = std::vector<int64_t>(entry.shape.dims().begin(), entry.shape.dims().end());
-  return absl::StrCat(JsonString(name), ":{\"dtype\":\"", SafetensorsDTypeName(entry.dtype), "\",\"shape\":",
-                      shape.dump(), ",\"data_offsets\":[", entry.begin, ",", entry.end, "]}");
+  return absl::StrCat(JsonString(name), ":{\"dtype\":\"", SafetensorsDTypeName(entry.dtype),
+                      "\",\"shape\":", shape.dump(), ",\"data_offsets\":[", entry.begin, ",",
+                      entry.end, "]}");
 }
 
 template <typename T, typename Convert>
@@ -69,7 +73,8 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::string& path, std::vector<TensorDeclaration> tensors, std::map<std::string, std::string> metadata) {
+    const std::string& path, std::vector<TensorDeclaration> tensors,
+    std::map<std::string, std::string> metadata) {
   std::map<std::string, Slot, std::less<>> slots;
   for (TensorDeclaration& tensor : tensors) {
     ZEROTH_RETURN_IF_ERROR_WITH(CheckName(tensor.name), path);
@@ -77,7 +82,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     slot.entry.dtype = ToSafetensorsDType(tensor.dtype);
     slot.entry.shape = tensor.shape;
     if (!slots.emplace(tensor.name, std::move(slot)).second) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", tensor.name, "\" is declared twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": tensor \"", tensor.name, "\" is declared twice"));
     }
   }
   int64_t offset = 0;
@@ -86,7 +92,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat(path, ": tensor \"", name, "\""));
     slot.entry.begin = offset;
     if (__builtin_add_overflow(offset, *bytes, &offset)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": the sizes of the tensors overflow 63 bits"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": the sizes of the tensors overflow 63 bits"));
     }
     slot.entry.end = offset;
   }
@@ -97,7 +104,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   writer->slots_ = std::move(slots);
   ZEROTH_RETURN_IF_ERROR(writer->WriteHeader(metadata));
   if (ftruncate(fd, writer->data_begin_ + offset) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("extend ", writer->temporary_, " to ", writer->data_begin_ + offset, " bytes"));
+    return ErrnoStatus(errno, absl::StrCat("extend ", writer->temporary_, " to ",
+                                           writer->data_begin_ + offset, " bytes"));
   }
   return writer;
 }
@@ -105,7 +113,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
 absl::Status SafetensorsWriter::WriteHeader(const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
   if (!metadata.empty()) {
-    absl::StrAppend(&text, "\"__metadata__\":", Json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace));
+    absl::StrAppend(&text, "\"__metadata__\":",
+                    Json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   for (const auto& [name, slot] : slots_) {
     absl::StrAppend(&text, text.size() > 1 ? "," : "", EntryText(name, slot.entry));
@@ -115,8 +124,9 @@ absl::Status SafetensorsWriter::WriteHeader(const std::map<std::string, std::str
   data_begin_ = (unpadded + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
   const int64_t length = data_begin_ - 8;
   if (length > kMaxSafetensorsHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", slots_.size(), " tensors need a header of ", length,
-                                                   " bytes, readers accept ", kMaxSafetensorsHeaderBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": ", slots_.size(), " tensors need a header of ", length,
+                     " bytes, readers accept ", kMaxSafetensorsHeaderBytes));
   }
   text.resize(static_cast<size_t>(length), ' ');
   std::string bytes(8, '\0');
@@ -127,7 +137,8 @@ absl::Status SafetensorsWriter::WriteHeader(const std::map<std::string, std::str
 }
 
 absl::StatusOr<SafetensorsWriter::Slot*> SafetensorsWriter::FindSlot(absl::string_view name) {
-  if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, ": written to after Finish"));
+  if (fd_ < 0)
+    return absl::FailedPreconditionError(absl::StrCat(path_, ": written to after Finish"));
   const auto found = slots_.find(name);
   if (found == slots_.end()) {
     return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
@@ -135,21 +146,23 @@ absl::StatusOr<SafetensorsWriter::Slot*> SafetensorsWriter::FindSlot(absl::strin
   return &found->second;
 }
 
-absl::Status SafetensorsWriter::Claim(absl::string_view name, Slot& slot, int64_t begin, int64_t end) {
+absl::Status SafetensorsWriter::Claim(absl::string_view name, Slot& slot, int64_t begin,
+                                      int64_t end) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (slot.written.Insert(begin, end)) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(path_, ": some of the bytes [", begin, ", ", end, ") of tensor \"",
-                                               name, "\" were written before"));
+  return absl::AlreadyExistsError(absl::StrCat(path_, ": some of the bytes [", begin, ", ", end,
+                                               ") of tensor \"", name, "\" were written before"));
 }
 
-absl::Status SafetensorsWriter::WriteBytes(absl::string_view name, int64_t begin, absl::Span<const uint8_t> bytes) {
+absl::Status SafetensorsWriter::WriteBytes(absl::string_view name, int64_t begin,
+                                           absl::Span<const uint8_t> bytes) {
   ZEROTH_ASSIGN_OR_RETURN(Slot* const slot, FindSlot(name));
   const auto count = static_cast<int64_t>(bytes.size());
   const int64_t size = slot->entry.end - slot->entry.begin;
   if (begin < 0 || count > size || begin > size - count) {
-    return absl::OutOfRangeError(absl::StrCat(path_, ": bytes [", begin, ", ", begin, " + ", count, ") of tensor \"",
-                                              name, "\", which has ", size, " in shape ",
-                                              slot->entry.shape.ToString()));
+    return absl::OutOfRangeError(absl::StrCat(path_, ": bytes [", begin, ", ", begin, " + ", count,
+                                              ") of tensor \"", name, "\", which has ", size,
+                                              " in shape ", slot->entry.shape.ToString()));
   }
   ZEROTH_RETURN_IF_ERROR(Claim(name, *slot, begin, begin + count));
   absl::Status status = WriteAt(fd_, temporary_, data_begin_ + slot->entry.begin + begin, bytes);
@@ -160,23 +173,25 @@ absl::Status SafetensorsWriter::WriteBytes(absl::string_view name, int64_t begin
   return status;
 }
 
-absl::Status SafetensorsWriter::Write(absl::string_view name, int64_t begin, absl::Span<const float> values) {
+absl::Status SafetensorsWriter::Write(absl::string_view name, int64_t begin,
+                                      absl::Span<const float> values) {
   ZEROTH_ASSIGN_OR_RETURN(const Slot* const slot, FindSlot(name));
   const SafetensorsDType dtype = slot->entry.dtype;
   if (!ConvertsToFloat32(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": float values for tensor \"", name, "\", which is ",
-                                                   SafetensorsDTypeName(dtype)));
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": float values for tensor \"", name,
+                                                   "\", which is ", SafetensorsDTypeName(dtype)));
   }
   const int64_t numel = slot->entry.shape.numel();
   const auto count = static_cast<int64_t>(values.size());
   if (begin < 0 || count > numel || begin > numel - count) {
-    return absl::OutOfRangeError(absl::StrCat(path_, ": elements [", begin, ", ", begin, " + ", count,
-                                              ") of tensor \"", name, "\", which has ", numel, " in shape ",
-                                              slot->entry.shape.ToString()));
+    return absl::OutOfRangeError(absl::StrCat(path_, ": elements [", begin, ", ", begin, " + ",
+                                              count, ") of tensor \"", name, "\", which has ",
+                                              numel, " in shape ", slot->entry.shape.ToString()));
   }
   if (dtype == SafetensorsDType::kF32) {
-    return WriteBytes(name, begin * 4,
-                      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4));
+    return WriteBytes(
+        name, begin * 4,
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4));
   }
   uint8_t rounded[kChunk * 2];
   while (!values.empty()) {
@@ -186,7 +201,8 @@ absl::Status SafetensorsWriter::Write(absl::string_view name, int64_t begin, abs
     } else {
       RoundElements<Float16>(chunk, rounded, [](float value) { return ToFloat16(value); });
     }
-    ZEROTH_RETURN_IF_ERROR(WriteBytes(name, begin * 2, absl::MakeConstSpan(rounded, chunk.size() * 2)));
+    ZEROTH_RETURN_IF_ERROR(
+        WriteBytes(name, begin * 2, absl::MakeConstSpan(rounded, chunk.size() * 2)));
     begin += static_cast<int64_t>(chunk.size());
     values.remove_prefix(chunk.size());
   }
@@ -198,9 +214,9 @@ absl::Status SafetensorsWriter::CheckComplete() const {
   ZEROTH_RETURN_IF_ERROR(first_error_);
   for (const auto& [name, slot] : slots_) {
     if (const auto gap = slot.written.FirstGap(slot.entry.end - slot.entry.begin)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path_, ": the bytes [", gap->first, ", ", gap->second, ") of tensor \"", name, "\" (",
-                       slot.entry.end - slot.entry.begin, " bytes) were never written"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          path_, ": the bytes [", gap->first, ", ", gap->second, ") of tensor \"", name, "\" (",
+          slot.entry.end - slot.entry.begin, " bytes) were never written"));
     }
   }
   return absl::OkStatus();
@@ -214,7 +230,8 @@ absl::Status SafetensorsWriter::Finish() {
   if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     unlink(temporary_.c_str());
-    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary_, " to ", path_) : absl::StrCat("close ", temporary_));
+    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary_, " to ", path_)
+                                     : absl::StrCat("close ", temporary_));
   }
   return SyncDirectory(std::filesystem::path(path_).parent_path().string());
 }

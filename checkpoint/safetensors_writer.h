@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/checkpoint/range_set.h"
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/core/base/dtype.h"
@@ -29,19 +30,20 @@ struct TensorDeclaration {
   Shape shape;
 };
 
-// Writes a safetensors file piece by piece, in any order, without ever holding a tensor. The file appears under its name
-// only in Finish, complete; a writer that is destroyed earlier leaves nothing behind. Equal declarations give equal
-// bytes: tensors lie sorted by name, the data begins 64-byte aligned.
+// Writes a safetensors file piece by piece, in any order, without ever holding a tensor. The file
+// appears under its name only in Finish, complete; a writer that is destroyed earlier leaves
+// nothing behind. Equal declarations give equal bytes: tensors lie sorted by name, the data begins
+// 64-byte aligned.
 //
-// Write and WriteBytes may be called from several threads at once (ranks writing their shards); Finish and the
-// destructor must come after all of them.
+// Write and WriteBytes may be called from several threads at once (ranks writing their shards);
+// Finish and the destructor must come after all of them.
 class SafetensorsWriter {
  public:
   // What transformers wants to see before it loads a file.
   static std::map<std::string, std::string> DefaultMetadata() { return {{"format", "pt"}}; }
 
-  // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument for an empty, repeated, reserved
-  // or non-UTF-8 name or a size that overflows.
+  // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument for an
+  // empty, repeated, reserved or non-UTF-8 name or a size that overflows.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, std::vector<TensorDeclaration> tensors,
       std::map<std::string, std::string> metadata = DefaultMetadata());
@@ -50,16 +52,18 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   ~SafetensorsWriter();
 
-  // Elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared floating-point type.
-  // NotFound for an undeclared name, InvalidArgument for an integer tensor, OutOfRange for elements outside the tensor,
-  // AlreadyExists for an element that was written before: two owners of one element are a bug worth hearing about.
+  // Elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared
+  // floating-point type. NotFound for an undeclared name, InvalidArgument for an integer tensor,
+  // OutOfRange for elements outside the tensor, AlreadyExists for an element that was written
+  // before: two owners of one element are a bug worth hearing about.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
-  // The same for any type, as raw little-endian bytes: [begin, begin + bytes.size()) of the tensor's bytes.
+  // The same for any type, as raw little-endian bytes: [begin, begin + bytes.size()) of the
+  // tensor's bytes.
   absl::Status WriteBytes(absl::string_view name, int64_t begin, absl::Span<const uint8_t> bytes);
 
-  // Checks that every byte was written (FailedPrecondition names the first tensor and range that was not), flushes, and
-  // renames over `path`. The writer accepts nothing afterwards.
+  // Checks that every byte was written (FailedPrecondition names the first tensor and range that
+  // was not), flushes, and renames over `path`. The writer accepts nothing afterwards.
   absl::Status Finish();
 
  private:
@@ -71,7 +75,8 @@ class SafetensorsWriter {
   SafetensorsWriter(std::string path, std::string temporary, int fd);
   absl::Status WriteHeader(const std::map<std::string, std::string>& metadata);
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
-  // Marks bytes of a tensor as written before they are, so that of two concurrent owners one is refused.
+  // Marks bytes of a tensor as written before they are, so that of two concurrent owners one is
+  // refused.
   absl::Status Claim(absl::string_view name, Slot& slot, int64_t begin, int64_t end);
   absl::Status CheckComplete() const;
 

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
@@ -51,9 +52,10 @@ TEST(SafetensorsWriterTest, LayoutIsDeterministicAndAligned) {
   EXPECT_EQ((length + 8) % 64, 0u);
   std::string header = file.substr(8, length);
   header.erase(header.find_last_not_of(' ') + 1);
-  EXPECT_EQ(header,
-            R"({"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},)"
-            R"("b":{"dtype":"F32","shape":[1,2],"data_offsets":[2,10]}})");
+  EXPECT_EQ(
+      header,
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},)"
+      R"("b":{"dtype":"F32","shape":[1,2],"data_offsets":[2,10]}})");
   EXPECT_EQ(file.substr(8 + length), std::string("\x40\x40\x00\x00\x80\x3F\x00\x00\x00\x40", 10));
 }
 
@@ -68,7 +70,8 @@ TEST(SafetensorsWriterTest, RoundTrip) {
     for (int i = 0; i < 6; ++i) {
       std::vector<int64_t> dims;
       for (uint32_t d = random() % 4; d > 0; --d) dims.push_back(random() % 23);
-      tensors.push_back({absl::StrCat("layer.", i, " \"\u00e9\\"), types[random() % 3], Shape(dims)});
+      tensors.push_back(
+          {absl::StrCat("layer.", i, " \"\u00e9\\"), types[random() % 3], Shape(dims)});
       values.push_back(RandomValues(random, tensors.back().shape.numel()));
     }
     struct Piece {
@@ -90,7 +93,8 @@ TEST(SafetensorsWriterTest, RoundTrip) {
     for (const Piece& piece : pieces) {
       ASSERT_TRUE((*writer)
                       ->Write(tensors[piece.tensor].name, static_cast<int64_t>(piece.begin),
-                              absl::MakeConstSpan(values[piece.tensor]).subspan(piece.begin, piece.end - piece.begin))
+                              absl::MakeConstSpan(values[piece.tensor])
+                                  .subspan(piece.begin, piece.end - piece.begin))
                       .ok());
     }
     ASSERT_TRUE((*writer)->Finish().ok());
@@ -118,17 +122,20 @@ TEST(SafetensorsWriterTest, CopyOfATransformersFileHoldsTheSameValues) {
   const auto source = SafetensorsFile::Open("tests/testdata/gpt2_tiny/model.safetensors");
   ASSERT_TRUE(source.ok()) << source.status();
   std::vector<TensorDeclaration> tensors;
-  for (const auto& [name, entry] : (*source)->tensors()) tensors.push_back({name, DType::kFloat32, entry.shape});
+  for (const auto& [name, entry] : (*source)->tensors())
+    tensors.push_back({name, DType::kFloat32, entry.shape});
   auto writer = SafetensorsWriter::Create(dir.File("f"), tensors);
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (const TensorDeclaration& tensor : tensors) {
-    ASSERT_TRUE((*writer)->Write(tensor.name, 0, *(*source)->ReadAll(tensor.name, tensor.shape)).ok());
+    ASSERT_TRUE(
+        (*writer)->Write(tensor.name, 0, *(*source)->ReadAll(tensor.name, tensor.shape)).ok());
   }
   ASSERT_TRUE((*writer)->Finish().ok());
   const auto copy = SafetensorsFile::Open(dir.File("f"));
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_EQ((*copy)->names(), (*source)->names());
-  for (const std::string& name : (*source)->names()) EXPECT_EQ(*(*copy)->RawBytes(name), *(*source)->RawBytes(name));
+  for (const std::string& name : (*source)->names())
+    EXPECT_EQ(*(*copy)->RawBytes(name), *(*source)->RawBytes(name));
 }
 
 TEST(SafetensorsWriterTest, RanksWriteTheirShardsAtOnce) {
@@ -138,7 +145,8 @@ TEST(SafetensorsWriterTest, RanksWriteTheirShardsAtOnce) {
   std::mt19937 random(5);
   const std::vector<float> values = RandomValues(random, kElements);
   auto writer = SafetensorsWriter::Create(
-      dir.File("f"), {{"p", DType::kFloat32, Shape{kElements}}, {"q", DType::kBFloat16, Shape{kElements}}});
+      dir.File("f"),
+      {{"p", DType::kFloat32, Shape{kElements}}, {"q", DType::kBFloat16, Shape{kElements}}});
   ASSERT_TRUE(writer.ok()) << writer.status();
   std::vector<absl::Status> statuses(kRanks);
   std::vector<std::thread> ranks;
@@ -146,7 +154,8 @@ TEST(SafetensorsWriterTest, RanksWriteTheirShardsAtOnce) {
     ranks.emplace_back([&, rank] {
       const int64_t begin = kElements * rank / kRanks;
       const int64_t end = kElements * (rank + 1) / kRanks;
-      const auto shard = absl::MakeConstSpan(values).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      const auto shard = absl::MakeConstSpan(values).subspan(static_cast<size_t>(begin),
+                                                             static_cast<size_t>(end - begin));
       statuses[static_cast<size_t>(rank)] = (*writer)->Write("p", begin, shard);
       statuses[static_cast<size_t>(rank)].Update((*writer)->Write("q", begin, shard));
     });
@@ -181,7 +190,8 @@ TEST(SafetensorsWriterTest, AppearsWholeOrNotAtAll) {
     ASSERT_TRUE((*writer)->Write("p", 2, {1.0f}).ok());
     const absl::Status status = (*writer)->Finish();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the bytes [4, 8) of tensor \"p\" (16 bytes) were never written"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the bytes [4, 8) of tensor \"p\" (16 bytes) were never written"));
     EXPECT_EQ(ReadTestFile(path), "earlier");
     EXPECT_EQ(dir.List().size(), 2u);
   }
@@ -203,7 +213,8 @@ TEST(SafetensorsWriterTest, RefusesWrongWrites) {
   EXPECT_EQ((*writer)->Write("q", 0, {1.0f}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ((*writer)->Write("p", 3, {1.0f, 2.0f}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ((*writer)->Write("p", -1, {1.0f}).code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ((*writer)->Write("p", std::numeric_limits<int64_t>::max(), {1.0f}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((*writer)->Write("p", std::numeric_limits<int64_t>::max(), {1.0f}).code(),
+            absl::StatusCode::kOutOfRange);
   EXPECT_TRUE((*writer)->Write("p", 1, {1.0f, 2.0f}).ok());
   EXPECT_EQ((*writer)->Write("p", 2, {1.0f, 2.0f}).code(), absl::StatusCode::kAlreadyExists);
 }
@@ -216,11 +227,14 @@ TEST(SafetensorsWriterTest, RefusesWrongDeclarations) {
   const TensorDeclaration p = {"p", DType::kFloat32, Shape{1}};
   EXPECT_THAT(std::string(create({p, p}).message()), HasSubstr("tensor \"p\" is declared twice"));
   EXPECT_EQ(create({{"", DType::kFloat32, Shape{}}}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(create({{"__metadata__", DType::kFloat32, Shape{}}}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(create({{"a\xff", DType::kFloat32, Shape{}}}).message()), HasSubstr("not UTF-8"));
+  EXPECT_EQ(create({{"__metadata__", DType::kFloat32, Shape{}}}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(create({{"a\xff", DType::kFloat32, Shape{}}}).message()),
+              HasSubstr("not UTF-8"));
   EXPECT_THAT(std::string(create({{"huge", DType::kFloat32, Shape{int64_t{1} << 62}}}).message()),
               HasSubstr("overflows"));
-  EXPECT_EQ(SafetensorsWriter::Create(dir.File("no/f"), {p}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(SafetensorsWriter::Create(dir.File("no/f"), {p}).status().code(),
+            absl::StatusCode::kNotFound);
   EXPECT_TRUE(dir.List().empty());
 }
 

@@ -7,12 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
-// Characters that two names have in common at both ends: "transformer.wte.weight" is near "wte.weight".
+// Characters that two names have in common at both ends: "transformer.wte.weight" is near
+// "wte.weight".
 size_t Likeness(absl::string_view a, absl::string_view b) {
   const size_t limit = std::min(a.size(), b.size());
   size_t prefix = 0;
@@ -35,8 +37,9 @@ absl::Status WeightsSource::MissingTensor(absl::string_view name) const {
                     });
   const size_t total = all.size();
   all.resize(shown);
-  return absl::NotFoundError(absl::StrCat(description(), ": no tensor \"", name, "\" among its ", total, " tensors",
-                                          shown > 0 ? "; the nearest names are " : "", absl::StrJoin(all, ", ")));
+  return absl::NotFoundError(
+      absl::StrCat(description(), ": no tensor \"", name, "\" among its ", total, " tensors",
+                   shown > 0 ? "; the nearest names are " : "", absl::StrJoin(all, ", ")));
 }
 
 absl::StatusOr<Shape> WeightsSource::ShapeOf(absl::string_view name) const {
@@ -45,11 +48,13 @@ absl::StatusOr<Shape> WeightsSource::ShapeOf(absl::string_view name) const {
   return entry->shape;
 }
 
-absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name, const Shape& expected) const {
+absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name,
+                                                          const Shape& expected) const {
   ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(name));
   if (shape != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" has shape ",
-                                                   shape.ToString(), ", expected ", expected.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name,
+                                                   "\" has shape ", shape.ToString(), ", expected ",
+                                                   expected.ToString()));
   }
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   ZEROTH_RETURN_IF_ERROR(ReadElements(name, 0, absl::MakeSpan(values)));

@@ -11,13 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
 
-// Named tensors that can be read piece by piece, so that every rank reads only the ranges that it owns. Implementations
-// are immutable after opening and thread-safe: the ranks of one process share one source.
+// Named tensors that can be read piece by piece, so that every rank reads only the ranges that it
+// owns. Implementations are immutable after opening and thread-safe: the ranks of one process share
+// one source.
 class WeightsSource {
  public:
   virtual ~WeightsSource() = default;
@@ -28,10 +30,12 @@ class WeightsSource {
   // The entry of tensor `name`, owned by the source; null if there is none.
   virtual const SafetensorsEntry* Find(absl::string_view name) const = 0;
 
-  // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to nearest; F32, F16 and BF16
-  // are exact). Touches only those elements. NotFound if there is no such tensor, InvalidArgument if its type does not
-  // convert, OutOfRange if the range leaves it; messages name the file, the tensor and its shape.
-  virtual absl::Status ReadElements(absl::string_view name, int64_t begin, absl::Span<float> out) const = 0;
+  // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
+  // nearest; F32, F16 and BF16 are exact). Touches only those elements. NotFound if there is no
+  // such tensor, InvalidArgument if its type does not convert, OutOfRange if the range leaves it;
+  // messages name the file, the tensor and its shape.
+  virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
+                                    absl::Span<float> out) const = 0;
 
   // What messages call this source: a path.
   virtual const std::string& description() const = 0;
@@ -43,7 +47,8 @@ class WeightsSource {
   absl::StatusOr<std::vector<float>> ReadAll(absl::string_view name, const Shape& expected) const;
 
  protected:
-  // NotFound for `name`, with up to three present names that share its beginning or ending, and the total count.
+  // NotFound for `name`, with up to three present names that share its beginning or ending, and the
+  // total count.
   absl::Status MissingTensor(absl::string_view name) const;
 };
 

@@ -39,7 +39,8 @@ constexpr Alphabet kAlphabet = MakeAlphabet();
 
 std::string BytesToAlphabet(absl::string_view bytes) {
   std::string text;
-  for (const char byte : bytes) AppendUtf8(kAlphabet.code_point_of_byte[static_cast<uint8_t>(byte)], &text);
+  for (const char byte : bytes)
+    AppendUtf8(kAlphabet.code_point_of_byte[static_cast<uint8_t>(byte)], &text);
   return text;
 }
 

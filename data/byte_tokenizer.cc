@@ -26,7 +26,8 @@ absl::StatusOr<std::string> ByteTokenizer::Decode(absl::Span<const int32_t> ids)
   text.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= kVocabSize) {
-      return absl::OutOfRangeError(absl::StrCat("id ", ids[i], " at position ", i, ", expected 0 to ", kVocabSize - 1));
+      return absl::OutOfRangeError(
+          absl::StrCat("id ", ids[i], " at position ", i, ", expected 0 to ", kVocabSize - 1));
     }
     if (ids[i] == kEndOfText) {
       text += kEndOfTextSpelling;

@@ -9,12 +9,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 
-// Every byte is a token, 0 to 255; 256 ends a text. Needs no files and no training. The spelling "<|endoftext|>" inside
-// a text is thirteen ordinary bytes.
+// Every byte is a token, 0 to 255; 256 ends a text. Needs no files and no training. The spelling
+// "<|endoftext|>" inside a text is thirteen ordinary bytes.
 class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr int32_t kEndOfText = 256;

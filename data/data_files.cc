@@ -15,9 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/llmc_header.h"
 #include "zeroth/data/npy_header.h"
 
@@ -26,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Long enough to meet a NUL in any binary format, short enough to read from every file of a large directory.
+// Long enough to meet a NUL in any binary format, short enough to read from every file of a large
+// directory.
 constexpr size_t kTextProbe = 8192;
 
 // A file's kind; nothing if it is empty or binary.
@@ -35,11 +37,12 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
   if (absl::StartsWith(file.text(), kNpyMagic)) return DataFileKind::kNpy;
   if (HasLlmcMagic(file.bytes())) return DataFileKind::kLlmcBin;
   if (absl::EndsWith(path, ".npy")) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"));
   }
   if (absl::EndsWith(path, ".bin")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is named .bin, but does not begin with the magic number of an llm.c token shard"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is named .bin, but does not begin with the magic number of an llm.c token shard"));
   }
   const absl::string_view probe = file.text().substr(0, kTextProbe);
   if (probe.empty() || absl::StrContains(probe, absl::string_view("\0", 1))) return std::nullopt;
@@ -61,7 +64,8 @@ bool IsHidden(const fs::path& path) { return absl::StartsWith(path.filename().st
 absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& directory) {
   std::vector<std::string> paths;
   std::error_code error;
-  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
     std::error_code ignored;
     if (IsHidden(it->path())) {
       it.disable_recursion_pending();
@@ -82,8 +86,9 @@ absl::Status AddDirectory(const std::string& directory, std::vector<DataFile>* f
     if (kind) files->push_back({path, *kind});
   }
   if (files->size() > before) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(directory, ": ", paths.size(),
-                                          " files, none of which is text, a NumPy .npy file or an llm.c .bin shard"));
+  return absl::NotFoundError(
+      absl::StrCat(directory, ": ", paths.size(),
+                   " files, none of which is text, a NumPy .npy file or an llm.c .bin shard"));
 }
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern) {
@@ -91,12 +96,14 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   const int result = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
   std::vector<std::string> paths;
   for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
-    // Directories among the matches of "corpus/*" are passed over, as a shell's user expects of files.
+    // Directories among the matches of "corpus/*" are passed over, as a shell's user expects of
+    // files.
     std::error_code ignored;
     if (!fs::is_directory(matches.gl_pathv[i], ignored)) paths.emplace_back(matches.gl_pathv[i]);
   }
   globfree(&matches);
-  if (result == GLOB_NOSPACE) return absl::ResourceExhaustedError(absl::StrCat("no memory to match ", pattern));
+  if (result == GLOB_NOSPACE)
+    return absl::ResourceExhaustedError(absl::StrCat("no memory to match ", pattern));
   if (paths.empty()) return absl::NotFoundError(absl::StrCat(pattern, ": matches no file"));
   // glob's own order depends on the locale.
   std::sort(paths.begin(), paths.end());
@@ -107,7 +114,8 @@ absl::Status AddItem(const std::string& item, std::vector<DataFile>* files) {
   std::error_code ignored;
   const fs::file_status status = fs::status(item, ignored);
   if (fs::is_directory(status)) return AddDirectory(item, files);
-  if (fs::exists(status) || item.find_first_of("*?[") == std::string::npos) return AddNamedFile(item, files);
+  if (fs::exists(status) || item.find_first_of("*?[") == std::string::npos)
+    return AddNamedFile(item, files);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, MatchPattern(item));
   for (const std::string& path : paths) ZEROTH_RETURN_IF_ERROR(AddNamedFile(path, files));
   return absl::OkStatus();
@@ -122,16 +130,17 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec) {
   std::vector<DataFile> files;
   for (const std::string& item : items) {
     if (item.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", spec, "\": expected paths separated by commas, found an empty one"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", spec, "\": expected paths separated by commas, found an empty one"));
     }
     ZEROTH_RETURN_IF_ERROR(AddItem(item, &files));
   }
   const bool text = files[0].kind == DataFileKind::kText;
   for (const DataFile& file : files) {
     if ((file.kind == DataFileKind::kText) == text) continue;
-    return absl::InvalidArgumentError(absl::StrCat("text and token files cannot be mixed: ",
-                                                   text ? files[0].path : file.path, " is text, ",
-                                                   text ? file.path : files[0].path, " holds tokens"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("text and token files cannot be mixed: ", text ? files[0].path : file.path,
+                     " is text, ", text ? file.path : files[0].path, " holds tokens"));
   }
   return files;
 }

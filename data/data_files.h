@@ -17,9 +17,10 @@ struct DataFile {
   DataFileKind kind = DataFileKind::kText;
 };
 
-// Expands a --data value as open_data.h says and tells each file's kind from its first bytes. The list is not empty, and
-// all of it is text or all of it token files. A name that ends in .npy or .bin without the content to match is an error
-// everywhere: skipping a damaged shard would train on less than was asked for.
+// Expands a --data value as open_data.h says and tells each file's kind from its first bytes. The
+// list is not empty, and all of it is text or all of it token files. A name that ends in .npy or
+// .bin without the content to match is an error everywhere: skipping a damaged shard would train on
+// less than was asked for.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec);
 
 }  // namespace zeroth

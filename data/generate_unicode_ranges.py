@@ -21,9 +21,13 @@ namespace zeroth {
 struct CodeRange {
   uint32_t first;
   uint32_t last;
-};"""
+};
+
+// clang-format off"""
 
 EPILOGUE = """
+// clang-format on
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_DATA_UNICODE_RANGES_H_"""

@@ -15,9 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_alphabet.h"
 #include "zeroth/data/gpt2_split.h"
 
@@ -34,8 +35,8 @@ uint64_t PairKey(int32_t left, int32_t right) {
 
 }  // namespace
 
-// Words that were encoded before in this text; the words themselves stay in the text. Per call, so that encoding needs
-// no lock.
+// Words that were encoded before in this text; the words themselves stay in the text. Per call, so
+// that encoding needs no lock.
 class Gpt2Bpe::WordCache {
  public:
   const std::vector<int32_t>* Find(absl::string_view word) const {
@@ -44,7 +45,8 @@ class Gpt2Bpe::WordCache {
   }
 
   void Add(absl::string_view word, absl::Span<const int32_t> ids) {
-    // Natural language repeats itself long before this; for other data a bound on memory matters more than hits.
+    // Natural language repeats itself long before this; for other data a bound on memory matters
+    // more than hits.
     constexpr size_t kMaxWords = size_t{1} << 19;
     if (word.size() > kShortWord) return;
     if (ids_of_.size() == kMaxWords) ids_of_.clear();
@@ -55,7 +57,8 @@ class Gpt2Bpe::WordCache {
   absl::flat_hash_map<absl::string_view, std::vector<int32_t>> ids_of_;
 };
 
-absl::StatusOr<std::unique_ptr<Gpt2Bpe>> Gpt2Bpe::Load(const std::string& vocab_path, const std::string& merges_path) {
+absl::StatusOr<std::unique_ptr<Gpt2Bpe>> Gpt2Bpe::Load(const std::string& vocab_path,
+                                                       const std::string& merges_path) {
   std::unique_ptr<Gpt2Bpe> bpe(new Gpt2Bpe());
   IdOfBytes id_of_bytes;
   ZEROTH_RETURN_IF_ERROR(bpe->ReadVocab(vocab_path, &id_of_bytes));
@@ -70,8 +73,10 @@ absl::StatusOr<std::unique_ptr<Gpt2Bpe>> Gpt2Bpe::LoadDirectory(const std::strin
 
 absl::Status Gpt2Bpe::ReadVocab(const std::string& path, IdOfBytes* id_of_bytes) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json vocab, ReadJsonFile(path));
-  if (!vocab.is_object() || vocab.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object that maps tokens to ids"));
+  if (!vocab.is_object() ||
+      vocab.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a JSON object that maps tokens to ids"));
   }
   const auto count = static_cast<int64_t>(vocab.size());
   bytes_of_.resize(vocab.size());
@@ -88,7 +93,8 @@ absl::Status Gpt2Bpe::ReadVocab(const std::string& path, IdOfBytes* id_of_bytes)
     const auto index = id.get<size_t>();
     if (taken[index]) return wrong(absl::StrCat("has id ", index, ", which another token has too"));
     std::optional<std::string> bytes = AlphabetToBytes(token);
-    if (!bytes || bytes->empty()) return wrong("is empty or has a character outside GPT-2's byte alphabet");
+    if (!bytes || bytes->empty())
+      return wrong("is empty or has a character outside GPT-2's byte alphabet");
     taken[index] = true;
     id_of_bytes->emplace(*bytes, static_cast<int32_t>(index));
     bytes_of_[index] = *std::move(bytes);
@@ -96,14 +102,15 @@ absl::Status Gpt2Bpe::ReadVocab(const std::string& path, IdOfBytes* id_of_bytes)
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = id_of_bytes->find(std::string(1, static_cast<char>(byte)));
     if (found == id_of_bytes->end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": no token for byte ", byte, ", expected one for each of the 256 bytes"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": no token for byte ", byte,
+                                                     ", expected one for each of the 256 bytes"));
     }
     id_of_byte_[static_cast<size_t>(byte)] = found->second;
   }
   const auto end_of_text = id_of_bytes->find(kEndOfTextSpelling);
   if (end_of_text == id_of_bytes->end()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no token \"", kEndOfTextSpelling, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": no token \"", kEndOfTextSpelling, "\""));
   }
   end_of_text_ = end_of_text->second;
   return absl::OkStatus();
@@ -118,16 +125,18 @@ absl::Status Gpt2Bpe::ReadMerges(const std::string& path, const IdOfBytes& id_of
     ++line_number;
     if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
     if (line.empty() || (line_number == 1 && absl::StartsWith(line, "#version"))) continue;
-    ZEROTH_RETURN_IF_ERROR_WITH(AddMerge(line, id_of_bytes, &available), absl::StrCat(path, " line ", line_number));
+    ZEROTH_RETURN_IF_ERROR_WITH(AddMerge(line, id_of_bytes, &available),
+                                absl::StrCat(path, " line ", line_number));
   }
   return absl::OkStatus();
 }
 
-absl::Status Gpt2Bpe::AddMerge(absl::string_view line, const IdOfBytes& id_of_bytes, std::vector<bool>* available) {
+absl::Status Gpt2Bpe::AddMerge(absl::string_view line, const IdOfBytes& id_of_bytes,
+                               std::vector<bool>* available) {
   const std::vector<absl::string_view> parts = absl::StrSplit(line, ' ');
   if (parts.size() != 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", line, "\": expected two tokens separated by one space, found ", parts.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", line, "\": expected two tokens separated by one space, found ", parts.size()));
   }
   int32_t ids[2];
   std::string merged;
@@ -135,7 +144,8 @@ absl::Status Gpt2Bpe::AddMerge(absl::string_view line, const IdOfBytes& id_of_by
     const std::optional<std::string> bytes = AlphabetToBytes(parts[i]);
     const auto found = bytes ? id_of_bytes.find(*bytes) : id_of_bytes.end();
     if (found == id_of_bytes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", parts[i], "\" is not in the vocabulary"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", parts[i], "\" is not in the vocabulary"));
     }
     // With this the merges have one meaning: nothing can prefer a pair before it can exist.
     if (!(*available)[static_cast<size_t>(found->second)]) {
@@ -221,7 +231,8 @@ void Gpt2Bpe::MergeShortWord(std::vector<int32_t>* ids, size_t word_begin) const
   }
 }
 
-// A heap of possible merges over a linked list of tokens, n log n: a "word" can be a megabyte of base64.
+// A heap of possible merges over a linked list of tokens, n log n: a "word" can be a megabyte of
+// base64.
 void Gpt2Bpe::MergeLongWord(std::vector<int32_t>* ids, size_t word_begin) const {
   const absl::Span<int32_t> word = absl::MakeSpan(*ids).subspan(word_begin);
   const size_t size = word.size();
@@ -232,12 +243,14 @@ void Gpt2Bpe::MergeLongWord(std::vector<int32_t>* ids, size_t word_begin) const 
     next[i] = i + 1;
     previous[i] = i - 1;  // wraps at the front, where nobody looks
   }
-  // Rank, place, and the two tokens as they were when this was queued: an entry whose tokens changed is stale.
+  // Rank, place, and the two tokens as they were when this was queued: an entry whose tokens
+  // changed is stale.
   using Candidate = std::tuple<int32_t, size_t, int32_t, int32_t>;
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto consider = [&](size_t i) {
     if (next[i] >= size) return;
-    if (const Merge* merge = FindMerge(word[i], word[next[i]])) queue.emplace(merge->rank, i, word[i], word[next[i]]);
+    if (const Merge* merge = FindMerge(word[i], word[next[i]]))
+      queue.emplace(merge->rank, i, word[i], word[next[i]]);
   };
   for (size_t i = 0; i < size; ++i) consider(i);
   while (!queue.empty()) {
@@ -252,7 +265,8 @@ void Gpt2Bpe::MergeLongWord(std::vector<int32_t>* ids, size_t word_begin) const 
     if (i > 0) consider(previous[i]);
     consider(i);
   }
-  ids->erase(std::remove(ids->begin() + static_cast<std::ptrdiff_t>(word_begin), ids->end(), kGone), ids->end());
+  ids->erase(std::remove(ids->begin() + static_cast<std::ptrdiff_t>(word_begin), ids->end(), kGone),
+             ids->end());
 }
 
 absl::StatusOr<std::string> Gpt2Bpe::Decode(absl::Span<const int32_t> ids) const {

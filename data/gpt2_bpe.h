@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Byte-level byte-pair encoding (Radford et al., "Language models are unsupervised multitask learners", 2019; merges as
-// Sennrich et al., 2016), reading the vocab.json and merges.txt that Hugging Face stores for GPT-2.
+// Byte-level byte-pair encoding (Radford et al., "Language models are unsupervised multitask
+// learners", 2019; merges as Sennrich et al., 2016), reading the vocab.json and merges.txt that
+// Hugging Face stores for GPT-2.
 
 #ifndef ZEROTH_DATA_GPT2_BPE_H_
 #define ZEROTH_DATA_GPT2_BPE_H_
@@ -17,18 +18,21 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 
-// Text is cut at every "<|endoftext|>" (which becomes that token), then into words by gpt2_split.h, and each word's bytes
-// are merged: always the pair of lowest rank, the leftmost of several.
+// Text is cut at every "<|endoftext|>" (which becomes that token), then into words by gpt2_split.h,
+// and each word's bytes are merged: always the pair of lowest rank, the leftmost of several.
 class Gpt2Bpe final : public Tokenizer {
  public:
-  // Reads the two files. InvalidArgument names the file and the token or line that is wrong: ids that repeat or leave
-  // gaps, a byte or "<|endoftext|>" without a token, a token outside the byte alphabet, a merge that is malformed,
-  // repeated, or made of or into something that is not there yet.
-  static absl::StatusOr<std::unique_ptr<Gpt2Bpe>> Load(const std::string& vocab_path, const std::string& merges_path);
+  // Reads the two files. InvalidArgument names the file and the token or line that is wrong: ids
+  // that repeat or leave gaps, a byte or "<|endoftext|>" without a token, a token outside the byte
+  // alphabet, a merge that is malformed, repeated, or made of or into something that is not there
+  // yet.
+  static absl::StatusOr<std::unique_ptr<Gpt2Bpe>> Load(const std::string& vocab_path,
+                                                       const std::string& merges_path);
   // Load of vocab.json and merges.txt in `directory`.
   static absl::StatusOr<std::unique_ptr<Gpt2Bpe>> LoadDirectory(const std::string& directory);
 
@@ -49,7 +53,8 @@ class Gpt2Bpe final : public Tokenizer {
   Gpt2Bpe() = default;
   absl::Status ReadVocab(const std::string& path, IdOfBytes* id_of_bytes);
   absl::Status ReadMerges(const std::string& path, const IdOfBytes& id_of_bytes);
-  absl::Status AddMerge(absl::string_view line, const IdOfBytes& id_of_bytes, std::vector<bool>* available);
+  absl::Status AddMerge(absl::string_view line, const IdOfBytes& id_of_bytes,
+                        std::vector<bool>* available);
   // The merge of two adjacent tokens; null if they do not merge.
   const Merge* FindMerge(int32_t left, int32_t right) const;
   // Appends the ids of one word.

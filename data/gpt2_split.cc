@@ -3,13 +3,15 @@
 #include "zeroth/data/gpt2_split.h"
 
 #include "absl/strings/match.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/data/unicode.h"
 
 namespace zeroth {
 namespace {
 
-// Bytes of the longest run of characters of class `wanted` at the start of `text`, and of its last character.
+// Bytes of the longest run of characters of class `wanted` at the start of `text`, and of its last
+// character.
 struct Run {
   size_t length = 0;
   size_t last_char = 0;
@@ -45,7 +47,8 @@ size_t Gpt2WordLength(absl::string_view text) {
   if (first != CharClass::kSpace) return space + RunOf(first, text.substr(space)).length;
 
   const Run spaces = RunOf(CharClass::kSpace, text);
-  // The last space before a word stays behind: it is either that word's own leading space or a word by itself.
+  // The last space before a word stays behind: it is either that word's own leading space or a word
+  // by itself.
   const bool word_follows = spaces.length < text.size();
   const bool single = spaces.length == spaces.last_char;
   return word_follows && !single ? spaces.length - spaces.last_char : spaces.length;

@@ -11,8 +11,9 @@ namespace zeroth {
 
 // Bytes of the first word of `text`, which must not be empty: what GPT-2's pattern
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// matches at its start. Byte pairs never merge across words. The words tile the text; a word may need to look one
-// character past its end but never further. Bytes that are not UTF-8 count as neither letter, number nor space.
+// matches at its start. Byte pairs never merge across words. The words tile the text; a word may
+// need to look one character past its end but never further. Bytes that are not UTF-8 count as
+// neither letter, number nor space.
 size_t Gpt2WordLength(absl::string_view text);
 
 }  // namespace zeroth

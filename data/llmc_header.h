@@ -11,7 +11,8 @@
 
 namespace zeroth {
 
-// The 256 little-endian int32 at the start of an llm.c token shard: magic, version, token count, zeros.
+// The 256 little-endian int32 at the start of an llm.c token shard: magic, version, token count,
+// zeros.
 inline constexpr size_t kLlmcHeaderBytes = 1024;
 
 struct LlmcHeader {
@@ -22,8 +23,8 @@ struct LlmcHeader {
 // True if `file` begins with the magic number of a token shard.
 bool HasLlmcMagic(absl::Span<const uint8_t> file);
 
-// Checks magic, version, that there are tokens, and that `file` ends with the last of them. InvalidArgument says what is
-// wrong at which byte, without the file's name.
+// Checks magic, version, that there are tokens, and that `file` ends with the last of them.
+// InvalidArgument says what is wrong at which byte, without the file's name.
 absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> file);
 
 }  // namespace zeroth

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
@@ -21,7 +22,8 @@ constexpr int64_t kMaxOption = int64_t{1} << 30;
 
 absl::Status CheckOption(const char* name, int64_t value) {
   if (value >= 1 && value <= kMaxOption) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ", expected 1 to ", kMaxOption));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, ", expected 1 to ", kMaxOption));
 }
 
 absl::Status CheckOptions(const LoaderOptions& options) {
@@ -34,14 +36,16 @@ absl::Status CheckOptions(const LoaderOptions& options) {
   }
   int64_t tokens = 0;
   if (__builtin_mul_overflow(options.batch_size * options.world_size, options.seq_len, &tokens)) {
-    return absl::InvalidArgumentError("batch_size times world_size times seq_len overflows 63 bits");
+    return absl::InvalidArgumentError(
+        "batch_size times world_size times seq_len overflows 63 bits");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const TokenSource> source, const LoaderOptions& options) {
+absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const TokenSource> source,
+                                              const LoaderOptions& options) {
   ZEROTH_CHECK(source != nullptr);
   ZEROTH_RETURN_IF_ERROR(CheckOptions(options));
   const int64_t size = source->size();
@@ -55,9 +59,9 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const TokenSource>
     return DataLoader(std::move(source), options, size / row, 0);
   }
   if (size < options.seq_len + 1) {
-    return absl::InvalidArgumentError(absl::StrCat(source->description(), ": ", size, " tokens, but one sequence of seq_len ",
-                                                   options.seq_len, " needs ", options.seq_len + 1,
-                                                   "; give more data or a smaller seq_len"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        source->description(), ": ", size, " tokens, but one sequence of seq_len ", options.seq_len,
+        " needs ", options.seq_len + 1, "; give more data or a smaller seq_len"));
   }
   const int64_t windows = (size - 1) / options.seq_len;
   const int64_t slack = size - 1 - windows * options.seq_len;
@@ -81,7 +85,8 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   int64_t first = 0;
   if (step < 0 || __builtin_mul_overflow(step, global_batch(), &first) ||
       first > std::numeric_limits<int64_t>::max() - global_batch()) {
-    return absl::OutOfRangeError(absl::StrCat("step ", step, " of the loader is negative or too large to count"));
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", step, " of the loader is negative or too large to count"));
   }
   first += options_.rank * options_.batch_size;
   const auto seq = static_cast<size_t>(options_.seq_len);
@@ -102,6 +107,8 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
   return batch;
 }
 
-int64_t DataLoader::steps_per_epoch() const { return std::max<int64_t>(1, windows_ / global_batch()); }
+int64_t DataLoader::steps_per_epoch() const {
+  return std::max<int64_t>(1, windows_ / global_batch());
+}
 
 }  // namespace zeroth

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {
 
-// What one rank trains on in one step: `batch` rows of `seq` tokens, row-major, and for each the token that follows it.
+// What one rank trains on in one step: `batch` rows of `seq` tokens, row-major, and for each the
+// token that follows it.
 struct Batch {
   int64_t batch = 0;
   int64_t seq = 0;
@@ -30,20 +32,22 @@ struct LoaderOptions {
   bool shuffle = true;  // false: in order
 };
 
-// Cuts a token source into batches. A stream is cut into windows of seq_len + 1 tokens that start seq_len apart, so that
-// in an epoch every token but the first is a target at most once; rows are windows as they are. A global batch is
-// batch_size * world_size consecutive windows of an endless sequence of epochs, of which rank r takes
-// [r * batch_size, (r + 1) * batch_size). With shuffle, every epoch takes the windows in its own random order, and a
-// stream is cut at its own random offset (so that the tokens left over are not always the same).
+// Cuts a token source into batches. A stream is cut into windows of seq_len + 1 tokens that start
+// seq_len apart, so that in an epoch every token but the first is a target at most once; rows are
+// windows as they are. A global batch is batch_size * world_size consecutive windows of an endless
+// sequence of epochs, of which rank r takes [r * batch_size, (r + 1) * batch_size). With shuffle,
+// every epoch takes the windows in its own random order, and a stream is cut at its own random
+// offset (so that the tokens left over are not always the same).
 //
-// Batch contents are a function of (source, options, step) alone: the step is the loader's whole state, so that a run
-// resumes by continuing to count. They do not change when the same global batch is split over more or fewer ranks.
-// Immutable and thread-safe.
+// Batch contents are a function of (source, options, step) alone: the step is the loader's whole
+// state, so that a run resumes by continuing to count. They do not change when the same global
+// batch is split over more or fewer ranks. Immutable and thread-safe.
 class DataLoader {
  public:
-  // InvalidArgument: an option out of its range, rows whose length is not seq_len + 1, or a stream of fewer than
-  // seq_len + 1 tokens (it says how many there are and are needed).
-  static absl::StatusOr<DataLoader> Create(std::shared_ptr<const TokenSource> source, const LoaderOptions& options);
+  // InvalidArgument: an option out of its range, rows whose length is not seq_len + 1, or a stream
+  // of fewer than seq_len + 1 tokens (it says how many there are and are needed).
+  static absl::StatusOr<DataLoader> Create(std::shared_ptr<const TokenSource> source,
+                                           const LoaderOptions& options);
 
   // This rank's part of global batch `step`, from 0. Errors of the source pass through.
   absl::StatusOr<Batch> Load(int64_t step) const;
@@ -52,13 +56,15 @@ class DataLoader {
   int64_t windows() const { return windows_; }
   // Tokens that all ranks together train on in a step.
   int64_t tokens_per_step() const { return global_batch() * options_.seq_len; }
-  // Whole global batches in an epoch, at least 1: Load(0) to Load(steps_per_epoch() - 1) of an unshuffled loader are an
-  // evaluation pass. A set smaller than one global batch repeats some windows within it.
+  // Whole global batches in an epoch, at least 1: Load(0) to Load(steps_per_epoch() - 1) of an
+  // unshuffled loader are an evaluation pass. A set smaller than one global batch repeats some
+  // windows within it.
   int64_t steps_per_epoch() const;
   const LoaderOptions& options() const { return options_; }
 
  private:
-  DataLoader(std::shared_ptr<const TokenSource> source, const LoaderOptions& options, int64_t windows, int64_t slack)
+  DataLoader(std::shared_ptr<const TokenSource> source, const LoaderOptions& options,
+             int64_t windows, int64_t slack)
       : source_(std::move(source)), options_(options), windows_(windows), slack_(slack) {}
   int64_t global_batch() const { return options_.batch_size * options_.world_size; }
   // First token of window `position` of `epoch`.

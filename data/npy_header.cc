@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -44,14 +45,16 @@ class DictReader {
         has_shape = true;
         ZEROTH_ASSIGN_OR_RETURN(header.shape, ReadShape());
       } else {
-        return Error(absl::StrCat("one each of 'descr', 'fortran_order' and 'shape', not '", key, "'"));
+        return Error(
+            absl::StrCat("one each of 'descr', 'fortran_order' and 'shape', not '", key, "'"));
       }
       if (!Take(",")) {
         ZEROTH_RETURN_IF_ERROR(Expect("}"));
         break;
       }
     }
-    if (!has_descr || !has_order || !has_shape) return Error("'descr', 'fortran_order' and 'shape'");
+    if (!has_descr || !has_order || !has_shape)
+      return Error("'descr', 'fortran_order' and 'shape'");
     SkipSpace();
     if (position_ != text_.size()) return Error("the end of the header");
     return header;
@@ -59,12 +62,13 @@ class DictReader {
 
  private:
   absl::Status Error(absl::string_view expected) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bad NumPy header at byte ", file_offset_ + position_, ": expected ", expected));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "bad NumPy header at byte ", file_offset_ + position_, ": expected ", expected));
   }
 
   void SkipSpace() {
-    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n')) ++position_;
+    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n'))
+      ++position_;
   }
 
   bool Take(absl::string_view token) {
@@ -80,7 +84,8 @@ class DictReader {
 
   absl::StatusOr<std::string> ReadString() {
     const char quote = Take("'") ? '\'' : '"';
-    if (quote == '"' && !Take("\"")) return Error("a quoted string (structured element types are not tokens)");
+    if (quote == '"' && !Take("\""))
+      return Error("a quoted string (structured element types are not tokens)");
     const size_t end = text_.find(quote, position_);
     if (end == absl::string_view::npos) return Error("a closing quote");
     std::string value(text_.substr(position_, end - position_));
@@ -94,9 +99,11 @@ class DictReader {
     while (!Take(")")) {
       SkipSpace();
       const size_t begin = position_;
-      while (position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9') ++position_;
+      while (position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9')
+        ++position_;
       int64_t dim = 0;
-      if (shape.size() == kMaxDims || !absl::SimpleAtoi(text_.substr(begin, position_ - begin), &dim)) {
+      if (shape.size() == kMaxDims ||
+          !absl::SimpleAtoi(text_.substr(begin, position_ - begin), &dim)) {
         position_ = begin;
         return Error(absl::StrCat("at most ", kMaxDims, " dimensions that fit 63 bits"));
       }
@@ -118,22 +125,27 @@ class DictReader {
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file) {
   const absl::string_view magic(kNpyMagic, kMagicBytes);
-  const absl::string_view start(reinterpret_cast<const char*>(file.data()), std::min(file.size(), kMagicBytes));
-  if (start != magic) return absl::InvalidArgumentError("does not begin with the magic \"\\x93NUMPY\" of .npy files");
+  const absl::string_view start(reinterpret_cast<const char*>(file.data()),
+                                std::min(file.size(), kMagicBytes));
+  if (start != magic)
+    return absl::InvalidArgumentError("does not begin with the magic \"\\x93NUMPY\" of .npy files");
   const size_t version = file.size() > kMagicBytes ? file[kMagicBytes] : 0;
   const size_t length_bytes = version == 1 ? 2 : 4;
   const size_t text_begin = kMagicBytes + 2 + length_bytes;
   if (version < 1 || version > 3) {
-    return absl::InvalidArgumentError(absl::StrCat("NumPy format version ", version, " at byte 6, expected 1, 2 or 3"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("NumPy format version ", version, " at byte 6, expected 1, 2 or 3"));
   }
   if (file.size() < text_begin) {
-    return absl::InvalidArgumentError(absl::StrCat("truncated: ", file.size(), " bytes, expected a NumPy header"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("truncated: ", file.size(), " bytes, expected a NumPy header"));
   }
   size_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i) length |= size_t{file[kMagicBytes + 2 + i]} << (8 * i);
   if (length > kMaxHeaderBytes || length > file.size() - text_begin) {
-    return absl::InvalidArgumentError(absl::StrCat("the NumPy header claims ", length, " bytes, expected at most ",
-                                                   std::min(kMaxHeaderBytes, file.size() - text_begin)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the NumPy header claims ", length, " bytes, expected at most ",
+                     std::min(kMaxHeaderBytes, file.size() - text_begin)));
   }
   const absl::string_view text(reinterpret_cast<const char*>(file.data()) + text_begin, length);
   ZEROTH_ASSIGN_OR_RETURN(NpyHeader header, DictReader(text, text_begin).Read());

@@ -23,8 +23,9 @@ struct NpyHeader {
   size_t data_begin = 0;  // bytes before the first element
 };
 
-// Parses the header at the start of `file`, versions 1 to 3. Structured element types are refused. Says nothing about
-// the data that follow. InvalidArgument says what is wrong at which byte, without the file's name.
+// Parses the header at the start of `file`, versions 1 to 3. Structured element types are refused.
+// Says nothing about the data that follow. InvalidArgument says what is wrong at which byte,
+// without the file's name.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file);
 
 }  // namespace zeroth

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/data_files.h"
@@ -23,9 +24,10 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         absl::StrCat(files[0].path, " is text, which needs a tokenizer, and there is none"));
   }
   if (options.tokenizer->vocab_size() > options.vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
-                                                   options.tokenizer->vocab_size() - 1,
-                                                   ", but the model's vocabulary has only ", options.vocab_size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
+                     options.tokenizer->vocab_size() - 1, ", but the model's vocabulary has only ",
+                     options.vocab_size));
   }
   std::vector<std::string> paths;
   for (const DataFile& file : files) paths.push_back(file.path);
@@ -36,10 +38,14 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec, const DataOptions& options) {
-  if (spec.empty()) return absl::InvalidArgumentError("no data: name a text file, a directory, a pattern or token files");
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec,
+                                                            const DataOptions& options) {
+  if (spec.empty())
+    return absl::InvalidArgumentError(
+        "no data: name a text file, a directory, a pattern or token files");
   if (options.vocab_size < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
   if (files[0].kind == DataFileKind::kText) return OpenText(files, options);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
@@ -16,25 +17,31 @@ namespace zeroth {
 struct DataOptions {
   // Turns text into tokens; unused for token files. Need not outlive the call.
   const Tokenizer* tokenizer = nullptr;
-  // Ids must be below this: the model's vocabulary. Text needs tokenizer->vocab_size() <= vocab_size.
+  // Ids must be below this: the model's vocabulary. Text needs tokenizer->vocab_size() <=
+  // vocab_size.
   int32_t vocab_size = 0;
 };
 
 // Opens what a --data flag names:
-//   - one path, or several separated by commas (a path that exists as it stands is taken as it stands);
-//   - a file; a directory, searched recursively except for hidden names; or a glob pattern with *, ? and [...].
-// Files found in directories and by patterns are in byte order of their paths, so that every machine sees one sequence.
+//   - one path, or several separated by commas (a path that exists as it stands is taken as it
+//   stands);
+//   - a file; a directory, searched recursively except for hidden names; or a glob pattern with *,
+//   ? and [...].
+// Files found in directories and by patterns are in byte order of their paths, so that every
+// machine sees one sequence.
 //
-// What a file holds is decided by its content: NumPy .npy and llm.c .bin files are token files, a file without a NUL in
-// its first 8 KiB is text. Text files each end with one end-of-text token. Other and empty files are skipped in
-// directories and refused where they are named or matched. Text and token files cannot be mixed.
+// What a file holds is decided by its content: NumPy .npy and llm.c .bin files are token files, a
+// file without a NUL in its first 8 KiB is text. Text files each end with one end-of-text token.
+// Other and empty files are skipped in directories and refused where they are named or matched.
+// Text and token files cannot be mixed.
 //
-// With the byte tokenizer large texts stay on disk, memory-mapped; other tokenizers encode once, here. Open once per
-// process and share the result among its ranks.
+// With the byte tokenizer large texts stay on disk, memory-mapped; other tokenizers encode once,
+// here. Open once per process and share the result among its ranks.
 //
-// NotFound if something does not exist, matches nothing, or holds no usable file; InvalidArgument for a bad file or
-// mixture.
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec, const DataOptions& options);
+// NotFound if something does not exist, matches nothing, or holds no usable file; InvalidArgument
+// for a bad file or mixture.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec,
+                                                            const DataOptions& options);
 
 }  // namespace zeroth
 

@@ -10,8 +10,8 @@
 namespace zeroth {
 namespace {
 
-// Four rounds of a good round function make a pseudo-random permutation (Luby and Rackoff, 1988); tiny halves, where that
-// bound says little, deserve a few more.
+// Four rounds of a good round function make a pseudo-random permutation (Luby and Rackoff, 1988);
+// tiny halves, where that bound says little, deserve a few more.
 constexpr uint32_t kRounds = 8;
 
 }  // namespace
@@ -28,9 +28,10 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
   uint64_t left = value >> half_bits_;
   uint64_t right = value & mask;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    const uint64_t mixed = Philox4x32({static_cast<uint32_t>(right), round, static_cast<uint32_t>(epoch_),
-                                       static_cast<uint32_t>(epoch_ >> 32)},
-                                      {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)})[0];
+    const uint64_t mixed =
+        Philox4x32({static_cast<uint32_t>(right), round, static_cast<uint32_t>(epoch_),
+                    static_cast<uint32_t>(epoch_ >> 32)},
+                   {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)})[0];
     const uint64_t next = left ^ (mixed & mask);
     left = right;
     right = next;
@@ -40,7 +41,8 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
 
 int64_t Permutation::operator()(int64_t index) const {
   ZEROTH_CHECK(index >= 0 && static_cast<uint64_t>(index) < size_);
-  // The domain is below four times the size, and the walk cannot miss: the cycle leads back to `index` at the latest.
+  // The domain is below four times the size, and the walk cannot miss: the cycle leads back to
+  // `index` at the latest.
   uint64_t value = Encrypt(static_cast<uint64_t>(index));
   while (value >= size_) value = Encrypt(value);
   return static_cast<int64_t>(value);

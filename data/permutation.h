@@ -7,9 +7,10 @@
 
 namespace zeroth {
 
-// A pseudo-random permutation of [0, size) in constant memory: a Feistel network over the smallest even number of bits
-// that holds `size`, keyed by Philox, walked along its cycle until it lands below `size` (Black and Rogaway, "Ciphers
-// with arbitrary finite domains", CT-RSA 2002). A pure function of (size, seed, epoch, index), the same everywhere.
+// A pseudo-random permutation of [0, size) in constant memory: a Feistel network over the smallest
+// even number of bits that holds `size`, keyed by Philox, walked along its cycle until it lands
+// below `size` (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). A pure
+// function of (size, seed, epoch, index), the same everywhere.
 class Permutation {
  public:
   // 1 <= size <= 2^62.

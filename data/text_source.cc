@@ -9,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
-#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 
 namespace zeroth {
@@ -36,7 +37,9 @@ class ByteDocument {
     return document;
   }
 
-  absl::string_view text() const { return file_.size() > 0 ? file_.text() : absl::string_view(copy_); }
+  absl::string_view text() const {
+    return file_.size() > 0 ? file_.text() : absl::string_view(copy_);
+  }
 
  private:
   MappedFile file_;
@@ -58,7 +61,8 @@ class ByteText final : public TokenSource {
 
   absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
     ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
+    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) -
+                                     begins_.begin() - 1);
     auto place = static_cast<size_t>(begin - begins_[index]);
     while (!out.empty()) {
       const absl::string_view rest = documents_[index].text().substr(place);
@@ -118,7 +122,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<st
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<std::string>& paths) {
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
+    const std::vector<std::string>& paths) {
   ZEROTH_CHECK(!paths.empty());
   std::vector<ByteDocument> documents;
   for (const std::string& path : paths) {

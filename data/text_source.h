@@ -8,17 +8,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
 namespace zeroth {
 
-// The bytes of the files as tokens of ByteTokenizer, each file followed by its end-of-text token. Files of at least
-// 64 KiB stay mapped, smaller ones are copied: a corpus of a million small files would exhaust the mappings of a process.
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<std::string>& paths);
+// The bytes of the files as tokens of ByteTokenizer, each file followed by its end-of-text token.
+// Files of at least 64 KiB stay mapped, smaller ones are copied: a corpus of a million small files
+// would exhaust the mappings of a process.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
+    const std::vector<std::string>& paths);
 
-// The files encoded by `tokenizer`, each followed by its end-of-text token, held in memory as 16-bit ids where the
-// vocabulary permits, else 32-bit.
+// The files encoded by `tokenizer`, each followed by its end-of-text token, held in memory as
+// 16-bit ids where the vocabulary permits, else 32-bit.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<std::string>& paths,
                                                               const Tokenizer& tokenizer);
 

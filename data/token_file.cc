@@ -9,15 +9,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/llmc_header.h"
 #include "zeroth/data/npy_header.h"
 
 namespace zeroth {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token files are little-endian and read in place");
+static_assert(std::endian::native == std::endian::little,
+              "token files are little-endian and read in place");
 
 // Where the tokens lie in a mapped file.
 struct TokenLayout {
@@ -38,15 +40,17 @@ class MappedTokens final : public TokenSource {
 
   absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
     ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    const uint8_t* from = file_.data() + layout_.data_begin + static_cast<size_t>(begin) * sizeof(T);
+    const uint8_t* from =
+        file_.data() + layout_.data_begin + static_cast<size_t>(begin) * sizeof(T);
     for (size_t i = 0; i < out.size(); ++i) {
       T id;
       std::memcpy(&id, from + i * sizeof(T), sizeof(T));
       // A negative id is a huge one here, so that one comparison refuses both.
       if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(vocab_size_)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            file_.path(), ": token ", begin + static_cast<int64_t>(i), " is ", id, ", expected 0 to ", vocab_size_ - 1,
-            " for a vocabulary of ", vocab_size_, "; were these tokens made for another model?"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(file_.path(), ": token ", begin + static_cast<int64_t>(i), " is ", id,
+                         ", expected 0 to ", vocab_size_ - 1, " for a vocabulary of ", vocab_size_,
+                         "; were these tokens made for another model?"));
       }
       out[i] = static_cast<int32_t>(id);
     }
@@ -60,7 +64,8 @@ class MappedTokens final : public TokenSource {
 };
 
 template <typename T>
-std::shared_ptr<const TokenSource> Make(MappedFile file, const TokenLayout& layout, int32_t vocab_size) {
+std::shared_ptr<const TokenSource> Make(MappedFile file, const TokenLayout& layout,
+                                        int32_t vocab_size) {
   return std::make_shared<const MappedTokens<T>>(std::move(file), layout, vocab_size);
 }
 
@@ -73,7 +78,7 @@ struct ElementType {
 };
 
 constexpr ElementType kNpyTypes[] = {
-    {"|u1", 1, &Make<uint8_t>}, {"<u2", 2, &Make<uint16_t>}, {"<u4", 4, &Make<uint32_t>},
+    {"|u1", 1, &Make<uint8_t>},  {"<u2", 2, &Make<uint16_t>}, {"<u4", 4, &Make<uint32_t>},
     {"<u8", 8, &Make<uint64_t>}, {"<i4", 4, &Make<int32_t>},  {"<i8", 8, &Make<int64_t>},
 };
 
@@ -83,18 +88,21 @@ absl::StatusOr<ElementType> FindNpyType(const std::string& descr) {
     if (descr == type.descr) return type;
     absl::StrAppend(&known, known.empty() ? "" : ", ", type.descr);
   }
-  return absl::InvalidArgumentError(absl::StrCat("elements are '", descr, "', expected one of ", known,
-                                                 "; convert with numpy.ndarray.astype"));
+  return absl::InvalidArgumentError(absl::StrCat("elements are '", descr, "', expected one of ",
+                                                 known, "; convert with numpy.ndarray.astype"));
 }
 
 // Checks the shape and that exactly its elements follow the header.
-absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_bytes, size_t file_bytes) {
+absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_bytes,
+                                      size_t file_bytes) {
   const std::string shape = absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
   if (header.shape.size() != 1 && header.shape.size() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, ", expected one dimension (a stream) or two (rows)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", shape, ", expected one dimension (a stream) or two (rows)"));
   }
   if (header.fortran_order && header.shape.size() == 2) {
-    return absl::InvalidArgumentError("is in Fortran order, expected C order (numpy.ascontiguousarray)");
+    return absl::InvalidArgumentError(
+        "is in Fortran order, expected C order (numpy.ascontiguousarray)");
   }
   TokenLayout layout;
   layout.data_begin = header.data_begin;
@@ -105,13 +113,14 @@ absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_by
       return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " overflows 63 bits"));
     }
   }
-  if (layout.count == 0) return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " holds no tokens"));
+  if (layout.count == 0)
+    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " holds no tokens"));
   int64_t expected = 0;
   if (__builtin_mul_overflow(layout.count, static_cast<int64_t>(element_bytes), &expected) ||
       expected != static_cast<int64_t>(file_bytes - header.data_begin)) {
-    return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " of ", element_bytes, "-byte elements does not match the ",
-                                                   file_bytes - header.data_begin,
-                                                   " bytes after the header; is the file truncated?"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shape ", shape, " of ", element_bytes, "-byte elements does not match the ",
+        file_bytes - header.data_begin, " bytes after the header; is the file truncated?"));
   }
   return layout;
 }
@@ -132,14 +141,16 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(MappedFile file, int
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path, int32_t vocab_size) {
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
+                                                               int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   auto source = OpenNpy(std::move(file), vocab_size);
   if (!source.ok()) return Annotate(source.status(), path);
   return source;
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path, int32_t vocab_size) {
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
+                                                                int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   auto source = OpenLlmc(std::move(file), vocab_size);
   if (!source.ok()) return Annotate(source.status(), path);

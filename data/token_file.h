@@ -10,19 +10,23 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {
 
-// A NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16, uint32, uint64, int32 or int64.
-// One dimension is a stream; two are rows, used whole. InvalidArgument names the file and what in it is wrong: magic,
-// version, header, element type, order, dimensions, emptiness, or a size that differs from the one that the header says.
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path, int32_t vocab_size);
+// A NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16, uint32,
+// uint64, int32 or int64. One dimension is a stream; two are rows, used whole. InvalidArgument
+// names the file and what in it is wrong: magic, version, header, element type, order, dimensions,
+// emptiness, or a size that differs from the one that the header says.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
+                                                               int32_t vocab_size);
 
-// A token shard of llm.c: 256 little-endian int32 of header (magic, version, token count, zeros), then the tokens:
-// uint16 after magic 20240520 version 1 (GPT-2), uint32 after magic 20240801 version 7 (Llama 3). A stream.
-// InvalidArgument as above.
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path, int32_t vocab_size);
+// A token shard of llm.c: 256 little-endian int32 of header (magic, version, token count, zeros),
+// then the tokens: uint16 after magic 20240520 version 1 (GPT-2), uint32 after magic 20240801
+// version 7 (Llama 3). A stream. InvalidArgument as above.
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
+                                                                int32_t vocab_size);
 
 }  // namespace zeroth
 

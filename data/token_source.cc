@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -14,7 +15,8 @@ namespace {
 
 class Concatenation final : public TokenSource {
  public:
-  explicit Concatenation(std::vector<std::shared_ptr<const TokenSource>> parts) : parts_(std::move(parts)) {
+  explicit Concatenation(std::vector<std::shared_ptr<const TokenSource>> parts)
+      : parts_(std::move(parts)) {
     for (const auto& part : parts_) {
       begins_.push_back(size_);
       size_ += part->size();
@@ -28,7 +30,8 @@ class Concatenation final : public TokenSource {
 
   absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
     ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
+    auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) -
+                                     begins_.begin() - 1);
     while (!out.empty()) {
       const TokenSource& part = *parts_[index];
       const int64_t place = begin - begins_[index];
@@ -57,9 +60,10 @@ std::string KindOf(const TokenSource& source) {
 
 absl::Status CheckTokenRange(const TokenSource& source, int64_t begin, size_t count) {
   const auto wanted = static_cast<int64_t>(count);
-  if (begin >= 0 && wanted <= source.size() && begin <= source.size() - wanted) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(source.description(), ": tokens [", begin, ", ", begin, " + ", wanted,
-                                            ") of ", source.size()));
+  if (begin >= 0 && wanted <= source.size() && begin <= source.size() - wanted)
+    return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(source.description(), ": tokens [", begin, ", ", begin,
+                                            " + ", wanted, ") of ", source.size()));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> Concatenate(
@@ -67,8 +71,8 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> Concatenate(
   ZEROTH_CHECK(!sources.empty());
   for (const auto& source : sources) {
     if (source->row_length() != sources[0]->row_length()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("these cannot be used together: ", KindOf(*sources[0]), ", ", KindOf(*source)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "these cannot be used together: ", KindOf(*sources[0]), ", ", KindOf(*source)));
     }
   }
   if (sources.size() == 1) return std::move(sources[0]);

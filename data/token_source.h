@@ -15,7 +15,8 @@
 
 namespace zeroth {
 
-// A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one process share one.
+// A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
+// process share one.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -23,24 +24,26 @@ class TokenSource {
   // Number of tokens.
   virtual int64_t size() const = 0;
 
-  // Tokens [begin, begin + out.size()). InvalidArgument for a stored id outside the vocabulary given at opening (it names
-  // the file, the token's index in it and the id): files can be larger than one wants to read before training, so ids are
-  // checked where they are used. OutOfRange if the range leaves [0, size()).
+  // Tokens [begin, begin + out.size()). InvalidArgument for a stored id outside the vocabulary
+  // given at opening (it names the file, the token's index in it and the id): files can be larger
+  // than one wants to read before training, so ids are checked where they are used. OutOfRange if
+  // the range leaves [0, size()).
   virtual absl::Status Read(int64_t begin, absl::Span<int32_t> out) const = 0;
 
-  // Tokens per row if the data are rows of equal length that must be used whole; 0 for a stream, which may be cut
-  // anywhere.
+  // Tokens per row if the data are rows of equal length that must be used whole; 0 for a stream,
+  // which may be cut anywhere.
   virtual int64_t row_length() const { return 0; }
 
   // What messages call this source: a path, or a path and how many more.
   virtual const std::string& description() const = 0;
 };
 
-// OutOfRange, naming the source, if [begin, begin + count) is not inside it: for implementations of Read.
+// OutOfRange, naming the source, if [begin, begin + count) is not inside it: for implementations of
+// Read.
 absl::Status CheckTokenRange(const TokenSource& source, int64_t begin, size_t count);
 
-// The sources one after the other. All must be streams, or all rows of one length (InvalidArgument names two that
-// differ); at least one.
+// The sources one after the other. All must be streams, or all rows of one length (InvalidArgument
+// names two that differ); at least one.
 absl::StatusOr<std::shared_ptr<const TokenSource>> Concatenate(
     std::vector<std::shared_ptr<const TokenSource>> sources);
 

@@ -6,7 +6,9 @@ namespace zeroth {
 
 std::vector<int32_t> Tokenizer::Encode(absl::string_view text) const {
   std::vector<int32_t> ids;
-  EncodeTo(text, [&ids](absl::Span<const int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
+  EncodeTo(text, [&ids](absl::Span<const int32_t> piece) {
+    ids.insert(ids.end(), piece.begin(), piece.end());
+  });
   return ids;
 }
 

@@ -29,12 +29,13 @@ class Tokenizer {
   // The id that separates documents.
   virtual int32_t end_of_text() const = 0;
 
-  // Feeds the ids of `text`, any bytes at all, to `sink` in pieces of bounded size, so that a large corpus is never held
-  // as ids twice. Cannot fail: every byte string has an encoding.
+  // Feeds the ids of `text`, any bytes at all, to `sink` in pieces of bounded size, so that a large
+  // corpus is never held as ids twice. Cannot fail: every byte string has an encoding.
   virtual void EncodeTo(absl::string_view text, Sink sink) const = 0;
 
-  // The bytes of `ids`; the end-of-text id becomes its spelling "<|endoftext|>". Decode(Encode(text)) == text for all
-  // bytes, valid UTF-8 or not. OutOfRange names the first id outside the vocabulary.
+  // The bytes of `ids`; the end-of-text id becomes its spelling "<|endoftext|>".
+  // Decode(Encode(text)) == text for all bytes, valid UTF-8 or not. OutOfRange names the first id
+  // outside the vocabulary.
   virtual absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const = 0;
 
   // EncodeTo, collected.

@@ -14,9 +14,9 @@ namespace {
 
 template <size_t kCount>
 bool Contains(const CodeRange (&ranges)[kCount], uint32_t code_point) {
-  const CodeRange* const after = std::upper_bound(
-      std::begin(ranges), std::end(ranges), code_point,
-      [](uint32_t value, const CodeRange& range) { return value < range.first; });
+  const CodeRange* const after =
+      std::upper_bound(std::begin(ranges), std::end(ranges), code_point,
+                       [](uint32_t value, const CodeRange& range) { return value < range.first; });
   return after != std::begin(ranges) && code_point <= std::prev(after)->last;
 }
 
@@ -33,7 +33,8 @@ bool IsSpace(uint32_t code_point) {
     case 0x3000:
       return true;
     default:
-      return (code_point >= 0x9 && code_point <= 0xD) || (code_point >= 0x2000 && code_point <= 0x200A);
+      return (code_point >= 0x9 && code_point <= 0xD) ||
+             (code_point >= 0x2000 && code_point <= 0x200A);
   }
 }
 
@@ -71,7 +72,8 @@ DecodedChar DecodeUtf8(absl::string_view text) {
     if (!IsContinuation(text[i])) return invalid;
     code_point = code_point << 6 | (static_cast<uint8_t>(text[i]) & 0x3F);
   }
-  const bool overlong = (length == 3 && code_point < 0x800) || (length == 4 && code_point < 0x10000);
+  const bool overlong =
+      (length == 3 && code_point < 0x800) || (length == 4 && code_point < 0x10000);
   const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
   if (overlong || surrogate || code_point > 0x10FFFF) return invalid;
   return {code_point, length};
@@ -79,7 +81,9 @@ DecodedChar DecodeUtf8(absl::string_view text) {
 
 void AppendUtf8(uint32_t code_point, std::string* out) {
   ZEROTH_CHECK(code_point <= 0x10FFFF);
-  const auto tail = [code_point](int shift) { return static_cast<char>(0x80 | ((code_point >> shift) & 0x3F)); };
+  const auto tail = [code_point](int shift) {
+    return static_cast<char>(0x80 | ((code_point >> shift) & 0x3F));
+  };
   if (code_point < 0x80) {
     out->push_back(static_cast<char>(code_point));
   } else if (code_point < 0x800) {

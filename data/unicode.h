@@ -13,8 +13,9 @@
 
 namespace zeroth {
 
-// What a word-splitting pattern calls \p{L}, \p{N}, \s, and everything else. Letters and numbers are the general
-// categories L* and N* of Unicode 14.0; spaces are the characters with the property White_Space.
+// What a word-splitting pattern calls \p{L}, \p{N}, \s, and everything else. Letters and numbers
+// are the general categories L* and N* of Unicode 14.0; spaces are the characters with the property
+// White_Space.
 enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
 CharClass ClassOf(uint32_t code_point);
@@ -28,8 +29,8 @@ struct DecodedChar {
   static constexpr uint32_t kInvalid = 0xFFFFFFFF;
 };
 
-// The character at the front of `text`, which must not be empty. Overlong forms, surrogates and values above U+10FFFF
-// are invalid, as RFC 3629 demands. ClassOf(kInvalid) is kOther.
+// The character at the front of `text`, which must not be empty. Overlong forms, surrogates and
+// values above U+10FFFF are invalid, as RFC 3629 demands. ClassOf(kInvalid) is kOther.
 DecodedChar DecodeUtf8(absl::string_view text);
 
 // Appends the UTF-8 form of a valid code point.

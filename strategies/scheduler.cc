@@ -21,9 +21,14 @@ absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Device& device,
+Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh, Device& device,
                      std::vector<Unit*> units)
-    : options_(options), strategy_(strategy), device_(device), units_(std::move(units)), tracks_(units_.size()) {}
+    : options_(options),
+      strategy_(strategy),
+      mesh_(mesh),
+      device_(device),
+      units_(std::move(units)),
+      tracks_(units_.size()) {}
 
 Scheduler::~Scheduler() {
   for (Unit* unit : units_) {
@@ -39,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
                                                    " and gradient_buffers = ", options.gradient_buffers,
                                                    ", expected at least 1 each"));
   }
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, strategy, device, std::move(units)));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, strategy, mesh, device, std::move(units)));
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   for (const Unit* unit : scheduler->units_) {
@@ -177,7 +182,7 @@ absl::Status Scheduler::EndStep() {
 
 absl::Status Scheduler::Abandon() {
   // Work in flight writes buffers, and peers read ours: all of it has to end before they move on.
-  absl::Status status;
+  absl::Status status = mesh_.world().status();
   for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), &device_.compute_stream()}) {
     status.Update(stream->Synchronize());
   }
@@ -203,7 +208,9 @@ absl::Status Scheduler::Reshard(Unit& unit) {
   }
   --in.active;
   if (in.active > 0) return absl::OkStatus();
-  return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference);
+  ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
+  // Outside of a step nobody else gives buffers back.
+  return expects_backward_ ? absl::OkStatus() : Trim();
 }
 
 absl::Status Scheduler::Prefetch(Unit& unit) {

@@ -78,7 +78,7 @@ class Scheduler {
   absl::Status Abandon();
 
   // Makes full parameters available outside of a pass, to export or inspect them; nothing happens to a unit that is
-  // gathered. Each Gather is paired with a Reshard; the last one frees them unless the pass still needs them.
+  // gathered. Each Gather is paired with a Reshard; the last one frees them unless a pass still needs them.
   absl::Status Gather(Unit& unit);
   absl::Status Reshard(Unit& unit);
   // Starts gathering a unit ahead of its use, in a further buffer if none of the set is free. InvalidArgument if it is
@@ -102,7 +102,8 @@ class Scheduler {
   // the last unit of one is not the neighbour of the first of the next.
   enum class Direction : uint8_t { kNone, kForward, kBackward };
 
-  Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Device& device, std::vector<Unit*> units);
+  Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh, Device& device,
+            std::vector<Unit*> units);
 
   Track& track(const Unit& unit) { return tracks_[static_cast<size_t>(unit.index())]; }
   void ProvideGradients(Unit& unit);
@@ -123,6 +124,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   ShardingStrategy& strategy_;
+  Mesh& mesh_;
   Device& device_;
   std::vector<Unit*> units_;
   std::vector<Track> tracks_;

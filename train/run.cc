@@ -108,10 +108,10 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options) {
   trainer.sharding.strategy_options.shard_size = options.shard_size;
   trainer.sharding.scheduler.prefetch = options.prefetch;
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
-  trainer.adamw.beta1 = static_cast<float>(options.beta1);
-  trainer.adamw.beta2 = static_cast<float>(options.beta2);
-  trainer.adamw.eps = static_cast<float>(options.eps);
-  trainer.adamw.weight_decay = static_cast<float>(options.weight_decay);
+  trainer.adamw.beta1 = options.beta1;
+  trainer.adamw.beta2 = options.beta2;
+  trainer.adamw.eps = options.eps;
+  trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
   return trainer;
 }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One call of a collective as ranks compare it: shared by the back ends, so that a mismatch reads the same everywhere.
+// One call of a collective as ranks compare it: shared by the back ends, so that a mismatch reads
+// the same everywhere.
 
 #ifndef ZEROTH_CORE_COMM_COLLECTIVE_CALL_H_
 #define ZEROTH_CORE_COMM_COLLECTIVE_CALL_H_
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 
@@ -17,9 +19,9 @@ namespace zeroth {
 
 // What must be the same on all ranks of a group for their calls to be one collective. A value type.
 struct CollectiveCall {
-  absl::string_view operation;     // with static storage: "all_gather", "split"
-  uint64_t index = 0;              // how many calls this rank has issued on the communicator before
-  int64_t count = 0;               // all_gather, reduce_scatter: of one rank's piece; otherwise of the buffer
+  absl::string_view operation;  // with static storage: "all_gather", "split"
+  uint64_t index = 0;           // how many calls this rank has issued on the communicator before
+  int64_t count = 0;  // all_gather, reduce_scatter: of one rank's piece; otherwise of the buffer
   std::optional<DType> dtype;      // of what ranks send; none where no data moves
   std::optional<ReduceOp> reduce;  // of reductions
   std::optional<int> root;         // of a broadcast, as a rank of the group

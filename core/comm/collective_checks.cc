@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -25,9 +26,9 @@ absl::Status CheckView(const BufferView& view, absl::string_view name) {
 absl::Status CheckPieces(const BufferView& whole, absl::string_view whole_name,
                          const BufferView& piece, absl::string_view piece_name, int size) {
   if (whole.count % size == 0 && whole.count / size == piece.count) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      whole_name, ".count is ", whole.count, ", expected ", piece_name,
-      ".count * size = ", piece.count, " * ", size));
+  return absl::InvalidArgumentError(absl::StrCat(whole_name, ".count is ", whole.count,
+                                                 ", expected ", piece_name,
+                                                 ".count * size = ", piece.count, " * ", size));
 }
 
 bool Overlap(const BufferView& a, const BufferView& b) {
@@ -93,8 +94,8 @@ absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int 
   }
   ZEROTH_RETURN_IF_ERROR(CheckPieces(recv, "recv", send, "send", size));
   if (Overlap(send, recv) && send.data != Piece(recv, rank, send.count).data) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "send overlaps recv but is not its slice ", rank, ", which in place would be"));
+    return absl::InvalidArgumentError(absl::StrCat("send overlaps recv but is not its slice ", rank,
+                                                   ", which in place would be"));
   }
   return absl::OkStatus();
 }
@@ -107,11 +108,10 @@ absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, 
   ZEROTH_RETURN_IF_ERROR(CheckPieces(send, "send", recv, "recv", size));
   ZEROTH_RETURN_IF_ERROR(CheckReduceOp(send.dtype, op));
   if (accumulate) ZEROTH_RETURN_IF_ERROR(CheckAccumulate(send, recv, op));
-  const bool in_place =
-      send.dtype == recv.dtype && recv.data == Piece(send, rank, recv.count).data;
+  const bool in_place = send.dtype == recv.dtype && recv.data == Piece(send, rank, recv.count).data;
   if (Overlap(send, recv) && !in_place) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "recv overlaps send but is not its slice ", rank, ", which in place would be"));
+    return absl::InvalidArgumentError(absl::StrCat("recv overlaps send but is not its slice ", rank,
+                                                   ", which in place would be"));
   }
   return absl::OkStatus();
 }

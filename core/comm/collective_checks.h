@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank can check about its own arguments before it talks to anybody: shared by the back ends. All return
-// InvalidArgument with both values where two must agree.
+// What a rank can check about its own arguments before it talks to anybody: shared by the back
+// ends. All return InvalidArgument with both values where two must agree.
 
 #ifndef ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
 #define ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/comm/communicator.h"
 
 namespace zeroth {

@@ -59,11 +59,12 @@ TEST_F(CollectiveChecksTest, ReduceScatter) {
                 "recv is bf16 and send is fp32");
   ExpectRefused(check(View(0, 12, DType::kInt32), View(32, 4), ReduceOp::kSum, false),
                 "recv is fp32 and send is int32");
-  ExpectRefused(check(View(0, 12, DType::kBFloat16), View(32, 4, DType::kBFloat16),
-                      ReduceOp::kSum, true),
-                "accumulate needs an fp32 recv, got bf16");
-  ExpectRefused(check(View(0, 12, DType::kInt64), View(32, 4, DType::kInt64), ReduceOp::kMean, false),
-                "mean of int64");
+  ExpectRefused(
+      check(View(0, 12, DType::kBFloat16), View(32, 4, DType::kBFloat16), ReduceOp::kSum, true),
+      "accumulate needs an fp32 recv, got bf16");
+  ExpectRefused(
+      check(View(0, 12, DType::kInt64), View(32, 4, DType::kInt64), ReduceOp::kMean, false),
+      "mean of int64");
 }
 
 TEST_F(CollectiveChecksTest, AllReduceAndBroadcast) {

@@ -20,9 +20,9 @@ inline constexpr int kCollectiveOpCount = 5;
 // "all_gather", …
 absl::string_view CollectiveOpName(CollectiveOp op);
 
-// Bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end really does: all-gather and
-// reduce-scatter (n-1)/n of the full buffer, all-reduce twice that, broadcast the buffer, so that back ends and the
-// formulas in the literature can be compared.
+// Bytes that one rank sends in the bandwidth-optimal algorithm, whatever the back end really does:
+// all-gather and reduce-scatter (n-1)/n of the full buffer, all-reduce twice that, broadcast the
+// buffer, so that back ends and the formulas in the literature can be compared.
 int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size);
 
 // Thread-safe. One per communicator and rank.
@@ -46,7 +46,8 @@ class CommStats {
 
   // Off by default: the record grows with every call.
   void EnableRecord(bool on);
-  // The calls in the order in which they were issued, since the record was switched on or last taken.
+  // The calls in the order in which they were issued, since the record was switched on or last
+  // taken.
   std::vector<Entry> TakeRecord();
 
  private:

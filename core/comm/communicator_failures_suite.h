@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+
 #include "zeroth/core/comm/communicator_test_fixture.h"
 
 namespace zeroth::testing {
 
-// The last rank calls `odd`, all others call `usual`, after a first call that matches; both get a buffer of 8 * size
-// floats. Every rank must get a FailedPrecondition with `words`.
+// The last rank calls `odd`, all others call `usual`, after a first call that matches; both get a
+// buffer of 8 * size floats. Every rank must get a FailedPrecondition with `words`.
 using CollectiveOnBuffer = std::function<absl::Status(TestRank&, const Tensor&)>;
 inline absl::Status CheckMismatch(TestRank& rank, const CollectiveOnBuffer& usual,
                                   const CollectiveOnBuffer& odd, std::vector<std::string> words) {
@@ -49,11 +50,12 @@ TEST_P(CommunicatorTest, AnotherOperationIsAMismatch) {
       return r.world.AllGather(buffer.View(8 * r.rank(), Shape({8})), buffer, r.stream, "h.3");
     };
     const auto reduce_scatter = [](TestRank& r, const Tensor& buffer) {
-      return r.world.ReduceScatter(buffer, buffer.View(8 * r.rank(), Shape({8})), ReduceOp::kMean, r.stream, "h.4");
+      return r.world.ReduceScatter(buffer, buffer.View(8 * r.rank(), Shape({8})), ReduceOp::kMean,
+                                   r.stream, "h.4");
     };
-    return CheckMismatch(rank, all_gather, reduce_scatter,
-                         {"all_gather 'h.3' (call 2, 8 x fp32)",
-                          "reduce_scatter 'h.4' (call 2, 8 x fp32, mean)"});
+    return CheckMismatch(
+        rank, all_gather, reduce_scatter,
+        {"all_gather 'h.3' (call 2, 8 x fp32)", "reduce_scatter 'h.4' (call 2, 8 x fp32, mean)"});
   });
 }
 
@@ -65,7 +67,8 @@ TEST_P(CommunicatorTest, AnotherCountIsAMismatch) {
         return r.world.AllReduce(buffer.View(0, Shape({count})), ReduceOp::kSum, r.stream, "wte");
       };
     };
-    return CheckMismatch(rank, reduce(7), reduce(6), {"'wte' (call 2, 7 x fp32", "'wte' (call 2, 6 x fp32"});
+    return CheckMismatch(rank, reduce(7), reduce(6),
+                         {"'wte' (call 2, 7 x fp32", "'wte' (call 2, 6 x fp32"});
   });
 }
 
@@ -74,7 +77,8 @@ TEST_P(CommunicatorTest, AnotherDTypeIsAMismatch) {
   ExpectAllOk([](TestRank& rank) {
     const auto reduce = [](DType dtype) {
       return [dtype](TestRank& r, const Tensor& buffer) {
-        return r.world.AllReduce(BufferView(buffer.raw_data(), 8, dtype), ReduceOp::kSum, r.stream, "norm");
+        return r.world.AllReduce(BufferView(buffer.raw_data(), 8, dtype), ReduceOp::kSum, r.stream,
+                                 "norm");
       };
     };
     return CheckMismatch(rank, reduce(DType::kFloat32), reduce(DType::kInt32),
@@ -90,7 +94,8 @@ TEST_P(CommunicatorTest, AnotherReductionIsAMismatch) {
         return r.world.AllReduce(buffer, op, r.stream, "loss");
       };
     };
-    return CheckMismatch(rank, reduce(ReduceOp::kMean), reduce(ReduceOp::kMax), {", mean)", ", max)", "'loss'"});
+    return CheckMismatch(rank, reduce(ReduceOp::kMean), reduce(ReduceOp::kMax),
+                         {", mean)", ", max)", "'loss'"});
   });
 }
 
@@ -124,8 +129,11 @@ TEST_P(CommunicatorTest, AnotherOrderIsAMismatch) {
 TEST_P(CommunicatorTest, WrongArgumentsOfOneRankFailAll) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     const bool bad = rank.rank() == rank.size() - 1;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, std::vector<float>(static_cast<size_t>(4 * rank.size()))));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor piece, ToDevice(rank.device, std::vector<float>(bad ? 5 : 4)));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor full,
+        ToDevice(rank.device, std::vector<float>(static_cast<size_t>(4 * rank.size()))));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor piece,
+                            ToDevice(rank.device, std::vector<float>(bad ? 5 : 4)));
     absl::Status status = rank.world.AllGather(piece, full, rank.stream, "h.7");
     status.Update(rank.stream.Synchronize());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -194,7 +202,8 @@ TEST_P(CommunicatorTest, ARankThatReturnsAnErrorReleasesTheOthersWithIt) {
     return Annotate(secondary, "training step 1");
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(status.message(), absl::StrCat("rank ", culprit, " failed: token 50257 is outside the vocabulary"));
+  EXPECT_EQ(status.message(),
+            absl::StrCat("rank ", culprit, " failed: token 50257 is outside the vocabulary"));
 }
 
 TEST_P(CommunicatorTest, ARankThatThrowsReleasesTheOthers) {
@@ -206,7 +215,8 @@ TEST_P(CommunicatorTest, ARankThatThrowsReleasesTheOthers) {
     return secondary;
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  ExpectWords(status, {absl::StrCat("rank ", size() - 1, " failed"), "unexpected end of the world"});
+  ExpectWords(status,
+              {absl::StrCat("rank ", size() - 1, " failed"), "unexpected end of the world"});
 }
 
 TEST_P(CommunicatorTest, ARankThatReturnsEarlyIsNotWaitedFor) {
@@ -261,8 +271,8 @@ TEST_P(CommunicatorTest, EnqueuedCallsOutliveTheirCommunicator) {
   });
 }
 
-// Launches with ever longer timeouts until the error has `words`: on a loaded machine, ranks that are only slow to start
-// miss a short one too.
+// Launches with ever longer timeouts until the error has `words`: on a loaded machine, ranks that
+// are only slow to start miss a short one too.
 inline absl::Status LaunchUntil(const std::vector<std::string>& words,
                                 const std::function<absl::Status(absl::Duration)>& launch) {
   for (absl::Duration timeout = absl::Milliseconds(50);; timeout *= 4) {

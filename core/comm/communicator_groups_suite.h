@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+
 #include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/mesh.h"
 
@@ -164,8 +165,9 @@ TEST_P(CommunicatorTest, MeshRefusesSizesThatDoNotDivide) {
     for (int shard_size : {-1, rank.size() + 1, 7}) {
       const absl::Status status = Mesh::Create(rank.world, shard_size).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      ExpectWords(status, {absl::StrCat("shard_size ", shard_size), absl::StrCat("world of ", rank.size()),
-                           absl::StrCat("possible: ", divisors)});
+      ExpectWords(status,
+                  {absl::StrCat("shard_size ", shard_size), absl::StrCat("world of ", rank.size()),
+                   absl::StrCat("possible: ", divisors)});
     }
     EXPECT_TRUE(rank.world.status().ok()) << "nobody waits, so nothing breaks";
     return absl::OkStatus();

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Real ranks for the tests of communicator_test_suite.h. Ranks may be processes, so a test hands nothing from rank to
-// rank except by collectives: every rank knows what all ranks send, by seed, and checks what it gets by itself.
+// Real ranks for the tests of communicator_test_suite.h. Ranks may be processes, so a test hands
+// nothing from rank to rank except by collectives: every rank knows what all ranks send, by seed,
+// and checks what it gets by itself.
 
 #ifndef ZEROTH_CORE_COMM_COMMUNICATOR_TEST_FIXTURE_H_
 #define ZEROTH_CORE_COMM_COMMUNICATOR_TEST_FIXTURE_H_
@@ -22,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
@@ -38,7 +40,8 @@ struct CommunicatorTestParam {
   int world_size = 1;
 };
 
-inline std::string CommunicatorTestName(const ::testing::TestParamInfo<CommunicatorTestParam>& info) {
+inline std::string CommunicatorTestName(
+    const ::testing::TestParamInfo<CommunicatorTestParam>& info) {
   return absl::StrCat(info.param.back_end, "_", info.param.device, "_", info.param.world_size);
 }
 
@@ -59,18 +62,21 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
   int size() const { return GetParam().world_size; }
 
   // Runs `function` on every rank; what the launcher returns.
-  absl::Status Launch(const RankFunction& function, absl::Duration timeout = absl::Minutes(5)) const {
+  absl::Status Launch(const RankFunction& function,
+                      absl::Duration timeout = absl::Minutes(5)) const {
     LaunchOptions options;
     options.world_size = size();
     options.timeout = timeout;
-    return LauncherRegistry::Launch(GetParam().back_end, options, [&](Communicator& world) -> absl::Status {
-      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                              DeviceRegistry::Create(GetParam().device, DeviceOptions()));
-      device->BindThread();
-      ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->CreateStream("comm"));
-      TestRank rank{world, *device, *stream};
-      return function(rank);
-    });
+    return LauncherRegistry::Launch(
+        GetParam().back_end, options, [&](Communicator& world) -> absl::Status {
+          ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                                  DeviceRegistry::Create(GetParam().device, DeviceOptions()));
+          device->BindThread();
+          ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                                  device->CreateStream("comm"));
+          TestRank rank{world, *device, *stream};
+          return function(rank);
+        });
   }
 
   void ExpectAllOk(const RankFunction& function) const {
@@ -79,8 +85,8 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
   }
 };
 
-// Element i of what `rank` sends. Floats have magnitudes that differ, so that another order of additions rounds
-// otherwise, and sums that fit in fp16.
+// Element i of what `rank` sends. Floats have magnitudes that differ, so that another order of
+// additions rounds otherwise, and sums that fit in fp16.
 template <typename T>
 std::vector<T> TestValues(uint64_t seed, int rank, int64_t count) {
   const CounterRng rng(seed, std::to_string(rank));
@@ -143,7 +149,8 @@ inline void SleepUntilBroken(const Communicator& world) {
 
 inline void ExpectWords(const absl::Status& status, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    EXPECT_TRUE(absl::StrContains(status.message(), word)) << "no \"" << word << "\" in: " << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), word))
+        << "no \"" << word << "\" in: " << status;
   }
 }
 

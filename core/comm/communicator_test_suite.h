@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The contract of communicator.h, mesh.h and launcher.h as tests. A back end passes them by
-//   INSTANTIATE_TEST_SUITE_P(Mine, CommunicatorTest, ::testing::Values(CommunicatorTestParam{"mine", "cpu", 4}, ...),
+//   INSTANTIATE_TEST_SUITE_P(Mine, CommunicatorTest,
+//   ::testing::Values(CommunicatorTestParam{"mine", "cpu", 4}, ...),
 //                            CommunicatorTestName);
 // in namespace zeroth::testing of one source that includes this file.
 

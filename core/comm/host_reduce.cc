@@ -65,8 +65,8 @@ HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const BFloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(LoadBits16(d, from)));
 }
 
-// The exponent field moves into place with one exact multiplication by 2^112, subnormals included; infinities and NaNs,
-// which it turns into ordinary numbers, get their full exponent back.
+// The exponent field moves into place with one exact multiplication by 2^112, subnormals included;
+// infinities and NaNs, which it turns into ordinary numbers, get their full exponent back.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const Float16* from) {
   const hn::RebindToUnsigned<D> du32;
@@ -94,14 +94,14 @@ HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, BFloat16* to) {
   const auto bits = hn::BitCast(du32, value);
   const auto upper = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(upper, hn::Set(du32, 1u));
-  const auto rounded =
-      hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFFu))));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFFu))));
   const auto quiet = hn::Or(upper, hn::Set(du32, 0x40u));
   const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
   StoreBits16(d, hn::IfThenElse(is_nan, quiet, rounded), to);
 }
 
-// Normal results round by carrying; subnormal ones by adding 0.5, whose last place is the smallest half subnormal.
+// Normal results round by carrying; subnormal ones by adding 0.5, whose last place is the smallest
+// half subnormal.
 template <class D>
 HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, Float16* to) {
   const hn::RebindToUnsigned<D> du32;
@@ -111,14 +111,14 @@ HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, Float16* to) {
   const auto sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du32, 1u));
   // 0xC8000000 subtracts 112 from the exponent, 0xFFF is just below half of the last kept place.
-  const auto carried = hn::ShiftRight<13>(
-      hn::Add(magnitude, hn::Add(odd, hn::Set(du32, 0xC8000000u + 0xFFFu))));
+  const auto carried =
+      hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, hn::Set(du32, 0xC8000000u + 0xFFFu))));
   const auto infinity = hn::Set(du32, 0x7C00u);
   const auto is_overflow = hn::Gt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x477FEFFF));
   const auto normal = hn::IfThenElse(hn::RebindMask(du32, is_overflow), infinity, carried);
   const auto half = hn::Set(du32, 0x3F000000u);
-  const auto subnormal = hn::Sub(
-      hn::BitCast(du32, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
+  const auto subnormal =
+      hn::Sub(hn::BitCast(du32, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
   const auto is_subnormal = hn::Lt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x38800000));
   auto result = hn::IfThenElse(hn::RebindMask(du32, is_subnormal), subnormal, normal);
   const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
@@ -141,7 +141,8 @@ HWY_INLINE hn::Vec<D> LeafTree(D d, const Source* const* sources, size_t at) {
 template <int kCount, class Op, class Source, class D>
 HWY_INLINE size_t LeafRange(D d, const Source* const* sources, size_t begin, size_t count,
                             float* out) {
-  // The stores below may alias anything, so that pointers in memory would be loaded again for every vector.
+  // The stores below may alias anything, so that pointers in memory would be loaded again for every
+  // vector.
   const Source* local[kCount];
   std::copy(sources, sources + kCount, local);
   const size_t lanes = hn::Lanes(d);
@@ -151,15 +152,16 @@ HWY_INLINE size_t LeafRange(D d, const Source* const* sources, size_t begin, siz
   return begin;
 }
 
-// The last elements run the same code on vectors of one lane, so no element's bits depend on its position.
+// The last elements run the same code on vectors of one lane, so no element's bits depend on its
+// position.
 template <int kCount, class Op, class Source>
 HWY_INLINE void LeafBlock(const Source* const* sources, size_t count, float* out) {
   const size_t done = LeafRange<kCount, Op>(hn::ScalableTag<float>(), sources, 0, count, out);
   LeafRange<kCount, Op>(hn::CappedTag<float, 1>(), sources, done, count, out);
 }
 
-// out = the tree over `ranks` sources. `out` is written only once every source has been read, as it may be one of them;
-// `scratch` has two blocks for each level above the leaves.
+// out = the tree over `ranks` sources. `out` is written only once every source has been read, as it
+// may be one of them; `scratch` has two blocks for each level above the leaves.
 template <class Op, class Source>
 void TreeBlock(const Source* const* sources, int ranks, size_t count, float* out, float* scratch) {
   switch (ranks) {
@@ -205,8 +207,7 @@ template <class Op, class Source, class Result>
 void ReduceTyped(const HostReduction& r) {
   const int ranks = static_cast<int>(r.sources.size());
   const float scale = r.op == ReduceOp::kMean ? 1.0f / static_cast<float>(ranks) : 1.0f;
-  const bool direct =
-      std::is_same_v<Result, float> && r.op != ReduceOp::kMean && !r.accumulate;
+  const bool direct = std::is_same_v<Result, float> && r.op != ReduceOp::kMean && !r.accumulate;
   const auto scratch = hwy::AllocateAligned<float>((ScratchBlocks(ranks) + 1) * kBlock);
   float* const values = scratch.get();
   auto* const result = static_cast<Result*>(r.destinations[0]);
@@ -216,7 +217,8 @@ void ReduceTyped(const HostReduction& r) {
   for (size_t begin = 0; begin < total; begin += kBlock) {
     const size_t count = std::min(kBlock, total - begin);
     for (int i = 0; i < ranks; ++i) {
-      sources[static_cast<size_t>(i)] = static_cast<const Source*>(r.sources[static_cast<size_t>(i)]) + begin;
+      sources[static_cast<size_t>(i)] =
+          static_cast<const Source*>(r.sources[static_cast<size_t>(i)]) + begin;
     }
     Result* const out = result + begin;
     float* const reduced = direct ? reinterpret_cast<float*>(out) : values;

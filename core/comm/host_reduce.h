@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of reductions in host memory, in the order that communicator.h fixes: for back ends that have all
-// ranks' elements at hand (shared memory, or after an all-to-all).
+// The arithmetic of reductions in host memory, in the order that communicator.h fixes: for back
+// ends that have all ranks' elements at hand (shared memory, or after an all-to-all).
 
 #ifndef ZEROTH_CORE_COMM_HOST_REDUCE_H_
 #define ZEROTH_CORE_COMM_HOST_REDUCE_H_
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 
@@ -16,18 +17,19 @@ namespace zeroth {
 
 // One range of `count` elements on each of sources.size() >= 1 ranks becomes one range.
 struct HostReduction {
-  absl::Span<const void* const> sources;   // in rank order, of `dtype`
-  absl::Span<void* const> destinations;    // each gets the result, of `result_dtype`
+  absl::Span<const void* const> sources;  // in rank order, of `dtype`
+  absl::Span<void* const> destinations;   // each gets the result, of `result_dtype`
   int64_t count = 0;
   DType dtype = DType::kFloat32;
-  DType result_dtype = DType::kFloat32;    // `dtype`, or fp32 if `dtype` is floating-point
-  ReduceOp op = ReduceOp::kSum;            // integers: not kMean; integer sums wrap around
-  bool accumulate = false;                 // adds to the (one, fp32, not a source) destination; not for kMax
+  DType result_dtype = DType::kFloat32;  // `dtype`, or fp32 if `dtype` is floating-point
+  ReduceOp op = ReduceOp::kSum;          // integers: not kMean; integer sums wrap around
+  bool accumulate = false;  // adds to the (one, fp32, not a source) destination; not for kMax
 };
 
-// A destination may be one of the sources (the same address, the same type) and must not overlap them otherwise.
-// The maximum of floats is NaN if any of them is. Reads every source and writes every destination once, on the calling
-// thread, holding only a few cache-resident blocks beside them.
+// A destination may be one of the sources (the same address, the same type) and must not overlap
+// them otherwise. The maximum of floats is NaN if any of them is. Reads every source and writes
+// every destination once, on the calling thread, holding only a few cache-resident blocks beside
+// them.
 void ReduceOnHost(const HostReduction& reduction);
 
 }  // namespace zeroth

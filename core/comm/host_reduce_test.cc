@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
+
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/comm/reduction_reference.h"
 
@@ -59,8 +60,8 @@ void ExpectSameBits(const T& actual, const T& expected, size_t element) {
 }
 
 template <typename T>
-HostReduction Describe(const std::vector<const void*>& sources, const std::vector<void*>& destinations,
-                       int64_t count, ReduceOp op) {
+HostReduction Describe(const std::vector<const void*>& sources,
+                       const std::vector<void*>& destinations, int64_t count, ReduceOp op) {
   HostReduction reduction;
   reduction.sources = sources;
   reduction.destinations = destinations;
@@ -78,7 +79,8 @@ std::vector<const void*> Pointers(const std::vector<std::vector<T>>& values) {
   return pointers;
 }
 
-// The machine's best instruction set is what users get; the others must give the same bits on theirs.
+// The machine's best instruction set is what users get; the others must give the same bits on
+// theirs.
 template <typename Function>
 void OnEveryInstructionSet(Function function) {
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
@@ -201,7 +203,8 @@ TEST(HostReduceConversionTest, EveryFloat16Survives) {
   OnEveryInstructionSet(ExpectEveryHalfSurvives<Float16>);
 }
 
-// Sums of two halves whose exact result lies on, just above and just below the midpoints between halves.
+// Sums of two halves whose exact result lies on, just above and just below the midpoints between
+// halves.
 template <typename T>
 void ExpectRoundsToNearestEven() {
   std::vector<T> a;
@@ -270,7 +273,8 @@ void ExpectMaximumKeepsNaN() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int ranks : {2, 3, 4, 5, 8}) {
     for (int bad = 0; bad < ranks; ++bad) {
-      std::vector<std::vector<float>> values(static_cast<size_t>(ranks), std::vector<float>(21, 1.0f));
+      std::vector<std::vector<float>> values(static_cast<size_t>(ranks),
+                                             std::vector<float>(21, 1.0f));
       values[static_cast<size_t>(bad)][3] = nan;
       values[static_cast<size_t>(bad)][20] = nan;
       std::vector<float> result(21);

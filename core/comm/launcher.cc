@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -30,8 +31,7 @@ void LauncherRegistry::Register(absl::string_view name, Launcher launcher) {
   ZEROTH_CHECK(launcher != nullptr);
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted =
-      registry.launchers.emplace(std::string(name), std::move(launcher)).second;
+  const bool inserted = registry.launchers.emplace(std::string(name), std::move(launcher)).second;
   ZEROTH_CHECK(inserted);
 }
 
@@ -46,10 +46,10 @@ absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOption
   }
   if (launcher == nullptr) {
     const std::vector<std::string> names = Names();
-    return absl::NotFoundError(absl::StrCat(
-        "unknown communication back end '", name, "'; this program has: ",
-        names.empty() ? "none (link a target such as //core/comm:all_backends)"
-                      : absl::StrJoin(names, ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("unknown communication back end '", name, "'; this program has: ",
+                     names.empty() ? "none (link a target such as //core/comm:all_backends)"
+                                   : absl::StrJoin(names, ", ")));
   }
   return launcher(options, rank_main);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -18,10 +19,10 @@ absl::Status CheckShardSize(int shard_size, int world_size) {
   for (int size = 1; size <= world_size; ++size) {
     if (world_size % size == 0) divisors.push_back(size);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "shard_size ", shard_size, " does not divide a world of ", world_size,
-      world_size == 1 ? " rank" : " ranks", "; possible: ", absl::StrJoin(divisors, ", "),
-      ", or 0 for all ranks"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("shard_size ", shard_size, " does not divide a world of ", world_size,
+                   world_size == 1 ? " rank" : " ranks",
+                   "; possible: ", absl::StrJoin(divisors, ", "), ", or 0 for all ranks"));
 }
 
 }  // namespace

@@ -7,20 +7,22 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/comm/communicator.h"
 
 namespace zeroth {
 
-// The ranks of a world as a grid [replicate, shard], row-major: rank = replicate_index * shard_size + shard_index, so
-// a shard group is a run of neighbouring ranks (in the usual numbering: one machine) and the fixed reduction tree over
-// the world passes through it. Each axis has a communicator for every kind of traffic that must not wait for another
-// (gathers, reductions); an axis of size 1 has communicators of size 1, on which strategies issue no call.
-// One object per rank; not thread-safe.
+// The ranks of a world as a grid [replicate, shard], row-major: rank = replicate_index * shard_size
+// + shard_index, so a shard group is a run of neighbouring ranks (in the usual numbering: one
+// machine) and the fixed reduction tree over the world passes through it. Each axis has a
+// communicator for every kind of traffic that must not wait for another (gathers, reductions); an
+// axis of size 1 has communicators of size 1, on which strategies issue no call. One object per
+// rank; not thread-safe.
 class Mesh {
  public:
-  // Collective over `world`, which must outlive the mesh. shard_size ranks per shard group; 0 means all of them.
-  // InvalidArgument, the same on every rank, if shard_size is negative or does not divide the world size: the message
-  // lists the sizes that do.
+  // Collective over `world`, which must outlive the mesh. shard_size ranks per shard group; 0 means
+  // all of them. InvalidArgument, the same on every rank, if shard_size is negative or does not
+  // divide the world size: the message lists the sizes that do.
   static absl::StatusOr<std::unique_ptr<Mesh>> Create(Communicator& world, int shard_size);
 
   Communicator& world() { return *world_; }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reductions as communicator.h words them, one element at a time and without regard to speed: what tests compare with.
+// Reductions as communicator.h words them, one element at a time and without regard to speed: what
+// tests compare with.
 
 #ifndef ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_
 #define ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 
@@ -31,7 +33,8 @@ T FromFloat(float value) {
   }
 }
 
-// One element of each rank, in rank order, along the fixed tree; scaled for kMean. Not rounded to a dtype.
+// One element of each rank, in rank order, along the fixed tree; scaled for kMean. Not rounded to a
+// dtype.
 float ReferenceReduceFloats(ReduceOp op, absl::Span<const float> ranks);
 
 // The reduction of one element of each rank, in rank order.

@@ -75,6 +75,21 @@ Tensor Tensor::View(int64_t offset, Shape shape) const {
   return view;
 }
 
+Tensor Tensor::ViewAs(int64_t byte_offset, Shape shape, DType dtype) const {
+  ZEROTH_CHECK(defined());
+  const auto available = static_cast<int64_t>(bytes());
+  const auto element_bytes = static_cast<int64_t>(SizeOf(dtype));
+  ZEROTH_CHECK(byte_offset >= 0 && byte_offset <= available);
+  ZEROTH_CHECK(shape.numel() <= (available - byte_offset) / element_bytes);
+  Tensor view = *this;
+  view.byte_offset_ += static_cast<size_t>(byte_offset);
+  // Buffers start aligned for every type, so the offset alone decides.
+  ZEROTH_CHECK(view.byte_offset_ % SizeOf(dtype) == 0);
+  view.shape_ = std::move(shape);
+  view.dtype_ = dtype;
+  return view;
+}
+
 Tensor Tensor::Reshape(Shape shape) const {
   ZEROTH_CHECK(shape.numel() == numel());
   return View(0, std::move(shape));

@@ -18,10 +18,12 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The larger; NaN in v stays, which the order of the operands decides on x86.
+// The larger; NaN in v stays, since no comparison with it is true (what Max makes of NaN differs between instruction
+// sets).
 template <class D, class V>
 HWY_INLINE V AtLeast(D d, float lowest, V v) {
-  return hn::Max(hn::Set(d, lowest), v);
+  const V low = hn::Set(d, lowest);
+  return hn::IfThenElse(hn::Lt(v, low), low, v);
 }
 
 // e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal.

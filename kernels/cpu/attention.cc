@@ -16,6 +16,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/attention_layout.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
 #include "zeroth/kernels/cpu/micro_gemm-inl.h"
@@ -26,14 +27,15 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 // dst[rows, width] = src[rows, dim] * factor, zeros in the columns from dim on.
-void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64_t dim, float factor,
-              float* HWY_RESTRICT dst, int64_t width) {
+void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64_t dim,
+              float factor, float* HWY_RESTRICT dst, int64_t width) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, factor);
   for (int64_t r = 0; r < rows; ++r, src += src_stride, dst += width) {
     int64_t i = 0;
-    for (; i + lanes <= dim; i += lanes) hn::Store(hn::Mul(scale, hn::LoadU(d, src + i)), d, dst + i);
+    for (; i + lanes <= dim; i += lanes)
+      hn::Store(hn::Mul(scale, hn::LoadU(d, src + i)), d, dst + i);
     if (i < dim) {
       hn::Store(hn::Mul(scale, LoadFirst(d, src + i, static_cast<size_t>(dim - i))), d, dst + i);
       i += lanes;
@@ -43,19 +45,23 @@ void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, i
 }
 
 // The inverse: dst[rows, dim] = src[rows, width] * factor[row * factor_stride].
-void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64_t dim, const float* factor,
-               int64_t factor_stride, float* HWY_RESTRICT dst, int64_t dst_stride) {
+void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64_t dim,
+               const float* factor, int64_t factor_stride, float* HWY_RESTRICT dst,
+               int64_t dst_stride) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, src += width, dst += dst_stride, factor += factor_stride) {
     const auto scale = hn::Set(d, *factor);
     int64_t i = 0;
-    for (; i + lanes <= dim; i += lanes) hn::StoreU(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i);
-    if (i < dim) StoreFirst(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i, static_cast<size_t>(dim - i));
+    for (; i + lanes <= dim; i += lanes)
+      hn::StoreU(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i);
+    if (i < dim)
+      StoreFirst(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i, static_cast<size_t>(dim - i));
   }
 }
 
-// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], four by four where there are vectors.
+// dst[width][kKeyTile] = the transpose of src[kKeyTile][width], four by four where there are
+// vectors.
 void TransposeTile(const float* HWY_RESTRICT src, int64_t width, float* HWY_RESTRICT dst) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t key = 0; key < kKeyTile; ++key) {
@@ -84,9 +90,10 @@ void TransposeTile(const float* HWY_RESTRICT src, int64_t width, float* HWY_REST
 #endif
 }
 
-// Copies a head's rows, zero-padded to whole tiles, into `rows_out`, and every tile's transpose into `transposed`;
-// either may be null. `tile` holds [kKeyTile, width].
-void PackHead(const float* src, const AttentionLayout& layout, float* rows_out, float* transposed, float* tile) {
+// Copies a head's rows, zero-padded to whole tiles, into `rows_out`, and every tile's transpose
+// into `transposed`; either may be null. `tile` holds [kKeyTile, width].
+void PackHead(const float* src, const AttentionLayout& layout, float* rows_out, float* transposed,
+              float* tile) {
   for (int64_t key = 0; key < layout.seq; key += kKeyTile) {
     const int64_t rows = std::min(kKeyTile, layout.seq - key);
     float* to = rows_out != nullptr ? rows_out + key * layout.width : tile;
@@ -96,16 +103,19 @@ void PackHead(const float* src, const AttentionLayout& layout, float* rows_out, 
   }
 }
 
-// Running state of one query row: the softmax so far is exp(score - max) / (sum over lanes of sums).
+// Running state of one query row: the softmax so far is exp(score - max) / (sum over lanes of
+// sums).
 struct RowState {
   HWY_ALIGN float sums[kWidthMultiple];
   float max;
 };
 
-// Turns one row of scores into exponentials below the new running maximum; entries from `valid` on become zeros, up to
-// `vectors` whole vectors. Returns the factor by which what was accumulated before shrinks.
+// Turns one row of scores into exponentials below the new running maximum; entries from `valid` on
+// become zeros, up to `vectors` whole vectors. Returns the factor by which what was accumulated
+// before shrinks.
 template <class D>
-HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int64_t vectors, RowState& state) {
+HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int64_t vectors,
+                            RowState& state) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = valid / lanes;
@@ -133,10 +143,10 @@ HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int6
   return hn::GetLane(shrink);
 }
 
-// One block of query rows [begin, begin + rows) of one head against every key it may see. `q` and `o` hold
-// [kQueryTile, width]; `q` is scaled.
-void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, const float* q, const float* k_t,
-                  const float* v, float* o, RowState* states) {
+// One block of query rows [begin, begin + rows) of one head against every key it may see. `q` and
+// `o` hold [kQueryTile, width]; `q` is scaled.
+void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, const float* q,
+                  const float* k_t, const float* v, float* o, RowState* states) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width_vectors = layout.width / lanes;
@@ -149,24 +159,26 @@ void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, co
     const float* v_tile = v + key * layout.width;
     for (int64_t r = 0; r < rows; r += kMicroRows) {
       const int64_t count = std::min<int64_t>(kMicroRows, rows - r);
-      const int64_t seen = std::min(kKeyTile, begin + r + count - key);  // by the last of these rows
+      const int64_t seen =
+          std::min(kKeyTile, begin + r + count - key);  // by the last of these rows
       if (seen <= 0) continue;
       const int64_t vectors = (seen + lanes - 1) / lanes;
-      MicroGemm(d, count, {q + r * layout.width, layout.width, 1}, k_tile, kKeyTile, layout.dim, nullptr, scores,
-                kKeyTile, vectors);
+      MicroGemm(d, count, {q + r * layout.width, layout.width, 1}, k_tile, kKeyTile, layout.dim,
+                nullptr, scores, kKeyTile, vectors);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t valid = std::clamp<int64_t>(begin + r + i + 1 - key, 0, kKeyTile);
-        shrink[i] = SoftmaxRow(d, scores + i * kKeyTile, std::min(valid, seen), vectors, states[r + i]);
+        shrink[i] =
+            SoftmaxRow(d, scores + i * kKeyTile, std::min(valid, seen), vectors, states[r + i]);
       }
-      MicroGemm(d, count, {scores, kKeyTile, 1}, v_tile, layout.width, seen, shrink, o + r * layout.width,
-                layout.width, width_vectors);
+      MicroGemm(d, count, {scores, kKeyTile, 1}, v_tile, layout.width, seen, shrink,
+                o + r * layout.width, layout.width, width_vectors);
     }
   }
 }
 
 // `pack_keys` is false when `scratch` still holds this key head from the call before.
-void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool pack_keys, const float* qkv, float* out,
-                 float* lse, float* scratch) {
+void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool pack_keys,
+                 const float* qkv, float* out, float* lse, float* scratch) {
   const hn::ScalableTag<float> d;
   const AttentionLayout layout(shape);
   const ForwardScratch at(layout, scratch);
@@ -181,15 +193,16 @@ void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool 
   float inverse[kQueryTile];
   for (int64_t begin = 0; begin < layout.seq; begin += kQueryTile) {
     const int64_t rows = std::min(kQueryTile, layout.seq - begin);
-    CopyRows(tokens + begin * layout.packed + head * layout.dim, layout.packed, rows, layout.dim, layout.scale, at.q,
-             layout.width);
+    CopyRows(tokens + begin * layout.packed + head * layout.dim, layout.packed, rows, layout.dim,
+             layout.scale, at.q, layout.width);
     ForwardBlock(layout, begin, rows, at.q, at.k_t, at.v, at.o, states);
     for (int64_t r = 0; r < rows; ++r) {
       sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, states[r].sums)));
       inverse[r] = 1.0f / sums[r];
     }
     StoreRows(at.o, layout.width, rows, layout.dim, inverse, 1,
-              out + ((batch * layout.seq + begin) * shape.heads + head) * layout.dim, shape.heads * layout.dim);
+              out + ((batch * layout.seq + begin) * shape.heads + head) * layout.dim,
+              shape.heads * layout.dim);
     if (lse == nullptr) continue;
     float* row_lse = lse + (batch * shape.heads + head) * layout.seq + begin;
     for (int64_t r = 0; r < rows; ++r) row_lse[r] = states[r].max + std::log(sums[r]);
@@ -197,13 +210,15 @@ void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool 
 }
 
 // delta[r] = dout[r] . out[r], both with rows `stride` apart.
-void RowDots(const float* dout, const float* out, int64_t stride, int64_t rows, int64_t dim, float* delta) {
+void RowDots(const float* dout, const float* out, int64_t stride, int64_t rows, int64_t dim,
+             float* delta) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, dout += stride, out += stride) {
     auto sum = hn::Zero(d);
     int64_t i = 0;
-    for (; i + lanes <= dim; i += lanes) sum = hn::MulAdd(hn::LoadU(d, dout + i), hn::LoadU(d, out + i), sum);
+    for (; i + lanes <= dim; i += lanes)
+      sum = hn::MulAdd(hn::LoadU(d, dout + i), hn::LoadU(d, out + i), sum);
     if (i < dim) {
       const size_t rest = static_cast<size_t>(dim - i);
       sum = hn::MulAdd(LoadFirst(d, dout + i, rest), LoadFirst(d, out + i, rest), sum);
@@ -212,11 +227,11 @@ void RowDots(const float* dout, const float* out, int64_t stride, int64_t rows, 
   }
 }
 
-// p: scores in, probabilities out. ds: gradients of the probabilities in, of the scores out. Entries from `valid` on
-// become zeros, up to kKeyTile.
+// p: scores in, probabilities out. ds: gradients of the probabilities in, of the scores out.
+// Entries from `valid` on become zeros, up to kKeyTile.
 template <class D>
-HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta, float* HWY_RESTRICT p,
-                                   float* HWY_RESTRICT ds) {
+HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta,
+                                   float* HWY_RESTRICT p, float* HWY_RESTRICT ds) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto row_lse = hn::Set(d, lse);
   const auto row_delta = hn::Set(d, delta);
@@ -238,9 +253,10 @@ HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta, f
   }
 }
 
-// The tile of keys [key, key + keys) against query rows [begin, begin + rows): adds to dq, dk and dv of those rows.
-void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int64_t key, int64_t keys, int64_t begin,
-                  int64_t rows, const float* lse) {
+// The tile of keys [key, key + keys) against query rows [begin, begin + rows): adds to dq, dk and
+// dv of those rows.
+void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int64_t key,
+                  int64_t keys, int64_t begin, int64_t rows, const float* lse) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = layout.width;
@@ -253,31 +269,35 @@ void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int6
     const int64_t row = begin + r;
     float* p = at.p + r * kKeyTile;
     float* ds = at.ds + r * kKeyTile;
-    MicroGemm(d, count, {at.q + row * width, width, 1}, at.k_t + key * width, kKeyTile, layout.dim, nullptr, p,
-              kKeyTile, vectors);
-    MicroGemm(d, count, {at.dout + row * width, width, 1}, at.v_t + key * width, kKeyTile, layout.dim, nullptr, ds,
-              kKeyTile, vectors);
+    MicroGemm(d, count, {at.q + row * width, width, 1}, at.k_t + key * width, kKeyTile, layout.dim,
+              nullptr, p, kKeyTile, vectors);
+    MicroGemm(d, count, {at.dout + row * width, width, 1}, at.v_t + key * width, kKeyTile,
+              layout.dim, nullptr, ds, kKeyTile, vectors);
     for (int64_t i = 0; i < count; ++i) {
-      SoftmaxBackwardRow(d, std::min(seen, row + i + 1 - key), lse[row + i], at.delta[row + i], p + i * kKeyTile,
-                         ds + i * kKeyTile);
+      SoftmaxBackwardRow(d, std::min(seen, row + i + 1 - key), lse[row + i], at.delta[row + i],
+                         p + i * kKeyTile, ds + i * kKeyTile);
     }
-    MicroGemm(d, count, {ds, kKeyTile, 1}, at.k + key * width, width, seen, kAdd, at.dq + row * width, width,
-              width_vectors);
+    MicroGemm(d, count, {ds, kKeyTile, 1}, at.k + key * width, width, seen, kAdd,
+              at.dq + row * width, width, width_vectors);
   }
   for (int64_t c = 0; c < keys; c += kMicroRows) {
     const int64_t count = std::min<int64_t>(kMicroRows, keys - c);
-    const int64_t first = std::max<int64_t>(0, key + c - begin);  // earlier rows do not see these keys
+    const int64_t first =
+        std::max<int64_t>(0, key + c - begin);  // earlier rows do not see these keys
     if (first >= rows) break;
-    MicroGemm(d, count, {at.p + first * kKeyTile + c, 1, kKeyTile}, at.dout + (begin + first) * width, width,
-              rows - first, kAdd, at.dv + (key + c) * width, width, width_vectors);
-    MicroGemm(d, count, {at.ds + first * kKeyTile + c, 1, kKeyTile}, at.q + (begin + first) * width, width,
-              rows - first, kAdd, at.dk + (key + c) * width, width, width_vectors);
+    MicroGemm(d, count, {at.p + first * kKeyTile + c, 1, kKeyTile},
+              at.dout + (begin + first) * width, width, rows - first, kAdd,
+              at.dv + (key + c) * width, width, width_vectors);
+    MicroGemm(d, count, {at.ds + first * kKeyTile + c, 1, kKeyTile}, at.q + (begin + first) * width,
+              width, rows - first, kAdd, at.dk + (key + c) * width, width, width_vectors);
   }
 }
 
-// Every query head that reads key head `kv`, in order, so that their sums into dk and dv have one order.
-void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const float* dout, const float* qkv,
-                   const float* out, const float* lse, float* dqkv, float* scratch) {
+// Every query head that reads key head `kv`, in order, so that their sums into dk and dv have one
+// order.
+void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const float* dout,
+                   const float* qkv, const float* out, const float* lse, float* dqkv,
+                   float* scratch) {
   const AttentionLayout layout(shape);
   const BackwardScratch at(layout, scratch);
   const int64_t seq = layout.seq;
@@ -292,21 +312,25 @@ void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t head = kv * group; head < (kv + 1) * group; ++head) {
     const int64_t out_offset = batch * seq * out_stride + head * layout.dim;
-    CopyRows(tokens + head * layout.dim, layout.packed, seq, layout.dim, layout.scale, at.q, layout.width);
+    CopyRows(tokens + head * layout.dim, layout.packed, seq, layout.dim, layout.scale, at.q,
+             layout.width);
     CopyRows(dout + out_offset, out_stride, seq, layout.dim, 1.0f, at.dout, layout.width);
     RowDots(dout + out_offset, out + out_offset, out_stride, seq, layout.dim, at.delta);
     std::fill_n(at.dq, seq * layout.width, 0.0f);
     const float* head_lse = lse + (batch * shape.heads + head) * seq;
     for (int64_t key = 0; key < seq; key += kKeyTile) {
       for (int64_t begin = key / kQueryTile * kQueryTile; begin < seq; begin += kQueryTile) {
-        BackwardTile(layout, at, key, std::min(kKeyTile, seq - key), begin, std::min(kQueryTile, seq - begin),
-                     head_lse);
+        BackwardTile(layout, at, key, std::min(kKeyTile, seq - key), begin,
+                     std::min(kQueryTile, seq - begin), head_lse);
       }
     }
-    StoreRows(at.dq, layout.width, seq, layout.dim, &layout.scale, 0, dtokens + head * layout.dim, layout.packed);
+    StoreRows(at.dq, layout.width, seq, layout.dim, &layout.scale, 0, dtokens + head * layout.dim,
+              layout.packed);
   }
-  StoreRows(at.dk, layout.width, seq, layout.dim, &one, 0, dtokens + layout.KeyColumn(kv), layout.packed);
-  StoreRows(at.dv, layout.width, seq, layout.dim, &one, 0, dtokens + layout.ValueColumn(kv), layout.packed);
+  StoreRows(at.dk, layout.width, seq, layout.dim, &one, 0, dtokens + layout.KeyColumn(kv),
+            layout.packed);
+  StoreRows(at.dv, layout.width, seq, layout.dim, &one, 0, dtokens + layout.ValueColumn(kv),
+            layout.packed);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -334,7 +358,9 @@ ItemRange RangeOf(int64_t items, int thread, int threads) {
   return {items * thread / threads, items * (thread + 1) / threads};
 }
 
-int Team(int64_t items) { return static_cast<int>(std::min<int64_t>(items, omp_get_max_threads())); }
+int Team(int64_t items) {
+  return static_cast<int>(std::min<int64_t>(items, omp_get_max_threads()));
+}
 
 }  // namespace
 
@@ -365,8 +391,9 @@ absl::Status AttentionForward(const AttentionShape& shape, const float* qkv, flo
   return absl::OkStatus();
 }
 
-absl::Status AttentionBackward(const AttentionShape& shape, const float* dout, const float* qkv, const float* out,
-                               const float* lse, float* dqkv, Workspace& workspace) {
+absl::Status AttentionBackward(const AttentionShape& shape, const float* dout, const float* qkv,
+                               const float* out, const float* lse, float* dqkv,
+                               Workspace& workspace) {
   if (IsEmpty(shape)) return absl::OkStatus();
   const int64_t items = shape.batch * shape.kv_heads;
   const int threads = Team(items);

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention cuts its work into tiles and where a thread's scratch holds them. The same for every instruction set.
+// How attention cuts its work into tiles and where a thread's scratch holds them. The same for
+// every instruction set.
 
 #ifndef ZEROTH_KERNELS_CPU_ATTENTION_LAYOUT_H_
 #define ZEROTH_KERNELS_CPU_ATTENTION_LAYOUT_H_
@@ -12,11 +13,12 @@
 
 namespace zeroth::cpu {
 
-// 64 keys of a 64-wide head are 16 KiB: the key tile, the value tile and the scores of a few rows share a first-level
-// cache of 48 KiB. 64 is also a multiple of every vector length up to 512 bits.
+// 64 keys of a 64-wide head are 16 KiB: the key tile, the value tile and the scores of a few rows
+// share a first-level cache of 48 KiB. 64 is also a multiple of every vector length up to 512 bits.
 inline constexpr int64_t kKeyTile = 64;
 inline constexpr int64_t kQueryTile = 64;
-// Widths are padded to the longest vector, so that inner loops have no tails and every row is aligned.
+// Widths are padded to the longest vector, so that inner loops have no tails and every row is
+// aligned.
 inline constexpr int64_t kWidthMultiple = 16;
 
 struct AttentionLayout {
@@ -44,7 +46,8 @@ struct AttentionLayout {
   float scale;
 };
 
-// One thread's scratch in forward. "_t" is transposed tile by tile: tile j is [width, kKeyTile] at j * kKeyTile * width.
+// One thread's scratch in forward. "_t" is transposed tile by tile: tile j is [width, kKeyTile] at
+// j * kKeyTile * width.
 struct ForwardScratch {
   ForwardScratch(const AttentionLayout& layout, float* base)
       : k_t(base),
@@ -64,7 +67,8 @@ struct ForwardScratch {
   float* o;     // [kQueryTile, width], not yet divided by the row sums
 };
 
-// One thread's scratch in backward: everything of one key head and one of its query heads, [padded_seq, width] each.
+// One thread's scratch in backward: everything of one key head and one of its query heads,
+// [padded_seq, width] each.
 struct BackwardScratch {
   BackwardScratch(const AttentionLayout& layout, float* base)
       : k(base),

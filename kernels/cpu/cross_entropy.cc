@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/exp-inl.h"
 #include "zeroth/kernels/cpu/simd-inl.h"
 
@@ -61,7 +62,8 @@ double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
   }
   if (i < n) {
     const size_t rest = static_cast<size_t>(n - i);
-    const auto e = hn::IfThenElseZero(hn::FirstN(d, rest), Exp(d, hn::Sub(LoadFirst(d, x + i, rest), row_max)));
+    const auto e = hn::IfThenElseZero(hn::FirstN(d, rest),
+                                      Exp(d, hn::Sub(LoadFirst(d, x + i, rest), row_max)));
     StoreFirst(e, d, x + i, rest);
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
   }
@@ -102,21 +104,24 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(CrossEntropyRow);
 
-void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets, bool gradients,
-                         float factor, double& loss) {
+void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
+                         bool gradients, float factor, double& loss) {
   const auto row_loss = HWY_DYNAMIC_DISPATCH(CrossEntropyRow);
   if (omp_get_max_threads() == 1) {
-    for (int64_t r = 0; r < rows; ++r) loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
+    for (int64_t r = 0; r < rows; ++r)
+      loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
     return;
   }
-  // Losses of a block of rows are kept and then added in order, so that the sum does not depend on the team.
+  // Losses of a block of rows are kept and then added in order, so that the sum does not depend on
+  // the team.
   constexpr int64_t kBlock = 64;
   double losses[kBlock];
   for (int64_t begin = 0; begin < rows; begin += kBlock) {
     const int64_t count = std::min(kBlock, rows - begin);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < count; ++r) {
-      losses[r] = row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
+      losses[r] =
+          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
     }
     for (int64_t r = 0; r < count; ++r) loss += losses[r];
   }

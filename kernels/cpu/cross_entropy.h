@@ -10,11 +10,12 @@ namespace zeroth::cpu {
 // Targets with this value are left out of the mean.
 inline constexpr int32_t kIgnoredTarget = -100;
 
-// Adds -log softmax(logits)[target] of every row whose target is not kIgnoredTarget to `loss`, in the order of the rows.
-// With `gradients`, logits [rows, vocab] become (softmax - one-hot(target)) * factor, and zeros in ignored rows;
-// otherwise their contents are lost. The result does not depend on the number of threads.
-void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets, bool gradients,
-                         float factor, double& loss);
+// Adds -log softmax(logits)[target] of every row whose target is not kIgnoredTarget to `loss`, in
+// the order of the rows. With `gradients`, logits [rows, vocab] become (softmax - one-hot(target))
+// * factor, and zeros in ignored rows; otherwise their contents are lost. The result does not
+// depend on the number of threads.
+void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
+                         bool gradients, float factor, double& loss);
 
 }  // namespace zeroth::cpu
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// e^x for softmax. Highway's own Exp turns NaN into zero, which would hide a diverged model behind a finite loss.
+// e^x for softmax. Highway's own Exp turns NaN into zero, which would hide a diverged model behind
+// a finite loss.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,16 +18,20 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// e^x for x <= 88, within 2 ulp; zero below -87.3, where the result would be subnormal; NaN for NaN.
+// e^x for x <= 88, within 2 ulp; zero below -87.3, where the result would be subnormal; NaN for
+// NaN.
 //
-// x = q ln 2 + r with |r| <= ln(2) / 2, and e^r = 1 + r + r^2 p(r), where p interpolates at the Chebyshev nodes of that
-// interval (relative error 1.1e-8). ln 2 is split so that q times its upper part is exact.
+// x = q ln 2 + r with |r| <= ln(2) / 2, and e^r = 1 + r + r^2 p(r), where p interpolates at the
+// Chebyshev nodes of that interval (relative error 1.1e-8). ln 2 is split so that q times its upper
+// part is exact.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V lowest = hn::Set(d, -87.3f);
-  // On x86 the operand order decides that a NaN in x passes through Max.
-  const V clamped = hn::Max(lowest, x);
+  // "Less than" is false for NaN, so that it stays; what Max makes of NaN differs between
+  // instruction sets.
+  const auto underflows = hn::Lt(x, lowest);
+  const V clamped = hn::IfThenElse(underflows, lowest, x);
   const V q = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
   V r = hn::NegMulAdd(q, hn::Set(d, 0.693115234375f), clamped);
   r = hn::NegMulAdd(q, hn::Set(d, 3.19461849e-5f), r);
@@ -38,8 +43,7 @@ HWY_INLINE V Exp(D d, V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, q), hn::Set(di, 127)));
   const V scale = hn::BitCast(d, exponent);
   const V result = hn::MulAdd(p, scale, scale);
-  // "Less than" is false for NaN, so that it stays; "at least" would have lost it.
-  return hn::IfThenZeroElse(hn::Lt(x, lowest), result);
+  return hn::IfThenZeroElse(underflows, result);
 }
 
 }  // namespace HWY_NAMESPACE

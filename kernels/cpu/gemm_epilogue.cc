@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/activation-inl.h"
 #include "zeroth/kernels/cpu/simd-inl.h"
 
@@ -35,10 +36,14 @@ HWY_INLINE V Activate(D d, V x) {
 template <Activation kActivation>
 void Row(size_t n, const float* bias, float* c) {
   if (bias == nullptr) {
-    Transform(n, c, [](auto d, auto x) HWY_ATTR { return Activate<kActivation>(d, x); }, c);
+    Transform(
+        n, c, [](auto d, auto x) HWY_ATTR { return Activate<kActivation>(d, x); }, c);
   } else {
     Transform(
-        n, c, [](auto d, auto x, auto shift) HWY_ATTR { return Activate<kActivation>(d, hn::Add(x, shift)); }, c, bias);
+        n, c,
+        [](auto d, auto x, auto shift)
+            HWY_ATTR { return Activate<kActivation>(d, hn::Add(x, shift)); },
+        c, bias);
   }
 }
 
@@ -62,11 +67,13 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(BiasActivationRow);
 
-void BiasActivation(int64_t m, int64_t n, const float* bias, Activation activation, float* c, int64_t ldc) {
+void BiasActivation(int64_t m, int64_t n, const float* bias, Activation activation, float* c,
+                    int64_t ldc) {
   if (bias == nullptr && activation == Activation::kNone) return;
   const auto row = HWY_DYNAMIC_DISPATCH(BiasActivationRow);
   ParallelFor(m, RowGrain(n), [=](int64_t, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) row(static_cast<size_t>(n), bias, activation, c + i * ldc);
+    for (int64_t i = begin; i < end; ++i)
+      row(static_cast<size_t>(n), bias, activation, c + i * ldc);
   });
 }
 

@@ -10,7 +10,8 @@
 namespace zeroth::cpu {
 
 // c[m, n] = activation(c + bias) in place; bias [n] or null; rows of c are `ldc` elements apart.
-void BiasActivation(int64_t m, int64_t n, const float* bias, Activation activation, float* c, int64_t ldc);
+void BiasActivation(int64_t m, int64_t n, const float* bias, Activation activation, float* c,
+                    int64_t ldc);
 
 }  // namespace zeroth::cpu
 

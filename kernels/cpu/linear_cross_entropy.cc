@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/gemm.h"
 
@@ -18,9 +19,9 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
     const int32_t target = call.targets[row];
     if (target == kIgnoredTarget) continue;
     if (target < 0 || target >= call.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("LinearCrossEntropy: targets[", row, "] is ", target,
-                                                     "; expected a token in [0, ", call.vocab, ") or ", kIgnoredTarget,
-                                                     " to leave the row out"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "LinearCrossEntropy: targets[", row, "] is ", target, "; expected a token in [0, ",
+          call.vocab, ") or ", kIgnoredTarget, " to leave the row out"));
     }
     ++counted;
   }
@@ -28,24 +29,43 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
 }
 
 GemmCall Logits(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows, float* logits) {
-  return {.m = rows, .n = call.vocab, .k = call.dim,
-          .a = call.hidden + begin * call.dim, .lda = call.dim,
-          .b = call.weight, .ldb = call.dim, .transpose_b = true,
-          .c = logits, .ldc = call.vocab};
+  return {.m = rows,
+          .n = call.vocab,
+          .k = call.dim,
+          .a = call.hidden + begin * call.dim,
+          .lda = call.dim,
+          .b = call.weight,
+          .ldb = call.dim,
+          .transpose_b = true,
+          .c = logits,
+          .ldc = call.vocab};
 }
 
-GemmCall HiddenGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows, const float* dlogits) {
-  return {.m = rows, .n = call.dim, .k = call.vocab,
-          .a = dlogits, .lda = call.vocab,
-          .b = call.weight, .ldb = call.dim,
-          .c = call.dhidden + begin * call.dim, .ldc = call.dim};
+GemmCall HiddenGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows,
+                        const float* dlogits) {
+  return {.m = rows,
+          .n = call.dim,
+          .k = call.vocab,
+          .a = dlogits,
+          .lda = call.vocab,
+          .b = call.weight,
+          .ldb = call.dim,
+          .c = call.dhidden + begin * call.dim,
+          .ldc = call.dim};
 }
 
-GemmCall WeightGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows, const float* dlogits) {
-  return {.m = call.vocab, .n = call.dim, .k = rows,
-          .a = dlogits, .lda = call.vocab, .transpose_a = true,
-          .b = call.hidden + begin * call.dim, .ldb = call.dim,
-          .c = call.dweight, .ldc = call.dim,
+GemmCall WeightGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows,
+                        const float* dlogits) {
+  return {.m = call.vocab,
+          .n = call.dim,
+          .k = rows,
+          .a = dlogits,
+          .lda = call.vocab,
+          .transpose_a = true,
+          .b = call.hidden + begin * call.dim,
+          .ldb = call.dim,
+          .c = call.dweight,
+          .ldc = call.dim,
           .accumulate = call.accumulate_dweight || begin > 0};
 }
 
@@ -53,7 +73,8 @@ GemmCall WeightGradient(const LinearCrossEntropyCall& call, int64_t begin, int64
 void WriteZeros(const LinearCrossEntropyCall& call) {
   *call.loss = 0.0f;
   if (call.dhidden != nullptr) std::fill_n(call.dhidden, call.rows * call.dim, 0.0f);
-  if (call.dweight != nullptr && !call.accumulate_dweight) std::fill_n(call.dweight, call.vocab * call.dim, 0.0f);
+  if (call.dweight != nullptr && !call.accumulate_dweight)
+    std::fill_n(call.dweight, call.vocab * call.dim, 0.0f);
 }
 
 }  // namespace
@@ -82,8 +103,10 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
     ZEROTH_RETURN_IF_ERROR(Gemm(Logits(call, begin, rows, logits)));
     SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
-    if (call.dhidden != nullptr) ZEROTH_RETURN_IF_ERROR(Gemm(HiddenGradient(call, begin, rows, logits)));
-    if (call.dweight != nullptr) ZEROTH_RETURN_IF_ERROR(Gemm(WeightGradient(call, begin, rows, logits)));
+    if (call.dhidden != nullptr)
+      ZEROTH_RETURN_IF_ERROR(Gemm(HiddenGradient(call, begin, rows, logits)));
+    if (call.dweight != nullptr)
+      ZEROTH_RETURN_IF_ERROR(Gemm(WeightGradient(call, begin, rows, logits)));
   }
   *call.loss = static_cast<float>(loss * mean);
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+
 #include "zeroth/kernels/cpu/cross_entropy.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
@@ -28,16 +29,18 @@ struct LinearCrossEntropyCall {
   float grad_scale = 1.0f;
 };
 
-// The logits of a chunk stay below this, as long as a chunk has kMinChunkRows: every chunk reads the weight twice and its
-// gradient once more, so that short chunks starve the products.
+// The logits of a chunk stay below this, as long as a chunk has kMinChunkRows: every chunk reads
+// the weight twice and its gradient once more, so that short chunks starve the products.
 inline constexpr int64_t kChunkBytes = int64_t{64} << 20;
 inline constexpr int64_t kMinChunkRows = 64;
 
-// Rows whose logits exist at once, for these sizes: the fewest chunks within the limits, equally long but for the last.
+// Rows whose logits exist at once, for these sizes: the fewest chunks within the limits, equally
+// long but for the last.
 int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 
-// InvalidArgument names the row and value of the first target outside [0, vocab) that is not kIgnoredTarget; nothing has
-// been written then. Otherwise fails as Gemm() and `workspace` do. The sum over rows is the same whatever the chunks.
+// InvalidArgument names the row and value of the first target outside [0, vocab) that is not
+// kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm() and `workspace` do. The
+// sum over rows is the same whatever the chunks.
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu

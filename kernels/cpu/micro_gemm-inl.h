@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Products of tiles that live in the first-level cache, for kernels whose tiles are too small to carry the per-call cost
-// of a library.
+// Products of tiles that live in the first-level cache, for kernels whose tiles are too small to
+// carry the per-call cost of a library.
 
 #if defined(ZEROTH_KERNELS_CPU_MICRO_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZEROTH_KERNELS_CPU_MICRO_GEMM_INL_H_
@@ -19,8 +19,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Accumulators fill the register file: 6 x 4 of AVX-512's 32, 6 x 2 of the 16 of older targets, which leaves room for a
-// row of b and a broadcast of a.
+// Accumulators fill the register file: 6 x 4 of AVX-512's 32, 6 x 2 of the 16 of older targets,
+// which leaves room for a row of b and a broadcast of a.
 inline constexpr int kMicroRows = 6;
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kMicroVectors = 4;
@@ -28,7 +28,8 @@ inline constexpr int kMicroVectors = 4;
 inline constexpr int kMicroVectors = 2;
 #endif
 
-// A tile's left operand: element (row, k) is data[row * row_stride + k * k_stride], so that a transpose costs nothing.
+// A tile's left operand: element (row, k) is data[row * row_stride + k * k_stride], so that a
+// transpose costs nothing.
 struct MicroA {
   const float* data;
   int64_t row_stride;
@@ -37,8 +38,9 @@ struct MicroA {
 
 // c[kRows][kVectors vectors] = a b, plus c * scale[row] if scale is given.
 template <int kRows, int kVectors, class D>
-HWY_INLINE void MicroKernel(D d, const MicroA& a, const float* HWY_RESTRICT b, int64_t ldb, int64_t k,
-                            const float* HWY_RESTRICT scale, float* HWY_RESTRICT c, int64_t ldc) {
+HWY_INLINE void MicroKernel(D d, const MicroA& a, const float* HWY_RESTRICT b, int64_t ldb,
+                            int64_t k, const float* HWY_RESTRICT scale, float* HWY_RESTRICT c,
+                            int64_t ldc) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[kRows][kVectors];
@@ -53,7 +55,8 @@ HWY_INLINE void MicroKernel(D d, const MicroA& a, const float* HWY_RESTRICT b, i
     for (int i = 0; i < kRows; ++i) {
       const V factor = hn::Set(d, scale[i]);
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Mul(factor, hn::Load(d, c + i * ldc + j * lanes));
+      for (int j = 0; j < kVectors; ++j)
+        acc[i][j] = hn::Mul(factor, hn::Load(d, c + i * ldc + j * lanes));
     }
   }
   const float* HWY_RESTRICT column = a.data;
@@ -80,8 +83,8 @@ HWY_INLINE void MicroKernel(D d, const MicroA& a, const float* HWY_RESTRICT b, i
 }
 
 template <int kRows, class D>
-HWY_INLINE void MicroRowBlock(D d, const MicroA& a, const float* b, int64_t ldb, int64_t k, const float* scale,
-                              float* c, int64_t ldc, int64_t vectors) {
+HWY_INLINE void MicroRowBlock(D d, const MicroA& a, const float* b, int64_t ldb, int64_t k,
+                              const float* scale, float* c, int64_t ldc, int64_t vectors) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (; vectors >= kMicroVectors; vectors -= kMicroVectors) {
     MicroKernel<kRows, kMicroVectors>(d, a, b, ldb, k, scale, c, ldc);
@@ -99,10 +102,11 @@ HWY_INLINE void MicroRowBlock(D d, const MicroA& a, const float* b, int64_t ldb,
   if (vectors == 1) MicroKernel<kRows, 1>(d, a, b, ldb, k, scale, c, ldc);
 }
 
-// c[rows][vectors] = a b (+ c * scale[row]) for rows <= kMicroRows. Rows of b and c are aligned to whole vectors.
+// c[rows][vectors] = a b (+ c * scale[row]) for rows <= kMicroRows. Rows of b and c are aligned to
+// whole vectors.
 template <class D>
-HWY_NOINLINE void MicroGemm(D d, int64_t rows, const MicroA& a, const float* b, int64_t ldb, int64_t k,
-                            const float* scale, float* c, int64_t ldc, int64_t vectors) {
+HWY_NOINLINE void MicroGemm(D d, int64_t rows, const MicroA& a, const float* b, int64_t ldb,
+                            int64_t k, const float* scale, float* c, int64_t ldc, int64_t vectors) {
   static_assert(kMicroRows == 6, "one case per number of rows");
   switch (rows) {
     case 6:

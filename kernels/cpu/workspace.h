@@ -8,19 +8,22 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/memory.h"
 
 namespace zeroth::cpu {
 
-// Scratch memory of one kernel: a single block that grows to the largest request and is kept for the next call, under
-// MemoryCategory::kWorkspace. Kernels that call each other need a workspace each. Not thread-safe.
+// Scratch memory of one kernel: a single block that grows to the largest request and is kept for
+// the next call, under MemoryCategory::kWorkspace. Kernels that call each other need a workspace
+// each. Not thread-safe.
 class Workspace {
  public:
   explicit Workspace(Allocator& allocator) : allocator_(allocator) {}
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // At least `bytes` uninitialised bytes, 64-byte aligned; valid until the next call. The allocator's error if refused.
+  // At least `bytes` uninitialised bytes, 64-byte aligned; valid until the next call. The
+  // allocator's error if refused.
   absl::StatusOr<void*> Reserve(size_t bytes);
   absl::StatusOr<float*> ReserveFloats(int64_t count);
 

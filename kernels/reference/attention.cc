@@ -52,8 +52,8 @@ struct Head {
   double scale;
 };
 
-void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout, const std::vector<double>& qkv,
-                 std::vector<double>& dqkv) {
+void BackwardRow(const Head& at, int64_t t, const std::vector<double>& dout,
+                 const std::vector<double>& qkv, std::vector<double>& dqkv) {
   double lse = 0.0;
   const std::vector<double> p = at.Row(qkv, t, lse);
   std::vector<double> dp(p.size());
@@ -84,9 +84,11 @@ AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>
     for (int64_t head = 0; head < shape.heads; ++head) {
       const Head at(shape, batch, head);
       for (int64_t t = 0; t < shape.seq; ++t) {
-        const std::vector<double> p = at.Row(qkv, t, result.lse[(batch * shape.heads + head) * shape.seq + t]);
+        const std::vector<double> p =
+            at.Row(qkv, t, result.lse[(batch * shape.heads + head) * shape.seq + t]);
         for (int64_t u = 0; u <= t; ++u) {
-          for (int64_t i = 0; i < at.dim; ++i) result.out[at.Out(t) + i] += p[u] * qkv[at.Value(u) + i];
+          for (int64_t i = 0; i < at.dim; ++i)
+            result.out[at.Out(t) + i] += p[u] * qkv[at.Value(u) + i];
         }
       }
     }

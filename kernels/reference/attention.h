@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Causal grouped-query attention by its definition, one row of scores at a time, in float64. For tests only.
+// Causal grouped-query attention by its definition, one row of scores at a time, in float64. For
+// tests only.
 
 #ifndef ZEROTH_KERNELS_REFERENCE_ATTENTION_H_
 #define ZEROTH_KERNELS_REFERENCE_ATTENTION_H_

@@ -6,8 +6,8 @@
 
 namespace zeroth::reference {
 
-std::vector<double> Gemm(int64_t m, int64_t n, int64_t k, const std::vector<double>& a, bool transpose_a,
-                         const std::vector<double>& b, bool transpose_b) {
+std::vector<double> Gemm(int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
+                         bool transpose_a, const std::vector<double>& b, bool transpose_b) {
   std::vector<double> c(static_cast<size_t>(m * n));
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {

@@ -7,8 +7,10 @@
 
 namespace zeroth::reference {
 
-LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab, const std::vector<double>& hidden,
-                                            const std::vector<double>& weight, const std::vector<int32_t>& targets) {
+LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab,
+                                            const std::vector<double>& hidden,
+                                            const std::vector<double>& weight,
+                                            const std::vector<int32_t>& targets) {
   const auto counts = [](int32_t target) { return target != -100; };
   const double counted = static_cast<double>(std::count_if(targets.begin(), targets.end(), counts));
   LinearCrossEntropyOutput result;

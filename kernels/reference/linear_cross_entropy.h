@@ -16,9 +16,12 @@ struct LinearCrossEntropyOutput {
   std::vector<double> dweight;  // [vocab, dim]
 };
 
-// Loss and gradients of the loss. hidden [rows, dim], weight [vocab, dim]; rows whose target is -100 do not count.
-LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab, const std::vector<double>& hidden,
-                                            const std::vector<double>& weight, const std::vector<int32_t>& targets);
+// Loss and gradients of the loss. hidden [rows, dim], weight [vocab, dim]; rows whose target is
+// -100 do not count.
+LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab,
+                                            const std::vector<double>& hidden,
+                                            const std::vector<double>& weight,
+                                            const std::vector<int32_t>& targets);
 
 }  // namespace zeroth::reference
 

@@ -9,26 +9,32 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/reference/attention.h"
 
 namespace zeroth {
 namespace {
 
-int64_t QkvCount(const AttentionShape& shape) { return shape.batch * shape.seq * shape.packed_dim(); }
-int64_t OutCount(const AttentionShape& shape) { return shape.batch * shape.seq * shape.heads * shape.head_dim; }
-
-std::string ToString(const AttentionShape& shape) {
-  return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ", shape.kv_heads,
-                      ", head_dim ", shape.head_dim);
+int64_t QkvCount(const AttentionShape& shape) {
+  return shape.batch * shape.seq * shape.packed_dim();
+}
+int64_t OutCount(const AttentionShape& shape) {
+  return shape.batch * shape.seq * shape.heads * shape.head_dim;
 }
 
-// Rounding of a product of head_dim terms, of the exponential's argument and of sums over the sequence, all of float32;
-// measured errors are below 1e-6 of the largest element.
+std::string ToString(const AttentionShape& shape) {
+  return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ",
+                      shape.kv_heads, ", head_dim ", shape.head_dim);
+}
+
+// Rounding of a product of head_dim terms, of the exponential's argument and of sums over the
+// sequence, all of float32; measured errors are below 1e-6 of the largest element.
 constexpr double kTolerance = 4e-6;
 
 }  // namespace
 
-AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape, const std::vector<float>& qkv) {
+AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape,
+                                                   const std::vector<float>& qkv) {
   Forward forward;
   forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv);
   forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim});
@@ -66,7 +72,8 @@ void AttentionSuite::Check(const AttentionShape& shape, float stddev) {
   ExpectClose(Download(forward.out), expected.out, kTolerance, 1e-12, "out");
   ExpectClose(Download(forward.lse), expected.lse, kTolerance, 1e-6, "lse");
   ExpectClose(Download(RunBackward(shape, dout, forward)),
-              reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)), kTolerance, 1e-6, "dqkv");
+              reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)), kTolerance, 1e-6,
+              "dqkv");
 }
 
 TEST_P(AttentionSuite, RandomShapes) {
@@ -123,9 +130,11 @@ TEST_P(AttentionSuite, NanIsNotHidden) {
   const AttentionShape shape{1, 80, 1, 1, 8};
   std::vector<float> qkv = RandomNormal(QkvCount(shape));
   const int64_t token = 40;
-  qkv[token * shape.packed_dim() + shape.head_dim] = std::numeric_limits<float>::quiet_NaN();  // in a key
+  qkv[token * shape.packed_dim() + shape.head_dim] =
+      std::numeric_limits<float>::quiet_NaN();  // in a key
   const std::vector<float> out = Download(RunForward(shape, qkv).out);
-  for (int64_t t = 0; t < shape.seq; ++t) EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
+  for (int64_t t = 0; t < shape.seq; ++t)
+    EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
 }
 
 TEST_P(AttentionSuite, LseIsOptional) {

@@ -19,7 +19,8 @@ class AttentionSuite : public KernelsSuite {
 
   // Runs forward on `qkv`; every output starts as NaN.
   Forward RunForward(const AttentionShape& shape, const std::vector<float>& qkv);
-  Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout, const Forward& forward);
+  Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
+                     const Forward& forward);
   // Forward and backward of random values against the definition.
   void Check(const AttentionShape& shape, float stddev);
 };

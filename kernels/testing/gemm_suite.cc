@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/reference/gemm.h"
 
@@ -36,12 +37,13 @@ std::vector<double> Magnitudes(std::vector<double> values) {
   return values;
 }
 
-void Compare(const GemmCase& test, const Padded& a, const Padded& b, const Padded& c, const std::vector<float>& bias,
-             const std::vector<float>& actual) {
-  const std::vector<double> product =
-      reference::Gemm(test.m, test.n, test.k, a.Inner(), test.transpose_a, b.Inner(), test.transpose_b);
-  const std::vector<double> magnitude = reference::Gemm(test.m, test.n, test.k, Magnitudes(a.Inner()),
-                                                        test.transpose_a, Magnitudes(b.Inner()), test.transpose_b);
+void Compare(const GemmCase& test, const Padded& a, const Padded& b, const Padded& c,
+             const std::vector<float>& bias, const std::vector<float>& actual) {
+  const std::vector<double> product = reference::Gemm(
+      test.m, test.n, test.k, a.Inner(), test.transpose_a, b.Inner(), test.transpose_b);
+  const std::vector<double> magnitude =
+      reference::Gemm(test.m, test.n, test.k, Magnitudes(a.Inner()), test.transpose_a,
+                      Magnitudes(b.Inner()), test.transpose_b);
   const double epsilon = std::ldexp(1.0, -24);
   for (int64_t row = 0; row < c.rows; ++row) {
     for (int64_t column = 0; column < c.width; ++column) {
@@ -54,8 +56,10 @@ void Compare(const GemmCase& test, const Padded& a, const Padded& b, const Padde
       const double added = test.accumulate ? c.values[at] : test.bias ? bias[inner] : 0.0;
       const double expected = product[row * c.cols + inner] + added;
       const double size = magnitude[row * c.cols + inner] + std::abs(added);
-      // The slope of both activations is below 1.13; their own rounding is a few units of the argument.
-      const double tolerance = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(expected));
+      // The slope of both activations is below 1.13; their own rounding is a few units of the
+      // argument.
+      const double tolerance =
+          epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(expected));
       ASSERT_NEAR(actual[at], reference::Activate(test.activation, expected), tolerance)
           << "row " << row << ", column " << inner;
     }
@@ -66,8 +70,9 @@ void Compare(const GemmCase& test, const Padded& a, const Padded& b, const Padde
 
 std::string GemmCase::ToString() const {
   return absl::StrCat("m = ", m, ", n = ", n, ", k = ", k, transpose_a ? ", a transposed" : "",
-                      transpose_b ? ", b transposed" : "", accumulate ? ", accumulated" : "", bias ? ", bias" : "",
-                      ", activation ", static_cast<int>(activation), ", padding ", padding);
+                      transpose_b ? ", b transposed" : "", accumulate ? ", accumulated" : "",
+                      bias ? ", bias" : "", ", activation ", static_cast<int>(activation),
+                      ", padding ", padding);
 }
 
 void GemmSuite::Check(const GemmCase& test) {

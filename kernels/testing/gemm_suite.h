@@ -26,8 +26,8 @@ struct GemmCase {
 
 class GemmSuite : public KernelsSuite {
  protected:
-  // Runs one product of random values and compares every element with the definition, within the bound of any order of
-  // float32 additions; foreign columns of c must keep their bits.
+  // Runs one product of random values and compares every element with the definition, within the
+  // bound of any order of float32 additions; foreign columns of c must keep their bits.
   void Check(const GemmCase& test);
 };
 

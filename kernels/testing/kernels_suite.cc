@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -33,7 +34,8 @@ Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values
 }
 
 Tensor KernelsSuite::UploadTokens(const Shape& shape, const std::vector<int32_t>& values) {
-  return ValueOrDie(Tensor::FromHost<int32_t>(*device_, shape, values, MemoryCategory::kActivations));
+  return ValueOrDie(
+      Tensor::FromHost<int32_t>(*device_, shape, values, MemoryCategory::kActivations));
 }
 
 Tensor KernelsSuite::Unwritten(const Shape& shape) {
@@ -41,7 +43,9 @@ Tensor KernelsSuite::Unwritten(const Shape& shape) {
   return Upload(shape, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
 }
 
-std::vector<float> KernelsSuite::Download(const Tensor& tensor) { return ValueOrDie(tensor.ToHost<float>()); }
+std::vector<float> KernelsSuite::Download(const Tensor& tensor) {
+  return ValueOrDie(tensor.ToHost<float>());
+}
 
 int64_t KernelsSuite::RandomSize(int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random_);
@@ -54,16 +58,19 @@ std::vector<float> KernelsSuite::RandomNormal(int64_t count, float stddev) {
   return values;
 }
 
-std::vector<double> ToDouble(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+std::vector<double> ToDouble(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
 
-void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected, double relative,
-                 double absolute, const std::string& what) {
+void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected,
+                 double relative, double absolute, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   double largest = 0.0;
   for (double x : expected) largest = std::max(largest, std::abs(x));
   const double tolerance = relative * largest + absolute;
   for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(static_cast<double>(actual[i]), expected[i], tolerance) << what << ", element " << i;
+    ASSERT_NEAR(static_cast<double>(actual[i]), expected[i], tolerance)
+        << what << ", element " << i;
   }
 }
 

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the shared kernel tests stand on: a device by name, tensors from and to the host, random values. Every
-// implementation of Kernels passes the same suites; see cpu/*_test.cc for how one is instantiated.
+// What the shared kernel tests stand on: a device by name, tensors from and to the host, random
+// values. Every implementation of Kernels passes the same suites; see cpu/*_test.cc for how one is
+// instantiated.
 
 #ifndef ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
 #define ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
@@ -49,15 +51,16 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
 
 std::vector<double> ToDouble(const std::vector<float>& values);
 
-// Elementwise |actual - expected| <= relative * max|expected| + absolute; NaN fails. `what` names the values.
-void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected, double relative,
-                 double absolute, const std::string& what);
+// Elementwise |actual - expected| <= relative * max|expected| + absolute; NaN fails. `what` names
+// the values.
+void ExpectClose(const std::vector<float>& actual, const std::vector<double>& expected,
+                 double relative, double absolute, const std::string& what);
 
 // InvalidArgument whose message contains every one of `words`.
 void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& words);
 
-// |analytic - numeric| small against max|analytic|, where numeric[i] is the central difference of `loss` at x[i].
-// `loss` is a float64 reference.
+// |analytic - numeric| small against max|analytic|, where numeric[i] is the central difference of
+// `loss` at x[i]. `loss` is a float64 reference.
 template <typename Loss>
 void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<double>& analytic) {
   ASSERT_EQ(x.size(), analytic.size());
@@ -71,7 +74,8 @@ void ExpectGradient(const Loss& loss, std::vector<double> x, const std::vector<d
     x[i] = at - kStep;
     const double below = loss(x);
     x[i] = at;
-    ASSERT_NEAR((above - below) / (2 * kStep), analytic[i], 1e-6 * largest + 1e-8) << "element " << i;
+    ASSERT_NEAR((above - below) / (2 * kStep), analytic[i], 1e-6 * largest + 1e-8)
+        << "element " << i;
   }
 }
 

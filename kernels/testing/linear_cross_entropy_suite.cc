@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/reference/linear_cross_entropy.h"
 
 namespace zeroth {
@@ -36,7 +37,8 @@ LinearCrossEntropyArgs LinearCrossEntropySuite::Random(int64_t rows, int64_t dim
   return args;
 }
 
-void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight) {
+void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
+                                    const std::vector<float>& old_dweight) {
   const int64_t dim = args.hidden.dim(1);
   const int64_t vocab = args.weight.dim(0);
   SCOPED_TRACE(absl::StrCat("rows ", args.hidden.dim(0), ", dim ", dim, ", vocab ", vocab));
@@ -50,8 +52,10 @@ void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args, const st
   for (double& x : expected.dweight) x *= args.grad_scale;
   for (size_t i = 0; i < old_dweight.size(); ++i) expected.dweight[i] += old_dweight[i];
   ExpectClose(Download(args.loss), {expected.loss}, 1e-6, 1e-7, "loss");
-  if (args.dhidden.defined()) ExpectClose(Download(args.dhidden), expected.dhidden, kTolerance, 1e-9, "dhidden");
-  if (args.dweight.defined()) ExpectClose(Download(args.dweight), expected.dweight, kTolerance, 1e-9, "dweight");
+  if (args.dhidden.defined())
+    ExpectClose(Download(args.dhidden), expected.dhidden, kTolerance, 1e-9, "dhidden");
+  if (args.dweight.defined())
+    ExpectClose(Download(args.dweight), expected.dweight, kTolerance, 1e-9, "dweight");
 }
 
 TEST_P(LinearCrossEntropySuite, RandomShapes) {

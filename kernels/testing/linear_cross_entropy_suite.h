@@ -12,10 +12,11 @@ namespace zeroth {
 
 class LinearCrossEntropySuite : public KernelsSuite {
  protected:
-  // Random hidden states and weights, random targets of which some are left out; outputs start as NaN.
+  // Random hidden states and weights, random targets of which some are left out; outputs start as
+  // NaN.
   LinearCrossEntropyArgs Random(int64_t rows, int64_t dim, int64_t vocab);
-  // Runs `args` and compares loss and gradients (those that are defined) with the definition. `old_dweight` is what
-  // dweight held, if it accumulates.
+  // Runs `args` and compares loss and gradients (those that are defined) with the definition.
+  // `old_dweight` is what dweight held, if it accumulates.
   void Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight = {});
 };
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
@@ -24,12 +25,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
   return std::string(file.text());
 }
 
-absl::Status WriteAt(int fd, const std::string& path, int64_t offset, absl::Span<const uint8_t> bytes) {
+absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
+                     absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), offset);
     if (written < 0) {
       if (errno == EINTR) continue;
-      return ErrnoStatus(errno, absl::StrCat("write ", bytes.size(), " bytes at byte ", offset, " of ", path));
+      return ErrnoStatus(
+          errno, absl::StrCat("write ", bytes.size(), " bytes at byte ", offset, " of ", path));
     }
     bytes.remove_prefix(static_cast<size_t>(written));
     offset += written;
@@ -41,7 +44,8 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
   absl::Status status = WriteAt(
-      fd, path, 0, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
+      fd, path, 0,
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
   if (status.ok() && fsync(fd) != 0) status = ErrnoStatus(errno, absl::StrCat("flush ", path));
   // Network file systems report a failed write as late as here.
   if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("close ", path));
@@ -49,11 +53,13 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
 }
 
 absl::Status SyncDirectory(const std::string& directory) {
-  const int fd = open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd =
+      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
   absl::Status status;
   // EINVAL: a file system without the notion, where nothing more can be done.
-  if (fsync(fd) != 0 && errno != EINVAL) status = ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
+  if (fsync(fd) != 0 && errno != EINVAL)
+    status = ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
   close(fd);
   return status;
 }

@@ -19,17 +19,20 @@ namespace zeroth {
 // The whole file. InvalidArgument if it holds more than `max_bytes`, found before anything is read.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
-// Creates or replaces `path`; the bytes are on stable storage when this returns. Not atomic: write to a temporary place
-// and rename.
+// Creates or replaces `path`; the bytes are on stable storage when this returns. Not atomic: write
+// to a temporary place and rename.
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content);
 
-// Writes all of `bytes` at `offset` of an open file, retrying short writes. `path` is for the message.
-absl::Status WriteAt(int fd, const std::string& path, int64_t offset, absl::Span<const uint8_t> bytes);
+// Writes all of `bytes` at `offset` of an open file, retrying short writes. `path` is for the
+// message.
+absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
+                     absl::Span<const uint8_t> bytes);
 
 // Makes earlier creations and renames inside `directory` survive a power failure.
 absl::Status SyncDirectory(const std::string& directory);
 
-// "<path>.<tag>-<process>-<count>": a sibling of `path` that no other call of any live process on this machine returns.
+// "<path>.<tag>-<process>-<count>": a sibling of `path` that no other call of any live process on
+// this machine returns.
 std::string TemporarySibling(const std::string& path, absl::string_view tag);
 
 }  // namespace zeroth

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -25,7 +26,8 @@ TEST(FileUtilTest, WritesAndReads) {
   ASSERT_TRUE(WriteFileDurably(path, "short").ok());
   EXPECT_EQ(ReadTestFile(path), "short");
   EXPECT_EQ(*ReadFile(path, 5), "short");
-  EXPECT_THAT(std::string(ReadFile(path, 4).status().message()), HasSubstr("5 bytes, expected at most 4"));
+  EXPECT_THAT(std::string(ReadFile(path, 4).status().message()),
+              HasSubstr("5 bytes, expected at most 4"));
   EXPECT_TRUE(SyncDirectory(dir.path()).ok());
 }
 

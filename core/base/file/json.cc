@@ -8,15 +8,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "zeroth/core/base/status_macros.h"
+
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
 using nlohmann::json;
 
-// Builds the value from parser events, so that a limit stops the parser instead of being noticed afterwards.
+// Builds the value from parser events, so that a limit stops the parser instead of being noticed
+// afterwards.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}
@@ -40,12 +42,14 @@ class Builder final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string& last_token, const nlohmann::detail::exception& error) override {
+  bool parse_error(size_t position, const std::string& last_token,
+                   const nlohmann::detail::exception& error) override {
     (void)last_token;
     error_position_ = position;
     // The library's text begins with its own bracketed error number and ends with the reason.
     absl::string_view reason = error.what();
-    if (const size_t dash = reason.find(" - "); dash != absl::string_view::npos) reason.remove_prefix(dash + 3);
+    if (const size_t dash = reason.find(" - "); dash != absl::string_view::npos)
+      reason.remove_prefix(dash + 3);
     return Fail(std::string(reason));
   }
 
@@ -106,16 +110,20 @@ std::string LineOf(absl::string_view text, size_t position) {
 
 }  // namespace
 
-absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where, const JsonLimits& limits) {
+absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view where,
+                               const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": ", text.size(), " bytes of JSON, expected at most ", limits.max_bytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": ", text.size(), " bytes of JSON, expected at most ", limits.max_bytes));
   }
   Builder builder(limits.max_depth);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
     const std::string line =
-        builder.error_position() > 0 ? absl::StrCat(" (", LineOf(text, builder.error_position() - 1), ")") : "";
-    return absl::InvalidArgumentError(absl::StrCat(where, ": bad JSON", line, ": ", builder.error()));
+        builder.error_position() > 0
+            ? absl::StrCat(" (", LineOf(text, builder.error_position() - 1), ")")
+            : "";
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": bad JSON", line, ": ", builder.error()));
   }
   return std::move(builder.root());
 }

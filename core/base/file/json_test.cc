@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {
@@ -17,8 +18,8 @@ using ::testing::StartsWith;
 
 TEST(ParseJsonTest, AgreesWithTheLibraryOnGoodText) {
   for (const char* text :
-       {"null", "true", "-3", "18446744073709551615", "1.5e3", "\"a\\u00e9\\n\"", "[]", "{}", "[[],[1,[2,{}]],3]",
-        R"({"a":{"b":[1,2,{"c":null}],"d":{}},"e":[{"f":1},{"f":2}],"":0})"}) {
+       {"null", "true", "-3", "18446744073709551615", "1.5e3", "\"a\\u00e9\\n\"", "[]", "{}",
+        "[[],[1,[2,{}]],3]", R"({"a":{"b":[1,2,{"c":null}],"d":{}},"e":[{"f":1},{"f":2}],"":0})"}) {
     const auto parsed = ParseJson(text, "here");
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, nlohmann::json::parse(text)) << text;
@@ -29,9 +30,11 @@ TEST(ParseJsonTest, SyntaxErrorsNamePlaceAndLine) {
   for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xff\"", "{}x"}) {
     const auto parsed = ParseJson(text, "dir/config.json");
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(parsed.status().message()), StartsWith("dir/config.json: bad JSON")) << text;
+    EXPECT_THAT(std::string(parsed.status().message()), StartsWith("dir/config.json: bad JSON"))
+        << text;
   }
-  EXPECT_THAT(std::string(ParseJson("{\n\"a\": 1,\n\"b\": }", "x").status().message()), HasSubstr("line 3"));
+  EXPECT_THAT(std::string(ParseJson("{\n\"a\": 1,\n\"b\": }", "x").status().message()),
+              HasSubstr("line 3"));
 }
 
 TEST(ParseJsonTest, RefusesRepeatedKeys) {
@@ -46,9 +49,11 @@ TEST(ParseJsonTest, BoundsDepthAndLength) {
   EXPECT_THAT(std::string(ParseJson(nested(33) + std::string(33, ']'), "x").status().message()),
               HasSubstr("deeper than 32"));
   // Without the limit this text would take a gigabyte of open arrays before its error.
-  EXPECT_THAT(std::string(ParseJson(nested(10'000'000), "x").status().message()), HasSubstr("deeper than 32"));
-  EXPECT_THAT(std::string(ParseJson("[1, 2, 3]", "x", {.max_depth = 4, .max_bytes = 8}).status().message()),
-              HasSubstr("9 bytes of JSON, expected at most 8"));
+  EXPECT_THAT(std::string(ParseJson(nested(10'000'000), "x").status().message()),
+              HasSubstr("deeper than 32"));
+  EXPECT_THAT(
+      std::string(ParseJson("[1, 2, 3]", "x", {.max_depth = 4, .max_bytes = 8}).status().message()),
+      HasSubstr("9 bytes of JSON, expected at most 8"));
 }
 
 TEST(ReadJsonFileTest, ReadsAndNamesTheFile) {
@@ -57,9 +62,13 @@ TEST(ReadJsonFileTest, ReadsAndNamesTheFile) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ((*parsed)["n"], 7);
   EXPECT_EQ(ReadJsonFile(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(ReadJsonFile(dir.Write("b.json", "{")).status().message()), StartsWith(dir.File("b.json")));
-  EXPECT_THAT(std::string(ReadJsonFile(dir.Write("c.json", "[1, 2]"), {.max_depth = 4, .max_bytes = 5}).status().message()),
-              HasSubstr("c.json: 6 bytes, expected at most 5"));
+  EXPECT_THAT(std::string(ReadJsonFile(dir.Write("b.json", "{")).status().message()),
+              StartsWith(dir.File("b.json")));
+  EXPECT_THAT(
+      std::string(ReadJsonFile(dir.Write("c.json", "[1, 2]"), {.max_depth = 4, .max_bytes = 5})
+                      .status()
+                      .message()),
+      HasSubstr("c.json: 6 bytes, expected at most 5"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/file/errno_status.h"
 
 namespace zeroth {
@@ -19,7 +20,8 @@ namespace {
 
 absl::StatusOr<MappedFile> NotRegular(const std::string& path, mode_t mode) {
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a file, found ", S_ISDIR(mode) ? "a directory" : "something that is not a file"));
+      absl::StrCat(path, ": expected a file, found ",
+                   S_ISDIR(mode) ? "a directory" : "something that is not a file"));
 }
 
 }  // namespace
@@ -68,7 +70,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     const int error = errno;
     if (address == MAP_FAILED) {
       close(fd);
-      return ErrnoStatus(error, absl::StrCat("map ", path, " (", file.size_, " bytes) into memory"));
+      return ErrnoStatus(error,
+                         absl::StrCat("map ", path, " (", file.size_, " bytes) into memory"));
     }
     file.data_ = static_cast<const uint8_t*>(address);
   }

@@ -13,9 +13,10 @@
 
 namespace zeroth {
 
-// A regular file mapped read-only: opening costs no memory, and only the pages that are touched are read. Movable; the
-// bytes stay at one address until the last owner is destroyed. Thread-safe. The mapping is of the file as it was at
-// Open: whoever truncates a mapped file in place makes later accesses fault, as with every mmap.
+// A regular file mapped read-only: opening costs no memory, and only the pages that are touched are
+// read. Movable; the bytes stay at one address until the last owner is destroyed. Thread-safe. The
+// mapping is of the file as it was at Open: whoever truncates a mapped file in place makes later
+// accesses fault, as with every mmap.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -25,8 +26,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
-  // NotFound, PermissionDenied, or InvalidArgument for a directory or another thing that is not a regular file; every
-  // message carries the path. An empty file is valid and has no bytes.
+  // NotFound, PermissionDenied, or InvalidArgument for a directory or another thing that is not a
+  // regular file; every message carries the path. An empty file is valid and has no bytes.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -28,7 +29,9 @@ TemporaryDirectory::~TemporaryDirectory() {
   fs::remove_all(path_, ignored);
 }
 
-std::string TemporaryDirectory::File(absl::string_view name) const { return absl::StrCat(path_, "/", name); }
+std::string TemporaryDirectory::File(absl::string_view name) const {
+  return absl::StrCat(path_, "/", name);
+}
 
 std::string TemporaryDirectory::Write(absl::string_view name, absl::string_view content) const {
   std::string path = File(name);

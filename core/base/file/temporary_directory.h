@@ -10,7 +10,8 @@
 
 namespace zeroth {
 
-// For tests: a fresh directory that disappears with this object. Failures abort: a test cannot go on without its files.
+// For tests: a fresh directory that disappears with this object. Failures abort: a test cannot go
+// on without its files.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

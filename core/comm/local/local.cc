@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/comm/local/local_communicator.h"
 #include "zeroth/core/comm/local/local_group.h"
 #include "zeroth/core/comm/local/local_world.h"
@@ -56,9 +57,9 @@ absl::Status RunLocalRanks(const LaunchOptions& options, const RankMain& rank_ma
     try {
       threads.emplace_back(RunRank, std::cref(group), rank, std::cref(rank_main));
     } catch (const std::system_error& error) {
-      world->RankReturned(rank, absl::ResourceExhaustedError(absl::StrCat(
-                                    "cannot start a thread for rank ", rank, " of ",
-                                    options.world_size, ": ", error.what())));
+      world->RankReturned(rank, absl::ResourceExhaustedError(
+                                    absl::StrCat("cannot start a thread for rank ", rank, " of ",
+                                                 options.world_size, ": ", error.what())));
       break;
     }
   }
@@ -73,10 +74,10 @@ absl::Status RunLocalRanks(int world_size, const RankMain& rank_main) {
 }
 
 namespace {
-const LauncherRegistration registration(
-    "local", [](const LaunchOptions& options, const RankMain& rank_main) {
-      return RunLocalRanks(options, rank_main);
-    });
+const LauncherRegistration registration("local", [](const LaunchOptions& options,
+                                                    const RankMain& rank_main) {
+  return RunLocalRanks(options, rank_main);
+});
 }  // namespace
 
 }  // namespace zeroth

@@ -2,13 +2,15 @@
 //
 // Ranks as threads of one process over shared memory (CPU tensors). Registered as "local".
 //
-// An all-gather copies each peer's shard straight into the caller's buffer; a reduction reads the peers' buffers in
-// place and adds them in the fixed tree, each rank its own piece: no staging buffers exist.
+// An all-gather copies each peer's shard straight into the caller's buffer; a reduction reads the
+// peers' buffers in place and adds them in the fixed tree, each rank its own piece: no staging
+// buffers exist.
 
 #ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_H_
 #define ZEROTH_CORE_COMM_LOCAL_LOCAL_H_
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/comm/launcher.h"
 
 namespace zeroth {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
+
 #include "zeroth/core/comm/collective_checks.h"
 #include "zeroth/core/comm/host_reduce.h"
 
@@ -67,7 +68,8 @@ void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op)
   const int64_t count = std::min(piece, own.count - begin);
   if (count == 0) return;
 
-  // This rank's copy first among the destinations: it is the one that is written while the block is computed.
+  // This rank's copy first among the destinations: it is the one that is written while the block is
+  // computed.
   Pointers destinations;
   ConstPointers sources;
   for (int64_t step = 0; step < size; ++step) {

@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank's share of the data movement of a collective over shared memory. All ranks must be in the same call, and
-// none may use its buffers for anything else before all have done their share.
+// One rank's share of the data movement of a collective over shared memory. All ranks must be in
+// the same call, and none may use its buffers for anything else before all have done their share.
 
 #ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_COLLECTIVES_H_
 #define ZEROTH_CORE_COMM_LOCAL_LOCAL_COLLECTIVES_H_
 
 #include "absl/types/span.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/rendezvous.h"
 
@@ -16,8 +17,8 @@ namespace zeroth {
 void AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks);
 // Reduces piece `rank` of everybody's send into this rank's recv.
 void ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op);
-// Reduces one piece of everybody's recv in place and writes the result into all of them: nobody but this rank touches
-// that piece, so no second pass is needed to hand results around.
+// Reduces one piece of everybody's recv in place and writes the result into all of them: nobody but
+// this rank touches that piece, so no second pass is needed to hand results around.
 void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op);
 // Copies the root's send into this rank's recv; nothing to do for the root.
 void BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective_checks.h"
@@ -14,17 +15,13 @@
 namespace zeroth {
 namespace {
 
-// A call between being enqueued and being run. If the stream drops it instead, the others would wait in vain: so its end
-// without a run breaks the world.
+// A call between being enqueued and being run. If the stream drops it instead, the others would
+// wait in vain: so its end without a run breaks the world.
 class PendingCall {
  public:
   PendingCall(std::shared_ptr<LocalGroup> group, int rank, CollectiveOp op, CollectiveCall call,
               const LocalBuffers& buffers)
-      : group_(std::move(group)),
-        rank_(rank),
-        op_(op),
-        call_(std::move(call)),
-        buffers_(buffers) {}
+      : group_(std::move(group)), rank_(rank), op_(op), call_(std::move(call)), buffers_(buffers) {}
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
 
@@ -136,10 +133,8 @@ absl::Status LocalCommunicator::Enqueue(CollectiveOp op, const absl::Status& che
     return error;
   }
   stats_.Add(op, CollectiveBytes(op, ByteSize(full), size()), call.label);
-  const auto pending =
-      std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers);
-  const absl::Status status =
-      CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
+  const auto pending = std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers);
+  const absl::Status status = CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
   // Only if the stream had failed by itself, in which case the world is not broken yet.
   if (!status.ok()) group_->world().Break(Annotate(status, where), world_rank);
   return status;

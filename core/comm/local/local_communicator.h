@@ -40,8 +40,9 @@ class LocalCommunicator final : public Communicator {
   CommStats& stats() override { return stats_; }
 
  private:
-  // Enqueues `call` unless this rank's own arguments are wrong (`checked`), which breaks the world: the others are
-  // waiting for a call that cannot come. `full` is the buffer whose size the account is about.
+  // Enqueues `call` unless this rank's own arguments are wrong (`checked`), which breaks the world:
+  // the others are waiting for a call that cannot come. `full` is the buffer whose size the account
+  // is about.
   absl::Status Enqueue(CollectiveOp op, const absl::Status& checked, CollectiveCall call,
                        const LocalBuffers& buffers, const BufferView& full, Stream& stream);
 

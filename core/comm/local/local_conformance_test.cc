@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include "gtest/gtest.h"
+
 #include "zeroth/core/comm/communicator_test_suite.h"
 
 namespace zeroth::testing {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -35,7 +36,8 @@ absl::StatusOr<LocalGroup::Seat> LocalGroup::Split(int rank, int color, int key)
   CollectiveCall call;
   call.operation = "split";
   ZEROTH_ASSIGN_OR_RETURN(call.index, splits_.Issue(rank));
-  // Safe without the mutex: others look only once all have arrived, and by the next split this one is over.
+  // Safe without the mutex: others look only once all have arrived, and by the next split this one
+  // is over.
   requests_[static_cast<size_t>(rank)] = {color, key};
   ZEROTH_RETURN_IF_ERROR(splits_.Arrive(rank, call, {}, [this] { AssignSeatsLocked(); }));
   Seat seat = std::exchange(seats_[static_cast<size_t>(rank)], {});

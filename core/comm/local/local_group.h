@@ -9,12 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/comm/local/local_world.h"
 #include "zeroth/core/comm/local/rendezvous.h"
 
 namespace zeroth {
 
-// What the communicators of one group share. Held by each of them and by their calls that streams have yet to run.
+// What the communicators of one group share. Held by each of them and by their calls that streams
+// have yet to run.
 class LocalGroup {
  public:
   // One rank's seat in a group; no group for a rank that joined none.

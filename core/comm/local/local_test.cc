@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What only ranks that share memory can show; the contract of communicators is in local_conformance_test.
+// What only ranks that share memory can show; the contract of communicators is in
+// local_conformance_test.
 
 #include "zeroth/core/comm/local/local.h"
 
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
@@ -34,7 +36,8 @@ BufferView View(std::vector<float>& values) {
 
 void ExpectWords(const absl::Status& status, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    EXPECT_TRUE(absl::StrContains(status.message(), word)) << "no \"" << word << "\" in: " << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), word))
+        << "no \"" << word << "\" in: " << status;
   }
 }
 
@@ -144,8 +147,8 @@ TEST(LocalCommunicatorTest, InputsMayBeOverwrittenAsSoonAsTheCallIsOver) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Ranks free their buffers as soon as a call returns an error; no peer may still be reading them. (The address
-// sanitizer sees it if one is.)
+// Ranks free their buffers as soon as a call returns an error; no peer may still be reading them.
+// (The address sanitizer sees it if one is.)
 TEST(LocalCommunicatorTest, AnAbortInTheMiddleOfDataMovementIsSafe) {
   for (int trial = 0; trial < 20; ++trial) {
     const absl::Status status = RunLocalRanks(4, [trial](Communicator& world) -> absl::Status {
@@ -165,7 +168,8 @@ TEST(LocalCommunicatorTest, AnAbortInTheMiddleOfDataMovementIsSafe) {
         broken.Update(world.AllGather(View(shard), View(full), *stream, "gather"));
         broken.Update(world.AllReduce(View(full), ReduceOp::kMean, *stream, "reduce"));
         broken.Update(stream->Synchronize());
-        if (broken.ok() && full != std::vector<float>(20000, 1.0f)) broken = absl::DataLossError("sum");
+        if (broken.ok() && full != std::vector<float>(20000, 1.0f))
+          broken = absl::DataLossError("sum");
       }
       if (saboteur.joinable()) saboteur.join();
       return broken;
@@ -175,8 +179,8 @@ TEST(LocalCommunicatorTest, AnAbortInTheMiddleOfDataMovementIsSafe) {
   }
 }
 
-// The stream of rank 1 fails by itself with a collective enqueued behind the failing work: the others learn of it at
-// once, and the launcher reports the cause and not its consequence.
+// The stream of rank 1 fails by itself with a collective enqueued behind the failing work: the
+// others learn of it at once, and the launcher reports the cause and not its consequence.
 TEST(LocalCommunicatorTest, ADroppedCallReleasesTheOthers) {
   const absl::Status status = RunLocalRanks(3, [](Communicator& world) -> absl::Status {
     const auto device = OpenCpu();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -44,9 +45,15 @@ void LocalWorld::Break(const absl::Status& reason, int world_rank) {
 
 void LocalWorld::BreakByDroppedCall(const std::string& call, int world_rank) {
   std::lock_guard<std::mutex> lock(mutex_);
-  BreakLocked(Failure{absl::StatusCode::kAborted,
-                      absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call),
-                      world_rank, /*dropped_call=*/true});
+  BreakLocked(
+      Failure{absl::StatusCode::kAborted,
+              absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call),
+              world_rank, /*is_symptom=*/true});
+}
+
+void LocalWorld::BreakByDepartureLocked(const std::string& departure, int world_rank) {
+  BreakLocked(
+      Failure{absl::StatusCode::kFailedPrecondition, departure, world_rank, /*is_symptom=*/true});
 }
 
 void LocalWorld::RankReturned(int world_rank, const absl::Status& status) {
@@ -72,7 +79,7 @@ absl::Status LocalWorld::RootCause() {
     return absl::Status(failure.code,
                         absl::StrCat("rank ", failure.world_rank, " failed: ", failure.message));
   };
-  if (broken_->dropped_call) {
+  if (broken_->is_symptom) {
     for (const Failure& failure : returned_errors_) {
       if (failure.world_rank == broken_->world_rank &&
           !absl::StrContains(failure.message, broken_->message)) {
@@ -86,10 +93,11 @@ absl::Status LocalWorld::RootCause() {
                        (first.world_rank == broken_->world_rank &&
                         absl::StrContains(broken_->message, first.message));
   if (repeats) return broken_->ToStatus();
-  // A rank that met the broken world and returned words of its own: both are needed to understand it.
-  return absl::Status(first.code, absl::StrCat(first_own.message(),
-                                               " (after communication broke: ",
-                                               broken_->message, ")"));
+  // A rank that met the broken world and returned words of its own: both are needed to understand
+  // it.
+  return absl::Status(
+      first.code,
+      absl::StrCat(first_own.message(), " (after communication broke: ", broken_->message, ")"));
 }
 
 void LocalWorld::Unregister(Channel* channel) {

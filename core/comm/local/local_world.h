@@ -16,9 +16,10 @@
 
 namespace zeroth {
 
-// One mutex guards the world and every rendezvous in it, so that "the world broke" and "the last rank arrived" cannot
-// happen at once: a call either runs on all of its ranks or on none. It is held for bookkeeping only, never while data
-// moves. Thread-safe; functions that end in Locked need the mutex held.
+// One mutex guards the world and every rendezvous in it, so that "the world broke" and "the last
+// rank arrived" cannot happen at once: a call either runs on all of its ranks or on none. It is
+// held for bookkeeping only, never while data moves. Thread-safe; functions that end in Locked need
+// the mutex held.
 class LocalWorld {
  public:
   // A place where ranks wait for each other. Registered for as long as it exists.
@@ -27,7 +28,8 @@ class LocalWorld {
     virtual ~Channel() = default;
     // The world broke: those who wait must look.
     virtual void WakeLocked() = 0;
-    // Why the others can wait no longer now that `world_rank` makes no further calls; empty if none waits for it.
+    // Why the others can wait no longer now that `world_rank` makes no further calls; empty if none
+    // waits for it.
     virtual std::string DescribeWaitForLocked(int world_rank) const = 0;
     // The call in which `world_rank` waits for others here; empty if it does not.
     virtual std::string DescribeWaitOfLocked(int world_rank) const = 0;
@@ -39,12 +41,13 @@ class LocalWorld {
 
   int size() const { return size_; }
   absl::Duration timeout() const { return timeout_; }
-  // Waiting threads may poll for a moment before they sleep; without a core for each rank that would only keep the
-  // rank that is waited for from running.
+  // Waiting threads may poll for a moment before they sleep; without a core for each rank that
+  // would only keep the rank that is waited for from running.
   bool may_spin() const { return may_spin_; }
   std::mutex& mutex() { return mutex_; }
 
-  // OK, or the error that broke the world; each call returns a status that shares nothing with other threads.
+  // OK, or the error that broke the world; each call returns a status that shares nothing with
+  // other threads.
   absl::Status StatusLocked() const;
   bool IsBrokenLocked() const { return broken_.has_value(); }
   absl::Status status();
@@ -52,16 +55,21 @@ class LocalWorld {
   // Breaks the world unless it is broken, on account of `world_rank`.
   void BreakLocked(const absl::Status& reason, int world_rank);
   void Break(const absl::Status& reason, int world_rank);
-  // As Break, for a call that `world_rank` issued but whose stream will not run it. That stream has an error of its own
-  // which names the cause better, so RootCause() prefers what the rank then returns.
+  // As Break, for a call that `world_rank` issued but whose stream will not run it. That stream has
+  // an error of its own which names the cause better, so RootCause() prefers what the rank then
+  // returns.
   void BreakByDroppedCall(const std::string& call, int world_rank);
+  // As Break, because `world_rank` gave up a communicator on which others wait. That is what a rank
+  // does on its way out of an error of its own, so here too RootCause() prefers what it returns.
+  void BreakByDepartureLocked(const std::string& departure, int world_rank);
 
   // `world_rank`'s main function has ended.
   void RankReturned(int world_rank, const absl::Status& status);
   bool HasReturnedLocked(int world_rank) const {
     return returned_[static_cast<size_t>(world_rank)];
   }
-  // What to report once all have returned: OK if all returned OK, otherwise the error that came first, with its rank.
+  // What to report once all have returned: OK if all returned OK, otherwise the error that came
+  // first, with its rank.
   absl::Status RootCause();
 
   void RegisterLocked(Channel* channel) { channels_.insert(channel); }
@@ -70,12 +78,13 @@ class LocalWorld {
   std::string DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const;
 
  private:
-  // Statuses are kept as plain values: absl::Status counts references in a library that sanitizers cannot look into.
+  // Statuses are kept as plain values: absl::Status counts references in a library that sanitizers
+  // cannot look into.
   struct Failure {
     absl::StatusCode code;
     std::string message;
     int world_rank;
-    bool dropped_call = false;
+    bool is_symptom = false;  // what the rank then returns names the cause better
     absl::Status ToStatus() const { return absl::Status(code, message); }
   };
 

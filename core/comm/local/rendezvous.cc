@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+
 #include "zeroth/core/base/check.h"
 
 #if defined(__x86_64__)
@@ -25,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 // Longer waits than this are no waits at all to a person, and would overflow the clock.
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
-// About as long as it takes to put a thread to sleep and wake it up again: polling longer gains nothing.
+// About as long as it takes to put a thread to sleep and wake it up again: polling longer gains
+// nothing.
 constexpr int kSpinRounds = 400;
 
 void PauseCpu() {
@@ -95,8 +97,8 @@ absl::Status Rendezvous::Arrive(int rank, const CollectiveCall& call, const Loca
     return absl::OkStatus();
   }
   if (const int departed = FindDepartedLocked(arrivals_.completed); departed >= 0) {
-    world_->BreakLocked(absl::FailedPreconditionError(DescribeDepartureLocked(departed, rank)),
-                        world_ranks_[static_cast<size_t>(departed)]);
+    world_->BreakByDepartureLocked(DescribeDepartureLocked(departed, rank),
+                                   world_ranks_[static_cast<size_t>(departed)]);
     return world_->StatusLocked();
   }
 
@@ -132,7 +134,7 @@ void Rendezvous::Leave(int rank) {
   members_[static_cast<size_t>(rank)].left = true;
   const int world_rank = world_ranks_[static_cast<size_t>(rank)];
   const std::string wait = DescribeWaitForLocked(world_rank);
-  if (!wait.empty()) world_->BreakLocked(absl::FailedPreconditionError(wait), world_rank);
+  if (!wait.empty()) world_->BreakByDepartureLocked(wait, world_rank);
 }
 
 bool Rendezvous::JoinLocked(Meeting& meeting) {
@@ -170,7 +172,8 @@ absl::Status Rendezvous::CheckMatchLocked(int rank, const CollectiveCall& call) 
 int Rendezvous::FindDepartedLocked(uint64_t completed) const {
   for (int rank = 0; rank < size(); ++rank) {
     const Member& member = members_[static_cast<size_t>(rank)];
-    const bool departed = member.left || world_->HasReturnedLocked(world_ranks_[static_cast<size_t>(rank)]);
+    const bool departed =
+        member.left || world_->HasReturnedLocked(world_ranks_[static_cast<size_t>(rank)]);
     if (departed && member.issued <= completed) return rank;
   }
   return -1;
@@ -178,12 +181,12 @@ int Rendezvous::FindDepartedLocked(uint64_t completed) const {
 
 std::string Rendezvous::DescribeDepartureLocked(int departed, int waiting) const {
   const Member& gone = members_[static_cast<size_t>(departed)];
-  const bool returned =
-      world_->HasReturnedLocked(world_ranks_[static_cast<size_t>(departed)]);
+  const bool returned = world_->HasReturnedLocked(world_ranks_[static_cast<size_t>(departed)]);
   return absl::StrCat(
       RankName(departed), returned ? " has returned" : " has destroyed its communicator",
-      gone.arrived == 0 ? " without a call"
-                        : absl::StrCat(" after its last operation, ", gone.last_call.ToString(), ","),
+      gone.arrived == 0
+          ? " without a call"
+          : absl::StrCat(" after its last operation, ", gone.last_call.ToString(), ","),
       " on ", name_, ", while ", RankName(waiting), " waits for it in ",
       members_[static_cast<size_t>(waiting)].last_call.ToString());
 }
@@ -194,7 +197,8 @@ std::string Rendezvous::DescribeWaitForLocked(int world_rank) const {
   const int departed = static_cast<int>(found - world_ranks_.begin());
   if (members_[static_cast<size_t>(departed)].issued > arrivals_.completed) return "";
   for (int rank = 0; rank < size(); ++rank) {
-    if (IsWaiting(members_[static_cast<size_t>(rank)])) return DescribeDepartureLocked(departed, rank);
+    if (IsWaiting(members_[static_cast<size_t>(rank)]))
+      return DescribeDepartureLocked(departed, rank);
   }
   return "";
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local_world.h"
@@ -28,16 +29,20 @@ struct LocalBuffers {
   bool accumulate = false;
 };
 
-// A call has two meetings. Arrive: each rank publishes its call and buffers, and goes on when all have. Then data moves,
-// without the lock. Finish: a rank whose buffers peers may still touch waits until they have all finished.
+// A call has two meetings. Arrive: each rank publishes its call and buffers, and goes on when all
+// have. Then data moves, without the lock. Finish: a rank whose buffers peers may still touch waits
+// until they have all finished.
 //
-// Once all ranks have arrived, nothing can stop the call: every rank moves its data and finishes, even if the world
-// breaks meanwhile, so nobody frees memory that a peer is reading. Before that, a break lets nobody through.
+// Once all ranks have arrived, nothing can stop the call: every rank moves its data and finishes,
+// even if the world breaks meanwhile, so nobody frees memory that a peer is reading. Before that, a
+// break lets nobody through.
 //
-// `rank` is a rank of the group; each rank's calls come from one thread at a time. Thread-safe across ranks.
+// `rank` is a rank of the group; each rank's calls come from one thread at a time. Thread-safe
+// across ranks.
 class Rendezvous final : public LocalWorld::Channel {
  public:
-  // Group rank r is rank world_ranks[r] of the world. `name` is the communicator's. The world's mutex must be held.
+  // Group rank r is rank world_ranks[r] of the world. `name` is the communicator's. The world's
+  // mutex must be held.
   Rendezvous(std::shared_ptr<LocalWorld> world, std::vector<int> world_ranks, std::string name);
   ~Rendezvous() override;
 
@@ -46,17 +51,18 @@ class Rendezvous final : public LocalWorld::Channel {
   // Promises one more call by `rank` and returns its index. The world's error if it is broken.
   absl::StatusOr<uint64_t> Issue(int rank);
 
-  // Waits for all ranks' calls. `when_complete`, if any, runs on the last rank to arrive, with the world's mutex held,
-  // before anyone goes on. FailedPrecondition if calls differ or a missing rank will never call; DeadlineExceeded after
-  // the world's timeout. Each such error breaks the world.
+  // Waits for all ranks' calls. `when_complete`, if any, runs on the last rank to arrive, with the
+  // world's mutex held, before anyone goes on. FailedPrecondition if calls differ or a missing rank
+  // will never call; DeadlineExceeded after the world's timeout. Each such error breaks the world.
   absl::Status Arrive(int rank, const CollectiveCall& call, const LocalBuffers& buffers,
                       const std::function<void()>& when_complete = nullptr);
 
-  // Between Arrive and Finish: what each rank has published. Only entries of ranks that wait in Finish may be used.
+  // Between Arrive and Finish: what each rank has published. Only entries of ranks that wait in
+  // Finish may be used.
   absl::Span<const LocalBuffers> buffers() const { return buffers_; }
 
-  // To be called exactly once after each Arrive that returned OK. With `wait_for_all`, returns when all ranks have
-  // called it.
+  // To be called exactly once after each Arrive that returned OK. With `wait_for_all`, returns when
+  // all ranks have called it.
   void Finish(int rank, bool wait_for_all);
 
   // `rank` makes no further calls here: its communicator is gone.

@@ -1,0 +1,88 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/open_data.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/data/byte_alphabet.h"
+#include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/gpt2_bpe.h"
+#include "zeroth/data/test_token_files.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<int32_t> ReadAll(const TokenSource& source) {
+  std::vector<int32_t> ids(static_cast<size_t>(source.size()));
+  EXPECT_TRUE(source.Read(0, absl::MakeSpan(ids)).ok());
+  return ids;
+}
+
+TEST(OpenDataTest, TextAsBytes) {
+  const TemporaryDirectory dir;
+  dir.Write("1.txt", "hi");
+  dir.Write("2.txt", "<");
+  const ByteTokenizer tokenizer;
+  const auto source = OpenData(dir.path(), {&tokenizer, 257});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(ReadAll(**source), ElementsAre('h', 'i', 256, '<', 256));
+}
+
+TEST(OpenDataTest, TextAsBytePairs) {
+  const TemporaryDirectory dir;
+  nlohmann::json vocab;
+  for (int byte = 0; byte < 256; ++byte)
+    vocab[BytesToAlphabet(std::string(1, static_cast<char>(byte)))] = byte;
+  vocab["hi"] = 256;
+  vocab["<|endoftext|>"] = 257;
+  dir.Write("model/vocab.json", vocab.dump());
+  dir.Write("model/merges.txt", "h i\n");
+  const auto tokenizer = Gpt2Bpe::LoadDirectory(dir.File("model"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::string text = dir.Write("t.txt", "hi <|endoftext|>h");
+  const auto source = OpenData(text, {tokenizer->get(), 300});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(ReadAll(**source), ElementsAre(256, ' ', 257, 'h', 257));
+}
+
+TEST(OpenDataTest, TokenFilesNeedNoTokenizer) {
+  const TemporaryDirectory dir;
+  dir.Write("a.npy", NpyBytes<int32_t>("<i4", "(2,)", {5, 6}));
+  dir.Write("b.bin", LlmcBytes<uint16_t>({7}));
+  const auto source = OpenData(dir.path(), {nullptr, 10});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(ReadAll(**source), ElementsAre(5, 6, 7));
+  dir.Write("c.npy", NpyBytes<int32_t>("<i4", "(1, 2)", {5, 6}));
+  EXPECT_THAT(std::string(OpenData(dir.path(), {nullptr, 10}).status().message()),
+              HasSubstr("c.npy has rows of 2 tokens"));
+}
+
+TEST(OpenDataTest, ErrorsSayWhatIsMissing) {
+  const TemporaryDirectory dir;
+  const ByteTokenizer tokenizer;
+  const std::string text = dir.Write("t.txt", "text");
+  EXPECT_THAT(std::string(OpenData("", {&tokenizer, 257}).status().message()),
+              HasSubstr("no data"));
+  EXPECT_THAT(std::string(OpenData(text, {nullptr, 257}).status().message()),
+              HasSubstr("needs a tokenizer"));
+  EXPECT_THAT(
+      std::string(OpenData(text, {&tokenizer, 256}).status().message()),
+      HasSubstr("the byte tokenizer makes ids up to 256, but the model's vocabulary has only 256"));
+  EXPECT_EQ(OpenData(text, {&tokenizer, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenData(dir.File("absent"), {&tokenizer, 257}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,130 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The number of OpenMP threads must not show in a result. Sizes are large enough for several pieces.
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+namespace {
+
+class ThreadsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "libgomp synchronises in ways that the thread sanitizer does not see";
+#endif
+  }
+
+  void Open(int threads) {
+    kernels_.reset();
+    DeviceOptions options;
+    options.threads = threads;
+    device_ = *DeviceRegistry::Create("cpu", options);
+    device_->BindThread();
+    kernels_ = *KernelRegistry::Create(*device_, device_->compute_stream());
+    random_.seed(7);
+  }
+
+  Tensor Random(const Shape& shape) {
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<size_t>(shape.numel()));
+    for (float& value : values) value = normal(random_);
+    return *Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations);
+  }
+
+  // Runs `body`, which returns its result's tensors, with one, two and three threads.
+  template <typename Body>
+  void ExpectSameBits(const Body& body) {
+    std::vector<std::vector<float>> expected;
+    for (const int threads : {1, 2, 3}) {
+      Open(threads);
+      const std::vector<Tensor> results = body();
+      std::vector<std::vector<float>> values;
+      for (const Tensor& result : results) values.push_back(*result.ToHost<float>());
+      if (threads == 1) expected = values;
+      EXPECT_EQ(values, expected) << threads << " threads";
+    }
+  }
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+  std::mt19937_64 random_;
+};
+
+TEST_F(ThreadsTest, LayerNormBackward) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    constexpr int64_t kRows = 333;
+    constexpr int64_t kDim = 201;
+    LayerNormBackwardArgs args;
+    args.dy = Random({kRows, kDim});
+    args.x = Random({kRows, kDim});
+    args.gamma = Random({kDim});
+    args.mean = Random({kRows});
+    args.rstd = Random({kRows});
+    args.dx = Random({kRows, kDim});
+    args.dgamma = Random({kDim});
+    args.dbeta = Random({kDim});
+    EXPECT_TRUE(kernels_->LayerNormBackward(args).ok());
+    return {args.dx, args.dgamma, args.dbeta};
+  });
+}
+
+TEST_F(ThreadsTest, BiasGradient) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    const Tensor dbias = Random({300});
+    EXPECT_TRUE(kernels_->BiasGradient(Random({1001, 300}), dbias, true).ok());
+    return {dbias};
+  });
+}
+
+TEST_F(ThreadsTest, EmbeddingBackward) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    std::vector<int32_t> tokens(500);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random_() % 40);
+    const Tensor ids = *Tensor::FromHost<int32_t>(*device_, {5, 100}, tokens, MemoryCategory::kActivations);
+    const Tensor dtable = Random({40, 130});
+    EXPECT_TRUE(kernels_->EmbeddingBackward(ids, Random({5, 100, 130}), dtable, false).ok());
+    return {dtable};
+  });
+}
+
+TEST_F(ThreadsTest, ElementwiseAndAdamW) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    constexpr int64_t kCount = 100003;
+    const Tensor y = Random({kCount});
+    EXPECT_TRUE(kernels_->Gelu(Random({kCount}), y).ok());
+    AdamWArgs args;
+    args.lr = 0.1;
+    args.param = Random({kCount});
+    args.grad = y;
+    args.m = Random({kCount});
+    args.v = *Tensor::Zeros(*device_, {kCount}, DType::kFloat32, MemoryCategory::kOptimizer);
+    EXPECT_TRUE(kernels_->AdamW(args).ok());
+    return {y, args.param, args.m, args.v};
+  });
+}
+
+TEST_F(ThreadsTest, AddSquares) {
+  std::vector<int64_t> expected;
+  for (const int threads : {1, 2, 3}) {
+    Open(threads);
+    const Tensor sum = *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
+    ASSERT_TRUE(kernels_->AddSquares(Random({600001}), sum).ok());
+    const std::vector<int64_t> words = *sum.ToHost<int64_t>();
+    if (threads == 1) expected = words;
+    EXPECT_EQ(words, expected) << threads << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

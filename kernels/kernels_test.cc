@@ -1,0 +1,69 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/kernels.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A device of a type that nobody has kernels for.
+class StrangeDevice final : public Device {
+ public:
+  absl::string_view type() const override { return "abacus"; }
+  int index() const override { return 0; }
+  const DeviceOptions& options() const override { return options_; }
+  Allocator& allocator() override { return real_->allocator(); }
+  Stream& compute_stream() override { return real_->compute_stream(); }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name) override {
+    return real_->CreateStream(name);
+  }
+  void BindThread() override {}
+  absl::Status Copy(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
+  absl::Status CopyFromHost(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
+  absl::Status CopyToHost(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
+  absl::Status FillZero(void*, size_t, Stream&) override { return absl::OkStatus(); }
+
+ private:
+  DeviceOptions options_;
+  std::shared_ptr<Device> real_ = *DeviceRegistry::Create("cpu", DeviceOptions{});
+};
+
+TEST(KernelRegistryTest, CreatesByDeviceType) {
+  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  const absl::StatusOr<std::unique_ptr<Kernels>> kernels =
+      KernelRegistry::Create(*device, device->compute_stream());
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  EXPECT_EQ(&(*kernels)->stream(), &device->compute_stream());
+}
+
+TEST(KernelRegistryTest, UnknownTypeListsTheKnownOnes) {
+  StrangeDevice device;
+  const absl::Status status = KernelRegistry::Create(device, device.compute_stream()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("abacus"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cpu"));
+}
+
+TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
+  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  const std::shared_ptr<Device> other = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  EXPECT_EQ(KernelRegistry::Create(*device, other->compute_stream()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(KernelRegistryTest, ASecondRegistrationAborts) {
+  EXPECT_DEATH(KernelRegistry::Register("cpu", nullptr), "invariant");
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,115 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/embedding_suite.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace zeroth::testing {
+
+TEST_P(EmbeddingSuite, ForwardPicksRowsAndAddsPositions) {
+  for (int i = 0; i < 30; ++i) {
+    const int64_t batch = RandomSize(0, 4);
+    const int64_t seq = RandomSize(0, 9);
+    const int64_t vocab = RandomSize(1, 20);
+    const int64_t dim = RandomSize(0, 50);
+    const int64_t max_seq = seq + RandomSize(0, 3);
+    std::vector<int32_t> tokens;
+    for (int64_t t = 0; t < batch * seq; ++t)
+      tokens.push_back(static_cast<int32_t>(RandomSize(0, vocab - 1)));
+    const std::vector<float> table = RandomNormal(vocab * dim);
+    const std::vector<float> positions = RandomNormal(max_seq * dim);
+    for (const bool with_positions : {false, true}) {
+      std::vector<float> expected;
+      for (int64_t t = 0; t < batch * seq; ++t) {
+        for (int64_t c = 0; c < dim; ++c) {
+          const float value = table[tokens[t] * dim + c];
+          expected.push_back(with_positions ? value + positions[(t % seq) * dim + c] : value);
+        }
+      }
+      const Tensor out = Unwritten({batch, seq, dim});
+      ASSERT_TRUE(kernels()
+                      .Embedding(UploadTokens({batch, seq}, tokens), Upload({vocab, dim}, table),
+                                 with_positions ? Upload({max_seq, dim}, positions) : Tensor(), out)
+                      .ok());
+      EXPECT_EQ(Download(out), expected);
+    }
+  }
+}
+
+TEST_P(EmbeddingSuite, BackwardAddsRepeatedTokensAndWritesAllRows) {
+  for (int i = 0; i < 30; ++i) {
+    const int64_t batch = RandomSize(0, 4);
+    const int64_t seq = RandomSize(0, 30);
+    const int64_t vocab = RandomSize(1, 20);
+    const int64_t dim = RandomSize(0, 50);
+    std::vector<int32_t> tokens;
+    for (int64_t t = 0; t < batch * seq; ++t)
+      tokens.push_back(static_cast<int32_t>(RandomSize(0, vocab - 1)));
+    const std::vector<float> dout = RandomNormal(batch * seq * dim);
+    const std::vector<float> before = RandomNormal(vocab * dim);
+    for (const bool accumulate : {false, true}) {
+      std::vector<float> expected = accumulate ? before : std::vector<float>(before.size());
+      // In the order of the places, in float: the same bits.
+      for (int64_t t = 0; t < batch * seq; ++t) {
+        for (int64_t c = 0; c < dim; ++c) expected[tokens[t] * dim + c] += dout[t * dim + c];
+      }
+      const Tensor dtable = accumulate ? Upload({vocab, dim}, before) : Unwritten({vocab, dim});
+      ASSERT_TRUE(kernels()
+                      .EmbeddingBackward(UploadTokens({batch, seq}, tokens),
+                                         Upload({batch, seq, dim}, dout), dtable, accumulate)
+                      .ok());
+      EXPECT_EQ(Download(dtable), expected);
+    }
+  }
+}
+
+TEST_P(EmbeddingSuite, PositionBackwardAddsOverTheBatch) {
+  for (int i = 0; i < 30; ++i) {
+    const int64_t batch = RandomSize(0, 5);
+    const int64_t seq = RandomSize(0, 9);
+    const int64_t dim = RandomSize(0, 50);
+    const int64_t max_seq = seq + RandomSize(0, 4);
+    const std::vector<float> dout = RandomNormal(batch * seq * dim);
+    const std::vector<float> before = RandomNormal(max_seq * dim);
+    for (const bool accumulate : {false, true}) {
+      std::vector<float> expected = accumulate ? before : std::vector<float>(before.size());
+      for (int64_t e = 0; e < batch * seq * dim; ++e) expected[e % (seq * dim)] += dout[e];
+      const Tensor dpositions =
+          accumulate ? Upload({max_seq, dim}, before) : Unwritten({max_seq, dim});
+      ASSERT_TRUE(
+          kernels().PositionBackward(Upload({batch, seq, dim}, dout), dpositions, accumulate).ok());
+      EXPECT_EQ(Download(dpositions), expected);
+    }
+  }
+}
+
+TEST_P(EmbeddingSuite, RefusesShapesThatDoNotFit) {
+  const Tensor tokens = UploadTokens({1, 3}, {0, 1, 0});
+  const Tensor table = Upload({2, 4}, std::vector<float>(8));
+  const Tensor out = Unwritten({1, 3, 4});
+  ExpectInvalid(kernels().Embedding(tokens, table, Upload({2, 4}, std::vector<float>(8)), out),
+                {"Embedding", "positions is [2, 4], expected [at least 3, 4]"});
+  ExpectInvalid(kernels().Embedding(tokens, table, Tensor(), table),
+                {"Embedding", "out is [2, 4]", "[1, 3, 4]"});
+  ExpectInvalid(kernels().Embedding(table, table, Tensor(), out),
+                {"Embedding", "tokens is fp32, expected int32"});
+  ExpectInvalid(kernels().EmbeddingBackward(tokens, table, table, false),
+                {"EmbeddingBackward", "dout"});
+  ExpectInvalid(kernels().PositionBackward(out, Upload({2, 4}, std::vector<float>(8)), false),
+                {"PositionBackward", "dpositions is [2, 4]"});
+}
+
+TEST_P(EmbeddingSuite, RefusesATokenBelowZero) {
+  ExpectInvalid(kernels().Embedding(UploadTokens({2, 2}, {0, 1, -1, 0}), Upload({2, 1}, {1, 2}),
+                                    Tensor(), Unwritten({2, 2, 1})),
+                {"Embedding", "tokens[1, 0] is -1", "[0, 2)"});
+}
+
+TEST_P(EmbeddingSuite, RefusesATokenBeyondTheTable) {
+  ExpectInvalid(kernels().EmbeddingBackward(UploadTokens({1, 3}, {0, 1, 2}), Unwritten({1, 3, 1}),
+                                            Upload({2, 1}, {1, 2}), true),
+                {"EmbeddingBackward", "tokens[0, 2] is 2", "[0, 2)"});
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,78 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/rope_suite.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/kernels/reference/rope.h"
+
+namespace zeroth::testing {
+
+// Sequence lengths, head sizes and bases change between the calls, so that a table kept from an
+// earlier one would show.
+TEST_P(RopeSuite, RotatesAndBack) {
+  for (int i = 0; i < 40; ++i) {
+    AttentionShape shape;
+    shape.batch = RandomSize(0, 3);
+    shape.seq = RandomSize(0, 40);
+    shape.kv_heads = RandomSize(1, 3);
+    shape.heads = shape.kv_heads * RandomSize(1, 3);
+    shape.head_dim = 2 * RandomSize(1, 40);
+    const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
+    const std::vector<float> qkv = RandomNormal(packed.numel());
+    RopeArgs args;
+    args.shape = shape;
+    args.qkv = Upload(packed, qkv);
+    args.theta = i % 2 == 0 ? 10000.0f : 500000.0f;
+    ASSERT_TRUE(kernels().Rope(args).ok());
+    const std::vector<float> rotated = Download(args.qkv);
+    ExpectClose(rotated, reference::Rope(shape, args.theta, false, ToDouble(qkv)), 3e-7, 0,
+                "rotated");
+    for (int64_t row = 0; row < shape.batch * shape.seq; ++row) {
+      for (int64_t c = (shape.heads + shape.kv_heads) * shape.head_dim; c < shape.packed_dim();
+           ++c) {
+        ASSERT_EQ(rotated[row * shape.packed_dim() + c], qkv[row * shape.packed_dim() + c])
+            << "values are not rotated";
+      }
+    }
+    args.inverse = true;
+    ASSERT_TRUE(kernels().Rope(args).ok());
+    ExpectClose(Download(args.qkv), ToDouble(qkv), 5e-7, 0, "rotated back");
+  }
+}
+
+// The angle of a far position: what a table in float would get wrong in the fourth digit.
+TEST_P(RopeSuite, FarPositions) {
+  AttentionShape shape;
+  shape.batch = 1;
+  shape.seq = 20000;
+  shape.heads = 1;
+  shape.kv_heads = 1;
+  shape.head_dim = 4;
+  const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
+  const std::vector<float> qkv = RandomNormal(packed.numel());
+  RopeArgs args;
+  args.shape = shape;
+  args.qkv = Upload(packed, qkv);
+  ASSERT_TRUE(kernels().Rope(args).ok());
+  ExpectClose(Download(args.qkv), reference::Rope(shape, 10000.0, false, ToDouble(qkv)), 3e-7, 0,
+              "rotated");
+}
+
+TEST_P(RopeSuite, RefusesWhatDoesNotFit) {
+  RopeArgs args;
+  args.shape = {1, 2, 3, 2, 4};
+  args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
+  ExpectInvalid(kernels().Rope(args), {"Rope", "3 heads and 2 kv_heads"});
+  args.shape = {1, 2, 2, 1, 3};
+  args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
+  ExpectInvalid(kernels().Rope(args), {"Rope", "head_dim 3, expected an even one"});
+  args.shape = {1, 2, 2, 1, 4};
+  ExpectInvalid(kernels().Rope(args), {"Rope", "qkv is [1, 2, 12]", "[2, 16]"});
+  args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
+  args.theta = 0;
+  ExpectInvalid(kernels().Rope(args), {"Rope", "theta"});
+}
+
+}  // namespace zeroth::testing

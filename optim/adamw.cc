@@ -1,0 +1,93 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/optim/adamw.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
+    : sharding_(sharding), kernels_(kernels), options_(options) {}
+
+absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
+                                                     const AdamWOptions& options) {
+  std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
+  for (Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      const ShardLayout::Segment& layout = unit->segment_layout(i);
+      if (!layout.trainable) continue;
+      State state{unit, i, Tensor(), Tensor()};
+      for (Tensor* moment : {&state.m, &state.v}) {
+        ZEROTH_ASSIGN_OR_RETURN(*moment, Tensor::Zeros(sharding.device(), Shape({layout.shard_numel}), DType::kFloat32,
+                                                       MemoryCategory::kOptimizer));
+      }
+      optimizer->states_.push_back(std::move(state));
+    }
+  }
+  return optimizer;
+}
+
+// Neighbours with the same decay are one kernel call. The gap between them is zero in parameters and gradients, and an
+// update of zeros by zeros is zero.
+std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
+  std::vector<Range> ranges;
+  bool joins = false;  // the last parameter seen was updated
+  for (const int index : state.unit->segment_layout(state.segment).parameters) {
+    const ShardLayout::Piece piece = state.unit->PieceOf(index);
+    if (piece.numel() == 0) continue;
+    const Parameter& parameter = *state.unit->parameters()[static_cast<size_t>(index)];
+    if (!parameter.requires_grad()) {
+      joins = false;
+      continue;
+    }
+    if (joins && ranges.back().decay == parameter.decay()) {
+      ranges.back().numel = piece.shard_offset + piece.numel() - ranges.back().offset;
+    } else {
+      ranges.push_back({piece.shard_offset, piece.numel(), parameter.decay()});
+    }
+    joins = true;
+  }
+  return ranges;
+}
+
+absl::Status AdamW::Step(double lr, double grad_scale) {
+  for (const State& state : states_) {
+    ZEROTH_RETURN_IF_ERROR_WITH(state.unit->ExpectGradientState(GradientState::kReduced, "update"),
+                                "AdamW: call Scheduler::FinishBackward first");
+  }
+  ++step_;
+  AdamWArgs args;
+  args.lr = lr;
+  args.beta1 = options_.beta1;
+  args.beta2 = options_.beta2;
+  args.eps = options_.eps;
+  args.eps_mode = options_.eps_mode;
+  args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step_));
+  args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step_));
+  args.grad_scale = grad_scale;
+  for (const State& state : states_) {
+    const Unit::Segment& segment = state.unit->segment(state.segment);
+    for (const Range& range : Ranges(state)) {
+      const Shape shape({range.numel});
+      args.param = segment.shard.View(range.offset, shape);
+      args.grad = segment.grad_shard.View(range.offset, shape);
+      args.m = state.m.View(range.offset, shape);
+      args.v = state.v.View(range.offset, shape);
+      args.weight_decay = range.decay ? options_.weight_decay : 0.0;
+      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(args), absl::StrCat("unit '", state.unit->name(), "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t AdamW::MemoryBytes() const {
+  int64_t bytes = 0;
+  for (const State& state : states_) bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
+  return bytes;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_ADAMW_H_
+#define ZEROTH_OPTIM_ADAMW_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // of parameters whose decay() is true
+  EpsMode eps_mode = EpsMode::kAfterCorrection;
+};
+
+// AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank owns and nothing else
+// (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where shards begin changes no bit.
+// Used by one rank's thread only.
+class AdamW {
+ public:
+  // Allocates zeroed moments. `sharding` and `kernels` outlive the optimizer.
+  static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
+                                                       const AdamWOptions& options);
+
+  // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between Scheduler::FinishBackward
+  // and EndStep. Parameters that do not require a gradient now keep values and moments. FailedPrecondition names a unit
+  // whose gradients are not reduced; nothing is changed then.
+  absl::Status Step(double lr, double grad_scale = 1.0);
+
+  // Steps taken.
+  int64_t step() const { return step_; }
+  // Of this rank's moments.
+  int64_t MemoryBytes() const;
+
+ private:
+  // A run of elements of one shard that take the same update.
+  struct Range {
+    int64_t offset;
+    int64_t numel;
+    bool decay;
+  };
+  struct State {
+    Unit* unit;
+    int segment;
+    Tensor m;  // [shard_numel]
+    Tensor v;  // [shard_numel]
+  };
+
+  AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
+  static std::vector<Range> Ranges(const State& state);
+
+  Sharding& sharding_;
+  Kernels& kernels_;
+  AdamWOptions options_;
+  std::vector<State> states_;
+  int64_t step_ = 0;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_ADAMW_H_

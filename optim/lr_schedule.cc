@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace zeroth {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+bool IsRate(double value) { return std::isfinite(value) && value >= 0; }
+
+}  // namespace
+
+std::vector<std::string> LrSchedule::Names() { return {"constant", "linear", "cosine"}; }
+
+absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name, const LrScheduleOptions& options) {
+  const std::vector<std::string> names = Names();
+  const auto found = std::find(names.begin(), names.end(), std::string(name));
+  if (found == names.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown learning-rate schedule '", name, "'; expected one of: ",
+                                                   absl::StrJoin(names, ", ")));
+  }
+  if (!IsRate(options.lr) || !IsRate(options.min_lr)) {
+    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: lr = ", options.lr, " and min_lr = ",
+                                                   options.min_lr, ", expected finite numbers of at least 0"));
+  }
+  if (options.warmup_steps < 0 || options.total_steps < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: ", options.warmup_steps, " warm-up steps of ",
+                                                   options.total_steps, ", expected at least 0 each"));
+  }
+  return LrSchedule(static_cast<Kind>(found - names.begin()), options);
+}
+
+double LrSchedule::At(int64_t step) const {
+  const double peak = options_.lr;
+  if (step < options_.warmup_steps) {
+    return peak * static_cast<double>(step + 1) / static_cast<double>(options_.warmup_steps);
+  }
+  if (kind_ == Kind::kConstant) return peak;
+  const int64_t length = options_.total_steps - options_.warmup_steps;
+  const double progress =
+      length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - options_.warmup_steps) / static_cast<double>(length));
+  const double left = kind_ == Kind::kLinear ? 1.0 - progress : 0.5 * (1.0 + std::cos(kPi * progress));
+  return options_.min_lr + (peak - options_.min_lr) * left;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,45 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_LR_SCHEDULE_H_
+#define ZEROTH_OPTIM_LR_SCHEDULE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+struct LrScheduleOptions {
+  double lr = 0;             // the peak
+  double min_lr = 0;         // at the end of linear and cosine
+  int64_t warmup_steps = 0;  // before the peak
+  int64_t total_steps = 0;   // of the whole run
+};
+
+// The learning rate as a function of the step, from 0. Warm-up: lr * (step + 1) / warmup_steps. After it
+//   constant  lr
+//   linear    from lr down to min_lr at total_steps
+//   cosine    the same along half a cosine (Loshchilov and Hutter, "SGDR", 2017)
+// Beyond total_steps the last value stays. A value type.
+class LrSchedule {
+ public:
+  // InvalidArgument lists the names, or says which option is out of its range.
+  static absl::StatusOr<LrSchedule> Create(absl::string_view name, const LrScheduleOptions& options);
+  static std::vector<std::string> Names();
+
+  double At(int64_t step) const;
+
+ private:
+  enum class Kind { kConstant, kLinear, kCosine };
+  LrSchedule(Kind kind, const LrScheduleOptions& options) : kind_(kind), options_(options) {}
+
+  Kind kind_;
+  LrScheduleOptions options_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_LR_SCHEDULE_H_

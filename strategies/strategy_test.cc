@@ -1,0 +1,83 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/strategy.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The message of the error with which a strategy refuses its options, at creation or for this world.
+std::string Refusal(const std::string& name, const StrategyOptions& options, int world_size) {
+  const auto strategy = StrategyRegistry::Create(name, options);
+  const absl::Status status = strategy.ok() ? (*strategy)->ShardSize(world_size).status() : strategy.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+int ShardSize(const std::string& name, int shard_size, int world_size) {
+  const auto strategy = StrategyRegistry::Create(name, {shard_size});
+  EXPECT_TRUE(strategy.ok()) << strategy.status();
+  const auto size = (*strategy)->ShardSize(world_size);
+  EXPECT_TRUE(size.ok()) << size.status();
+  return *size;
+}
+
+TEST(StrategyRegistryTest, KnowsWhatIsLinkedIn) {
+  EXPECT_THAT(StrategyRegistry::Names(), ElementsAre("full_shard", "hybrid_shard", "no_shard", "shard_grad_op"));
+  for (const std::string& name : StrategyRegistry::Names()) {
+    EXPECT_EQ((*StrategyRegistry::Create(name, {}))->name(), name);
+  }
+}
+
+TEST(StrategyRegistryTest, AnUnknownNameListsTheKnownOnes) {
+  EXPECT_THAT(Refusal("fulshard", {}, 2),
+              AllOf(HasSubstr("'fulshard'"), HasSubstr("full_shard, hybrid_shard, no_shard, shard_grad_op")));
+}
+
+TEST(StrategyRegistryDeathTest, ANameIsRegisteredOnce) {
+  EXPECT_DEATH(StrategyRegistry::Register("full_shard", nullptr), "already registered");
+}
+
+TEST(StrategyOptionsTest, ShardSizesThatFit) {
+  EXPECT_EQ(ShardSize("full_shard", 0, 6), 6);
+  EXPECT_EQ(ShardSize("full_shard", 6, 6), 6);
+  EXPECT_EQ(ShardSize("shard_grad_op", 0, 6), 6);
+  EXPECT_EQ(ShardSize("no_shard", 0, 6), 1);
+  EXPECT_EQ(ShardSize("no_shard", 1, 6), 1);
+  for (int size : {1, 2, 3, 6}) EXPECT_EQ(ShardSize("hybrid_shard", size, 6), size);
+}
+
+TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
+  for (const char* name : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    EXPECT_THAT(Refusal(name, {-2}, 4), AllOf(HasSubstr(name), HasSubstr("-2"), HasSubstr("negative")));
+    EXPECT_THAT(Refusal(name, {0, ReduceOp::kMax}, 4), HasSubstr("mean or sum"));
+  }
+  EXPECT_THAT(Refusal("full_shard", {2}, 4), AllOf(HasSubstr("4 ranks"), HasSubstr("2"), HasSubstr("hybrid_shard")));
+  EXPECT_THAT(Refusal("shard_grad_op", {2}, 4), HasSubstr("hybrid_shard"));
+  EXPECT_THAT(Refusal("no_shard", {2}, 4), HasSubstr("hybrid_shard"));
+  EXPECT_THAT(Refusal("hybrid_shard", {}, 6), AllOf(HasSubstr("no shard size"), HasSubstr("1, 2, 3, 6")));
+  EXPECT_THAT(Refusal("hybrid_shard", {4}, 6), AllOf(HasSubstr("4 does not divide"), HasSubstr("1, 2, 3, 6")));
+  EXPECT_THAT(Refusal("hybrid_shard", {12}, 6), HasSubstr("1, 2, 3, 6"));
+}
+
+TEST(StrategyTest, PlacementSaysWhatIsCut) {
+  for (const char* name : {"shard_grad_op", "full_shard", "hybrid_shard"}) {
+    const StatePlacement placement = (*StrategyRegistry::Create(name, {}))->placement();
+    EXPECT_TRUE(placement.parameters && placement.gradients && placement.optimizer) << name;
+  }
+  const StatePlacement whole = (*StrategyRegistry::Create("no_shard", {}))->placement();
+  EXPECT_FALSE(whole.parameters || whole.gradients || whole.optimizer);
+}
+
+}  // namespace
+}  // namespace zeroth

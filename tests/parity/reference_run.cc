@@ -1,0 +1,159 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tests/parity/reference_run.h"
+
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+std::string Path(const std::string& model, const std::string& file) {
+  return absl::StrCat("tests/testdata/", model, "/", file);
+}
+
+absl::StatusOr<nlohmann::json> LoadExpected(const std::string& model) {
+  std::ifstream file(Path(model, "expected.json"));
+  nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return absl::NotFoundError(absl::StrCat("cannot read ", Path(model, "expected.json")));
+  return json;
+}
+
+absl::StatusOr<NamedValues> LoadTensors(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+  NamedValues values;
+  for (const std::string& name : file->names()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, file->ShapeOf(name));
+    ZEROTH_ASSIGN_OR_RETURN(values[name], file->ReadAll(name, shape));
+  }
+  return values;
+}
+
+// What the ranks of one run write their parts into.
+struct Collector {
+  std::mutex mutex;
+  TrainingRecord record;
+
+  void Put(NamedValues& values, const Parameter& parameter, int64_t begin, absl::Span<const float> piece) {
+    std::lock_guard<std::mutex> lock(mutex);
+    std::vector<float>& whole = values[parameter.name()];
+    whole.resize(static_cast<size_t>(parameter.numel()));
+    std::copy(piece.begin(), piece.end(), whole.begin() + begin);
+  }
+};
+
+absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const ShardLayout::Piece piece = unit->PieceOf(i);
+      if (piece.numel() == 0) continue;
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, unit->GradientShardView(piece).ToHost<float>());
+      collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)], piece.begin, values);
+    }
+  }
+  return absl::OkStatus();
+}
+
+TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected) {
+  TrainerOptions options;
+  options.sharding.strategy = setup.strategy;
+  options.sharding.strategy_options.shard_size = setup.shard_size;
+  options.sharding.scheduler.prefetch = setup.prefetch;
+  options.sharding.min_shard_numel = setup.min_shard_numel;
+  if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
+  options.adamw.beta1 = expected["betas"][0].get<double>();
+  options.adamw.beta2 = expected["betas"][1].get<double>();
+  options.adamw.eps = expected["eps"].get<double>();
+  options.adamw.weight_decay = expected["weight_decay"].get<double>();
+  options.clip_grad_norm = expected["clip"].get<double>();
+  return options;
+}
+
+absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
+                       Collector& collector) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(directory.config().json()));
+  DataOptions data_options;
+  data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> tokens,
+                          OpenData(Path(setup.model, "tokens.npy"), data_options));
+  LoaderOptions loader_options;
+  loader_options.batch_size =
+      setup.rows_per_rank > 0 ? setup.rows_per_rank : expected["global_batch"].get<int64_t>() / setup.world_size;
+  loader_options.seq_len = expected["seq_len"].get<int64_t>();
+  loader_options.world_size = setup.world_size;
+  loader_options.rank = world.rank();
+  loader_options.shuffle = false;
+  ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(tokens, loader_options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), MakeOptions(setup, expected)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+    return directory.weights().ReadElements(parameter.name(), begin, out);
+  }));
+
+  ZEROTH_ASSIGN_OR_RETURN(const Batch first, loader.Load(0));
+  ZEROTH_RETURN_IF_ERROR(trainer->ForwardBackward(first).status());
+  ZEROTH_RETURN_IF_ERROR(CollectGradients(trainer->sharding(), collector));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().scheduler().EndStep());
+
+  const int64_t steps = setup.steps > 0 ? setup.steps : expected["steps"].get<int64_t>();
+  for (int64_t step = 0; step < steps; ++step) {
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader.Load(step));
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batch, expected["lr"].get<double>()));
+    if (world.rank() != 0) continue;
+    collector.record.losses.push_back(static_cast<double>(result.loss));
+    collector.record.grad_norms.push_back(result.grad_norm);
+  }
+  return trainer->sharding().VisitShards(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
+        collector.Put(collector.record.final_weights, parameter, begin, values);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace
+
+std::string RunSetup::ToString() const {
+  std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
+  if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
+  return text;
+}
+
+absl::StatusOr<TrainingRecord> LoadReference(const std::string& model) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(model));
+  TrainingRecord record;
+  record.losses = expected["loss"].get<std::vector<double>>();
+  record.grad_norms = expected["grad_norm_before_clip"].get<std::vector<double>>();
+  ZEROTH_ASSIGN_OR_RETURN(record.first_gradients, LoadTensors(Path(model, "grads_step0.safetensors")));
+  ZEROTH_ASSIGN_OR_RETURN(record.final_weights, LoadTensors(Path(model, "final.safetensors")));
+  return record;
+}
+
+absl::StatusOr<TrainingRecord> Train(const RunSetup& setup) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(setup.model));
+  Collector collector;
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      RunLocalRanks(setup.world_size,
+                    [&](Communicator& world) { return TrainRank(setup, expected, world, collector); }),
+      setup.ToString());
+  return std::move(collector.record);
+}
+
+}  // namespace zeroth

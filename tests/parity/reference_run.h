@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The reference runs of tests/testdata, and the same training done by this project.
+
+#ifndef ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
+#define ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace zeroth {
+
+// Values of every parameter by name.
+using NamedValues = std::map<std::string, std::vector<float>>;
+
+// What a training run is compared by.
+struct TrainingRecord {
+  std::vector<double> losses;      // of each step
+  std::vector<double> grad_norms;  // before clipping
+  NamedValues first_gradients;     // of the mean loss of step 0's global batch
+  NamedValues final_weights;
+};
+
+// The run that was recorded with Hugging Face transformers and torch AdamW in float64.
+absl::StatusOr<TrainingRecord> LoadReference(const std::string& model);
+
+struct RunSetup {
+  std::string model;  // a folder of tests/testdata
+  std::string strategy;
+  int world_size = 1;
+  int shard_size = 0;
+  bool prefetch = true;
+  int64_t min_wrap_numel = 0;   // 0: a unit per block
+  int64_t min_shard_numel = 0;  // 0: everything is sharded
+  int64_t rows_per_rank = 0;    // 0: the reference's global batch divided by the world size
+  int64_t steps = 0;            // 0: as many as the reference
+
+  std::string ToString() const;
+};
+
+// Trains from the reference's initial weights on its tokens with its hyper-parameters, on real ranks.
+absl::StatusOr<TrainingRecord> Train(const RunSetup& setup);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
