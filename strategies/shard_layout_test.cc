@@ -85,9 +85,10 @@ void ExpectGapsAreExactlyThePadding(const ShardLayout& layout) {
     }
     for (const ShardLayout::Gap& gap : layout.Gaps(s)) {
       ASSERT_GT(gap.numel, 0);
-      const bool is_tail = gap.offset + gap.numel == segment.numel;
       // Between parameters only what alignment costs.
-      if (!is_tail || gap.offset < end_of_last) EXPECT_LT(gap.numel, Alignment(segment.dtype));
+      if (gap.offset < end_of_last) {
+        EXPECT_LT(gap.numel, Alignment(segment.dtype));
+      }
       for (int64_t i = 0; i < gap.numel; ++i) {
         int& owner = owners[static_cast<size_t>(gap.offset + i)];
         EXPECT_EQ(owner, -1);
@@ -114,11 +115,15 @@ void ExpectSegmentsAreWellFormed(const ShardLayout& layout, const std::vector<Pa
       if (extent.numel > 0) used = layout.placement(p).offset + extent.numel;
     }
     // Less than one alignment unit a rank beyond what dividing costs, and nothing at all where shards are small.
-    const int64_t exact = (used + (segment.numel / std::max<int64_t>(segment.shard_numel, 1)) - 1) /
-                          std::max<int64_t>(segment.numel / std::max<int64_t>(segment.shard_numel, 1), 1);
+    const int64_t shards = segment.replicated ? 1 : layout.shard_count();
+    const int64_t exact = (used + shards - 1) / shards;
+    EXPECT_GE(segment.shard_numel, exact);
     EXPECT_LT(segment.shard_numel - exact, alignment);
-    if (segment.shard_numel < 64 * alignment) EXPECT_EQ(segment.shard_numel, exact);
-    if (segment.shard_numel >= 65 * alignment) EXPECT_EQ(segment.shard_numel % alignment, 0);
+    if (exact < 64 * alignment) {
+      EXPECT_EQ(segment.shard_numel, exact);
+    } else {
+      EXPECT_EQ(segment.shard_numel % alignment, 0);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -13,6 +14,7 @@
 namespace zeroth {
 namespace {
 
+using testing::Each;
 using testing::HasSubstr;
 
 class UnitTest : public testing::Test {
@@ -49,7 +51,8 @@ TEST_F(UnitTest, HoldsZeroedShardsOnly) {
   const auto unit = Make(2, 1);
   EXPECT_EQ(unit->segment_count(), 2);
   for (int i = 0; i < 2; ++i) {
-    for (float value : *unit->segment(i).shard.ToHost<float>()) EXPECT_EQ(value, 0.0f);
+    const std::vector<float> values = unit->segment(i).shard.ToHost<float>().value();
+    EXPECT_THAT(values, Each(0.0f));
     EXPECT_FALSE(unit->segment(i).full.defined());
     EXPECT_FALSE(unit->segment(i).grad_shard.defined());
   }

@@ -127,7 +127,7 @@ template <typename T>
 void ExpectSameBits(const std::vector<T>& actual, const std::vector<T>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_EQ(std::memcmp(&actual[i], &expected[i], sizeof(T)), 0) << "element " << i;
+    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0) FAIL() << "element " << i;
   }
 }
 

@@ -56,7 +56,7 @@ std::vector<T> Column(const std::vector<std::vector<T>>& ranks, size_t element) 
 
 template <typename T>
 void ExpectSameBits(const T& actual, const T& expected, size_t element) {
-  EXPECT_EQ(std::memcmp(&actual, &expected, sizeof(T)), 0) << "element " << element;
+  if (std::memcmp(&actual, &expected, sizeof(T)) != 0) ADD_FAILURE() << "element " << element;
 }
 
 template <typename T>
@@ -190,7 +190,7 @@ void ExpectEveryHalfSurvives() {
       EXPECT_TRUE(std::isnan(ToFloat(result[i]))) << i;
       EXPECT_TRUE(std::isnan(widened[i])) << i;
     } else {
-      EXPECT_EQ(result[i].bits, values[i].bits) << i;
+      ExpectSameBits(result[i], values[i], i);
       ExpectSameBits(widened[i], expected, i);
     }
   }
@@ -224,7 +224,7 @@ void ExpectRoundsToNearestEven() {
     if (std::isnan(sum)) {
       EXPECT_TRUE(std::isnan(ToFloat(result[i]))) << i;
     } else {
-      ASSERT_EQ(result[i].bits, FromFloat<T>(sum).bits) << a[i].bits << " + " << b[i].bits;
+      ExpectSameBits(result[i], FromFloat<T>(sum), i);
     }
   }
 }

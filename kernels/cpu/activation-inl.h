@@ -26,6 +26,13 @@ HWY_INLINE V AtLeast(D d, float lowest, V v) {
   return hn::IfThenElse(hn::Lt(v, low), low, v);
 }
 
+// The smaller, NaN likewise.
+template <class D, class V>
+HWY_INLINE V AtMost(D d, float highest, V v) {
+  const V high = hn::Set(d, highest);
+  return hn::IfThenElse(hn::Gt(v, high), high, v);
+}
+
 // e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal.
 template <class D, class V>
 HWY_INLINE V ExpOfNegated(D d, V z) {
@@ -49,12 +56,13 @@ HWY_INLINE void LogisticAndComplement(D d, V z, V& s, V& complement) {
 
 // GELU in its tanh form is x * logistic(z) with z = 2 sqrt(2 / pi) (x + 0.044715 x^3) = x (kGeluLinear + kGeluCubic x^2),
 // because (1 + tanh(z / 2)) / 2 is the logistic function of z.
-// Below kGeluLowest and kSiluLowest the functions and their derivatives are zero to float precision; inputs are raised to
-// there, so that no product of something huge and something tiny shows.
-constexpr float kGeluLowest = -16.0f;
-constexpr float kSiluLowest = -120.0f;
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627260025f;
+
+// Below these, SiLU and GELU and their derivatives are zero to float precision; inputs are raised to there, so that no
+// product of something huge and something tiny shows.
+constexpr float kSiluLowest = -120.0f;
+constexpr float kGeluLowest = -16.0f;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu

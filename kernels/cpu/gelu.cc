@@ -35,7 +35,7 @@ void GeluBackwardPiece(size_t n, const float* x, const float* dy, float* dx) {
       n, dx,
       [](auto d, auto raw, auto g) HWY_ATTR {
         // From -kGeluLowest up the derivative is one.
-        const auto v = AtLeast(d, kGeluLowest, hn::Min(hn::Set(d, -kGeluLowest), raw));
+        const auto v = AtLeast(d, kGeluLowest, AtMost(d, -kGeluLowest, raw));
         const auto cubic = hn::Mul(hn::Mul(v, v), hn::Set(d, kGeluCubic));
         const auto z = hn::Mul(v, hn::Add(cubic, hn::Set(d, kGeluLinear)));
         const auto dz = hn::MulAdd(cubic, hn::Set(d, 3.0f), hn::Set(d, kGeluLinear));

@@ -53,9 +53,8 @@ TEST_P(ElementwiseSuite, BiasGradientSumsColumns) {
                       .BiasGradient(Matrix(Upload({rows, width}, dy)).Columns(left, cols), dbias,
                                     accumulate)
                       .ok());
-      // Rounding of a sum of `rows` terms of unit variance, each addition half an ulp of a partial
-      // sum.
-      const double tolerance = 0x1p-23 * (1.0 + static_cast<double>(rows) / 8);
+      // Half an ulp of a partial sum of unit normals for each of `rows` additions.
+      const double tolerance = 0x1p-23 * (1.0 + static_cast<double>(rows));
       ExpectClose(Download(dbias), expected, 0, tolerance, "dbias");
     }
   }

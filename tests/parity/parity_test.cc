@@ -122,7 +122,7 @@ TEST_P(ParityTest, MeetsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ParityTest, testing::ValuesIn(AllSetups()),
-                         [](const auto& info) { return info.param.ToString(); });
+                         [](const auto& instance) { return instance.param.ToString(); });
 
 class EqualityTest : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
@@ -142,8 +142,8 @@ TEST_P(EqualityTest, StrategiesGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EqualityTest,
                          testing::Combine(testing::Values("gpt2_tiny", "llama_tiny"), testing::Values(1, 2, 4, 8)),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param), "_world", std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
                          });
 
 // Neither prefetching, nor what is a unit, nor which parameters stay whole may touch a bit.

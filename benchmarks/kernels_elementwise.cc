@@ -1,0 +1,365 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Kernels whose limit is memory. Each is held against a plain loop that moves as many bytes at the
+// same moment: out = a + s * b (two thirds read, one third written), or for kernels that only read
+// a plain sum of squares over the same numbers.
+//
+// Argument: MiB that one call must read and write, once within the shared cache and once far beyond
+// it. Columns: GB/s of the best call, counting what must be read and written; floor_GB/s of the
+// plain loop; ratio_to_floor the former over the latter, 1 being the floor. One thread.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "benchmark/benchmark.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The floors may use the widest vectors that the machine has, as the kernels do.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define ZEROTH_WIDEST_VECTORS __attribute__((target_clones("arch=x86-64-v4,avx2,default")))
+#else
+#define ZEROTH_WIDEST_VECTORS
+#endif
+
+ZEROTH_WIDEST_VECTORS void Triad(int64_t n, const float* __restrict a, const float* __restrict b,
+                                 float* __restrict out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + 3.0f * b[i];
+}
+
+ZEROTH_WIDEST_VECTORS float PlainSumOfSquares(int64_t n, const float* x) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * x[i];
+  return sum;
+}
+
+constexpr int64_t kDim = 768;
+constexpr int64_t kVocab = 50304;
+
+// A CPU device with one thread, its kernels, and tensors to run them on.
+class Bench {
+ public:
+  static absl::StatusOr<std::unique_ptr<Bench>> Create() {
+    auto bench = std::make_unique<Bench>();
+    ZEROTH_ASSIGN_OR_RETURN(bench->device_, DeviceRegistry::Create("cpu", DeviceOptions{}));
+    bench->device_->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(bench->kernels_, KernelRegistry::Create(
+                                                 *bench->device_, bench->device_->compute_stream()));
+    return bench;
+  }
+
+  Kernels& kernels() { return *kernels_; }
+
+  // Of magnitudes like those of a gradient, from 2^-10 to 2, either sign.
+  absl::StatusOr<Tensor> Values(const Shape& shape) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        Tensor tensor, Tensor::Empty(*device_, shape, DType::kFloat32, MemoryCategory::kActivations));
+    float* data = tensor.data<float>();
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      const uint32_t draw = Draw();
+      const float magnitude = static_cast<float>(draw & 0xfffffu) * 0x1p-19f + 0x1p-10f;
+      data[i] = (draw & 0x80000000u) != 0 ? -magnitude : magnitude;
+    }
+    return tensor;
+  }
+
+  absl::StatusOr<Tensor> Zeros(const Shape& shape, DType dtype) {
+    return Tensor::Zeros(*device_, shape, dtype, MemoryCategory::kActivations);
+  }
+
+  absl::StatusOr<Tensor> Tokens(int64_t count) {
+    std::vector<int32_t> values(static_cast<size_t>(count));
+    for (int32_t& value : values) value = static_cast<int32_t>(Draw() % kVocab);
+    return Tensor::FromHost<int32_t>(*device_, Shape({1, count}), values,
+                                     MemoryCategory::kActivations);
+  }
+
+ private:
+  uint32_t Draw() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state_ >> 32);
+  }
+
+  uint64_t state_ = 1;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+};
+
+using Op = std::function<absl::Status()>;
+
+template <typename Body>
+double Seconds(const Body& body) {
+  const Clock::time_point start = Clock::now();
+  body();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+enum class Floor { kTriad, kSumOfSquares };
+
+// One kernel: how many bytes it must move for each element of its main operand, and how to prepare
+// a call on `rows` rows of kDim of them.
+struct Case {
+  const char* name;
+  int64_t bytes_per_element;
+  Floor floor;
+  std::function<absl::StatusOr<Op>(Bench& bench, int64_t rows)> prepare;
+};
+
+// Runs op and floor in turn, so that both meet the machine in the same mood.
+absl::Status Compare(benchmark::State& state, int64_t bytes, const Op& op,
+                     const std::function<void()>& floor) {
+  ZEROTH_RETURN_IF_ERROR(op());  // touches memory, sizes the workspace
+  floor();
+  double best = std::numeric_limits<double>::infinity();
+  double best_floor = best;
+  absl::Status status;
+  for (auto _ : state) {
+    best_floor = std::min(best_floor, Seconds(floor));
+    const double seconds = Seconds([&] { status = op(); });
+    ZEROTH_RETURN_IF_ERROR(status);
+    best = std::min(best, seconds);
+    state.SetIterationTime(seconds);
+  }
+  state.counters["GB/s"] = static_cast<double>(bytes) / best * 1e-9;
+  state.counters["floor_GB/s"] = static_cast<double>(bytes) / best_floor * 1e-9;
+  state.counters["ratio_to_floor"] = best_floor / best;
+  return absl::OkStatus();
+}
+
+absl::Status RunCase(benchmark::State& state, const Case& test) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create());
+  const int64_t rows = (state.range(0) << 20) / (test.bytes_per_element * kDim);
+  const int64_t bytes = rows * kDim * test.bytes_per_element;
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, test.prepare(*bench, rows));
+  if (test.floor == Floor::kSumOfSquares) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values({rows * kDim}));
+    return Compare(state, bytes, op, [x] {
+      benchmark::DoNotOptimize(PlainSumOfSquares(x.numel(), x.data<float>()));
+    });
+  }
+  const int64_t count = bytes / static_cast<int64_t>(3 * sizeof(float));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, bench->Values({count}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, bench->Values({count}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench->Values({count}));
+  return Compare(state, bytes, op, [a, b, out, count] {
+    Triad(count, a.data<float>(), b.data<float>(), out.data<float>());
+    benchmark::ClobberMemory();
+  });
+}
+
+absl::StatusOr<Op> PrepareAdd(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Values({rows, kDim}));
+  return Op([&bench, a, b, out] { return bench.kernels().Add(a, b, out); });
+}
+
+absl::StatusOr<Op> PrepareScale(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values({rows, kDim}));
+  return Op([&bench, x] { return bench.kernels().Scale(x, -1.0f); });
+}
+
+std::function<absl::StatusOr<Op>(Bench&, int64_t)> CastBetween(DType from, DType to) {
+  return [from, to](Bench& bench, int64_t rows) -> absl::StatusOr<Op> {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor src, bench.Zeros({rows, kDim}, from));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor dst, bench.Zeros({rows, kDim}, to));
+    return Op([&bench, src, dst] { return bench.kernels().Cast(src, dst); });
+  };
+}
+
+absl::StatusOr<Op> PrepareGelu(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor y, bench.Values({rows, kDim}));
+  return Op([&bench, x, y] { return bench.kernels().Gelu(x, y); });
+}
+
+absl::StatusOr<Op> PrepareGeluBackward(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dx, bench.Values({rows, kDim}));
+  return Op([&bench, x, dy, dx] { return bench.kernels().GeluBackward(x, dy, dx); });
+}
+
+absl::StatusOr<Op> PrepareSwiGlu(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor gate_up, bench.Values({rows, 2 * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Values({rows, kDim}));
+  return Op([&bench, gate_up, out] { return bench.kernels().SwiGlu(gate_up, out); });
+}
+
+absl::StatusOr<Op> PrepareSwiGluBackward(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor gate_up, bench.Values({rows, 2 * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dout, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor gradient, bench.Values({rows, 2 * kDim}));
+  return Op([&bench, gate_up, dout, gradient] {
+    return bench.kernels().SwiGluBackward(gate_up, dout, gradient);
+  });
+}
+
+// Reads x and the residual, writes their sum and y.
+absl::StatusOr<Op> PrepareLayerNorm(Bench& bench, int64_t rows) {
+  LayerNormArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.residual, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.sum, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.beta, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.y, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  return Op([&bench, args] { return bench.kernels().LayerNorm(args); });
+}
+
+absl::StatusOr<Op> PrepareLayerNormBackward(Bench& bench, int64_t rows) {
+  LayerNormBackwardArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(args.dy, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dx, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dbeta, bench.Values({kDim}));
+  return Op([&bench, args] { return bench.kernels().LayerNormBackward(args); });
+}
+
+absl::StatusOr<Op> PrepareRmsNorm(Bench& bench, int64_t rows) {
+  RmsNormArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.residual, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.sum, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.y, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  return Op([&bench, args] { return bench.kernels().RmsNorm(args); });
+}
+
+absl::StatusOr<Op> PrepareRmsNormBackward(Bench& bench, int64_t rows) {
+  RmsNormBackwardArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(args.dy, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dx, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Values({kDim}));
+  return Op([&bench, args] { return bench.kernels().RmsNormBackward(args); });
+}
+
+// Twelve heads of 64; as many rows as make rows * kDim rotated elements, half queries, half keys.
+absl::StatusOr<Op> PrepareRope(Bench& bench, int64_t rows) {
+  RopeArgs args;
+  args.shape = {std::max<int64_t>(1, rows / 2 / 256), 256, 12, 12, 64};
+  ZEROTH_ASSIGN_OR_RETURN(args.qkv, bench.Values({args.shape.batch, args.shape.seq,
+                                                  args.shape.packed_dim()}));
+  return Op([&bench, args] { return bench.kernels().Rope(args); });
+}
+
+absl::StatusOr<Op> PrepareEmbedding(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, bench.Tokens(rows));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor table, bench.Values({kVocab, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Values({1, rows, kDim}));
+  return Op([&bench, tokens, table, out] {
+    return bench.kernels().Embedding(tokens, table, Tensor(), out);
+  });
+}
+
+// Into a gradient that exists: reads dout, reads and writes rows of the table.
+absl::StatusOr<Op> PrepareEmbeddingBackward(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, bench.Tokens(rows));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dtable, bench.Values({kVocab, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dout, bench.Values({1, rows, kDim}));
+  return Op([&bench, tokens, dout, dtable] {
+    return bench.kernels().EmbeddingBackward(tokens, dout, dtable, true);
+  });
+}
+
+absl::StatusOr<Op> PrepareBiasGradient(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, bench.Values({rows, kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dbias, bench.Values({kDim}));
+  return Op([&bench, dy, dbias] { return bench.kernels().BiasGradient(dy, dbias, false); });
+}
+
+absl::StatusOr<Op> PrepareAdamW(Bench& bench, int64_t rows) {
+  AdamWArgs args;
+  args.lr = 1e-4;
+  args.weight_decay = 0.1;
+  args.correction1 = 0.5;
+  args.correction2 = 0.5;
+  ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.grad, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros({rows * kDim}, DType::kFloat32));
+  return Op([&bench, args] { return bench.kernels().AdamW(args); });
+}
+
+absl::StatusOr<Op> PrepareAddSquares(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, bench.Zeros({ExactSum::kWords}, DType::kInt64));
+  return Op([&bench, x, sum] { return bench.kernels().AddSquares(x, sum); });
+}
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case>& cases = *new std::vector<Case>{
+      {"Add", 12, Floor::kTriad, PrepareAdd},
+      {"Scale", 8, Floor::kTriad, PrepareScale},
+      {"CastFp32ToBf16", 6, Floor::kTriad, CastBetween(DType::kFloat32, DType::kBFloat16)},
+      {"CastFp32ToFp16", 6, Floor::kTriad, CastBetween(DType::kFloat32, DType::kFloat16)},
+      {"CastBf16ToFp32", 6, Floor::kTriad, CastBetween(DType::kBFloat16, DType::kFloat32)},
+      {"CastFp16ToFp32", 6, Floor::kTriad, CastBetween(DType::kFloat16, DType::kFloat32)},
+      {"Gelu", 8, Floor::kTriad, PrepareGelu},
+      {"GeluBackward", 12, Floor::kTriad, PrepareGeluBackward},
+      {"SwiGlu", 12, Floor::kTriad, PrepareSwiGlu},
+      {"SwiGluBackward", 20, Floor::kTriad, PrepareSwiGluBackward},
+      {"LayerNormResidual", 16, Floor::kTriad, PrepareLayerNorm},
+      {"LayerNormBackward", 12, Floor::kTriad, PrepareLayerNormBackward},
+      {"RmsNormResidual", 16, Floor::kTriad, PrepareRmsNorm},
+      {"RmsNormBackward", 12, Floor::kTriad, PrepareRmsNormBackward},
+      {"Rope", 8, Floor::kTriad, PrepareRope},
+      {"Embedding", 8, Floor::kTriad, PrepareEmbedding},
+      {"EmbeddingBackward", 12, Floor::kTriad, PrepareEmbeddingBackward},
+      {"BiasGradient", 4, Floor::kSumOfSquares, PrepareBiasGradient},
+      {"AdamW", 28, Floor::kTriad, PrepareAdamW},
+      {"AddSquares", 4, Floor::kSumOfSquares, PrepareAddSquares},
+  };
+  return cases;
+}
+
+void RunBenchmark(benchmark::State& state, const Case* test) {
+  const absl::Status status = RunCase(state, *test);
+  if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+}
+
+[[maybe_unused]] const bool registered = [] {
+  for (const Case& test : Cases()) {
+    const std::string name = std::string("BM_") + test.name;
+    benchmark::RegisterBenchmark(name.c_str(), RunBenchmark, &test)
+        ->ArgName("MiB")
+        ->Arg(12)
+        ->Arg(768)
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace zeroth
