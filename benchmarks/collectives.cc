@@ -33,10 +33,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // The best of many, because other programs on the machine can only make a measurement worse.
 double Best(const std::vector<double>& seconds) {
   return seconds.empty() ? 0.0 : *std::min_element(seconds.begin(), seconds.end());
@@ -73,22 +69,38 @@ absl::StatusOr<RankBuffers> Allocate(Device& device, int64_t full_count, int64_t
   return buffers;
 }
 
-// Seconds from the moment all ranks are ready until all are done, as this rank sees them.
-absl::StatusOr<double> TimeCopy(Communicator& world, const RankBuffers& buffers, Stream& stream) {
-  ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "copy begins"));
-  const Clock::time_point start = Clock::now();
+// When each rank began and ended the work that is being timed.
+class Stopwatch {
+ public:
+  explicit Stopwatch(int ranks)
+      : begin_(static_cast<size_t>(ranks)), end_(static_cast<size_t>(ranks)) {}
+
+  // Collective: runs `work` on every rank and returns, on all of them, the seconds from the first
+  // rank's beginning to the last one's end. What one rank sees alone would leave out what others
+  // did while it had no core.
+  absl::StatusOr<double> Time(Communicator& world, Stream& stream,
+                              const std::function<absl::Status()>& work) {
+    const auto rank = static_cast<size_t>(world.rank());
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "ready"));
+    begin_[rank] = Clock::now();
+    ZEROTH_RETURN_IF_ERROR(work());
+    end_[rank] = Clock::now();
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "done"));
+    const auto first = *std::min_element(begin_.begin(), begin_.end());
+    const auto last = *std::max_element(end_.begin(), end_.end());
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "read"));
+    return std::chrono::duration<double>(last - first).count();
+  }
+
+ private:
+  std::vector<Clock::time_point> begin_;
+  std::vector<Clock::time_point> end_;
+};
+
+absl::Status Copy(const RankBuffers& buffers) {
   std::memcpy(buffers.copy_to.raw_data(), buffers.copy_from.raw_data(), buffers.copy_to.bytes());
   benchmark::ClobberMemory();
-  ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "copy ends"));
-  return SecondsSince(start);
-}
-
-absl::StatusOr<double> TimeCollective(Communicator& world, const RankBuffers& buffers,
-                                      const Collective& call, Stream& stream) {
-  ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "collective begins"));
-  const Clock::time_point start = Clock::now();
-  ZEROTH_RETURN_IF_ERROR(call(world, buffers, stream));
-  return SecondsSince(start);
+  return absl::OkStatus();
 }
 
 struct Times {
@@ -96,31 +108,40 @@ struct Times {
   std::vector<double> copy;
 };
 
-// Rank 0 asks `keep_running` and keeps the times; the others follow.
-absl::Status RunRank(Communicator& world, const Case& test, int64_t full_bytes,
-                     const std::function<bool()>& keep_running, std::atomic<bool>& more,
-                     Times& times) {
+// What the ranks of one case share.
+struct Run {
+  const Case& test;
+  int64_t full_bytes;
+  std::function<bool()> keep_running;  // asked by rank 0; the others follow `more`
+  std::atomic<bool> more{true};
+  Stopwatch stopwatch;
+  Times times;  // kept by rank 0
+};
+
+absl::Status RunRank(Communicator& world, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto device, DeviceRegistry::Create("cpu", DeviceOptions()));
   Stream& stream = device->compute_stream();
-  const int64_t full_count = full_bytes / static_cast<int64_t>(sizeof(float));
+  const int64_t full_count = run.full_bytes / static_cast<int64_t>(sizeof(float));
   const int64_t piece = full_count / world.size();
   // A copy of b bytes moves 2 b.
   ZEROTH_ASSIGN_OR_RETURN(const RankBuffers buffers,
-                          Allocate(*device, full_count, piece * test.pieces_moved / 2));
+                          Allocate(*device, full_count, piece * run.test.pieces_moved / 2));
+  const auto collective = [&] { return run.test.call(world, buffers, stream); };
+  const auto copy = [&] { return Copy(buffers); };
   for (int warm_up = 0; warm_up < 2; ++warm_up) {
-    ZEROTH_RETURN_IF_ERROR(TimeCollective(world, buffers, test.call, stream).status());
-    ZEROTH_RETURN_IF_ERROR(TimeCopy(world, buffers, stream).status());
+    ZEROTH_RETURN_IF_ERROR(collective());
+    ZEROTH_RETURN_IF_ERROR(copy());
   }
   while (true) {
-    if (world.rank() == 0) more = keep_running();
+    if (world.rank() == 0) run.more = run.keep_running();
     ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "next"));
-    if (!more) return absl::OkStatus();
-    ZEROTH_ASSIGN_OR_RETURN(const double collective,
-                            TimeCollective(world, buffers, test.call, stream));
-    ZEROTH_ASSIGN_OR_RETURN(const double copy, TimeCopy(world, buffers, stream));
+    if (!run.more) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(const double collective_time,
+                            run.stopwatch.Time(world, stream, collective));
+    ZEROTH_ASSIGN_OR_RETURN(const double copy_time, run.stopwatch.Time(world, stream, copy));
     if (world.rank() == 0) {
-      times.collective.push_back(collective);
-      times.copy.push_back(copy);
+      run.times.collective.push_back(collective_time);
+      run.times.copy.push_back(copy_time);
     }
   }
 }
@@ -128,24 +149,28 @@ absl::Status RunRank(Communicator& world, const Case& test, int64_t full_bytes,
 void RunCase(benchmark::State& state, const Case& test) {
   const int ranks = static_cast<int>(state.range(0));
   const int64_t full_bytes = state.range(1) << 20;
-  std::atomic<bool> more{true};
-  Times times;
-  const auto keep_running = [&] {
-    if (!times.collective.empty()) state.SetIterationTime(times.collective.back());
+  Run run{.test = test,
+          .full_bytes = full_bytes,
+          .keep_running = nullptr,
+          .stopwatch = Stopwatch(ranks),
+          .times = {}};
+  run.keep_running = [&] {
+    if (!run.times.collective.empty()) state.SetIterationTime(run.times.collective.back());
     return state.KeepRunning();
   };
-  const absl::Status status = RunLocalRanks(ranks, [&](Communicator& world) {
-    return RunRank(world, test, full_bytes, keep_running, more, times);
-  });
+  const absl::Status status =
+      RunLocalRanks(ranks, [&run](Communicator& world) { return RunRank(world, run); });
   if (!status.ok()) {
     state.SkipWithError(status.ToString().c_str());
     return;
   }
   const double copied_bytes = static_cast<double>(full_bytes / ranks * test.pieces_moved) / 2;
-  state.SetBytesProcessed(static_cast<int64_t>(times.collective.size()) *
+  const double best_copy = Best(run.times.copy);
+  const double best_collective = Best(run.times.collective);
+  state.SetBytesProcessed(static_cast<int64_t>(run.times.collective.size()) *
                           CollectiveBytes(test.op, full_bytes, ranks));
-  state.counters["copy_GB/s"] = copied_bytes / Best(times.copy) / 1e9;
-  state.counters["ratio_to_floor"] = Best(times.copy) / Best(times.collective);
+  state.counters["copy_GB/s"] = copied_bytes / best_copy / 1e9;
+  state.counters["ratio_to_floor"] = best_copy / best_collective;
 }
 
 Tensor OwnPiece(const Communicator& world, const Tensor& full) {

@@ -391,6 +391,21 @@ TEST(SchedulerTest, CallsInTheWrongOrderSaySo) {
       absl::OkStatus());
 }
 
+// Units of equal size would exchange each other's values without a word if only sizes were compared.
+TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderAreToldWhichOnes) {
+  const absl::Status status = RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {
+    ToyModel model(UniformUnits(2));
+    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+    ToyStep step = SimpleStep();
+    step.order = {sharding->units()[1], sharding->units()[2]};
+    if (world.rank() == 1) std::swap(step.order[0], step.order[1]);
+    return RunToyStep(*sharding, step);
+  });
+  EXPECT_EQ(ExpectError(status, absl::StatusCode::kFailedPrecondition,
+                        {"rank 0", "all_gather 'h.0'", "rank 1", "all_gather 'h.1'"}),
+            absl::OkStatus());
+}
+
 TEST(SchedulerTest, BuffersBelowOneAreRefused) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {

@@ -11,6 +11,7 @@
 #endif
 
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,8 +19,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The larger; NaN in v stays, since no comparison with it is true (what Max makes of NaN differs between instruction
-// sets).
+// The larger; NaN in v stays, since no comparison with it is true (what Max makes of NaN differs
+// between instruction sets).
 template <class D, class V>
 HWY_INLINE V AtLeast(D d, float lowest, V v) {
   const V low = hn::Set(d, lowest);
@@ -39,28 +40,41 @@ HWY_INLINE V ExpOfNegated(D d, V z) {
   return Exp(d, hn::Min(hn::Set(d, 87.0f), hn::Neg(z)));
 }
 
-// x / (1 + e^-z).
+// 1 / a within an ulp or two, for a in [1, 2^126]. One step of Newton's iteration on the
+// processor's estimate of at least 12 bits; a division would take longer than everything else in an
+// activation.
+template <class D, class V>
+HWY_INLINE V Reciprocal(D d, V a) {
+  const V one = hn::Set(d, 1.0f);
+#if HWY_ARCH_X86
+  const V estimate = hn::ApproximateReciprocal(a);
+  return hn::MulAdd(estimate, hn::NegMulAdd(a, estimate, one), estimate);
+#else
+  return hn::Div(one, a);
+#endif
+}
+
+// 1 / (1 + e^-z) * x.
 template <class D, class V>
 HWY_INLINE V TimesLogistic(D d, V x, V z) {
-  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), ExpOfNegated(d, z)));
+  return hn::Mul(x, Reciprocal(d, hn::Add(hn::Set(d, 1.0f), ExpOfNegated(d, z))));
 }
 
 // s = 1 / (1 + e^-z) and 1 - s, the latter without cancellation for large z.
 template <class D, class V>
 HWY_INLINE void LogisticAndComplement(D d, V z, V& s, V& complement) {
-  const V one = hn::Set(d, 1.0f);
   const V e = ExpOfNegated(d, z);
-  s = hn::Div(one, hn::Add(one, e));
+  s = Reciprocal(d, hn::Add(hn::Set(d, 1.0f), e));
   complement = hn::Mul(e, s);
 }
 
-// GELU in its tanh form is x * logistic(z) with z = 2 sqrt(2 / pi) (x + 0.044715 x^3) = x (kGeluLinear + kGeluCubic x^2),
-// because (1 + tanh(z / 2)) / 2 is the logistic function of z.
+// GELU in its tanh form is x * logistic(z) with z = 2 sqrt(2 / pi) (x + 0.044715 x^3) = x
+// (kGeluLinear + kGeluCubic x^2), because (1 + tanh(z / 2)) / 2 is the logistic function of z.
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627260025f;
 
-// Below these, SiLU and GELU and their derivatives are zero to float precision; inputs are raised to there, so that no
-// product of something huge and something tiny shows.
+// Below these, SiLU and GELU and their derivatives are zero to float precision; inputs are raised
+// to there, so that no product of something huge and something tiny shows.
 constexpr float kSiluLowest = -120.0f;
 constexpr float kGeluLowest = -16.0f;
 

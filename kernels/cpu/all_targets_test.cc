@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
   testing::GTEST_FLAG(repeat) = static_cast<int>(targets.size());
+  testing::GTEST_FLAG(recreate_environments_when_repeating) = true;
   testing::AddGlobalTestEnvironment(new zeroth::testing::NextTarget(targets));
   return RUN_ALL_TESTS();
 }
