@@ -9,29 +9,32 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
 
-// A fixed set of equally large buffers that units take turns in, so that peak memory is a formula and never fragments.
-// A buffer given back carries the event of its last use; whoever takes it next waits for that event on the stream that
-// will write it, so the host never waits. Used by one rank's thread only.
+// A fixed set of equally large buffers that units take turns in, so that peak memory is a formula
+// and never fragments. A buffer given back carries the event of its last use; whoever takes it next
+// waits for that event on the stream that will write it, so the host never waits. Used by one
+// rank's thread only.
 class BufferSet {
  public:
-  // Buffers are allocated when first needed, each of `bytes`, at most `limit` unless Acquire has to go beyond.
+  // Buffers are allocated when first needed, each of `bytes`, at most `limit` unless Acquire has to
+  // go beyond.
   BufferSet(Device& device, MemoryCategory category, int64_t bytes, int limit);
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
   bool HasRoom() const { return !free_.empty() || in_use_ < limit_; }
-  // A buffer of at least `bytes`; `stream` waits until its last user has finished. If all are in use, a further one is
-  // allocated: what must run has to run, limits are for what runs ahead. A request above the set's size gets a buffer
-  // of its own. After an error the set is as before.
+  // A buffer of at least `bytes`; `stream` waits until its last user has finished. If all are in
+  // use, a further one is allocated: what must run has to run, limits are for what runs ahead. A
+  // request above the set's size gets a buffer of its own. After an error the set is as before.
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives back; `last_use` may be nullptr for "done".
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
-  // Gives the free buffers to the allocator once their last users have finished (the host waits), also if one of those
-  // failed; then its error.
+  // Gives the free buffers to the allocator once their last users have finished (the host waits),
+  // also if one of those failed; then its error.
   absl::Status Trim();
 
   int in_use() const { return in_use_; }

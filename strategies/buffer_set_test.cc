@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -37,7 +38,9 @@ class RecordingStream final : public Stream {
   explicit RecordingStream(Device& device) : device_(device) {}
   Device& device() const override { return device_; }
   absl::string_view name() const override { return "recording"; }
-  absl::StatusOr<std::shared_ptr<Event>> Record() override { return absl::UnimplementedError("not used"); }
+  absl::StatusOr<std::shared_ptr<Event>> Record() override {
+    return absl::UnimplementedError("not used");
+  }
   absl::Status Wait(const std::shared_ptr<Event>& event) override {
     if (!status_.ok()) return status_;
     waited_for_ = event;
@@ -103,7 +106,8 @@ TEST_F(BufferSetTest, PrefersTheOtherBufferSoThatNobodyWaits) {
 }
 
 TEST_F(BufferSetTest, GoesBeyondTheLimitForWhatMustRunAndComesBack) {
-  Tensor buffers[3] = {*set_.Acquire(256, stream_), *set_.Acquire(256, stream_), *set_.Acquire(256, stream_)};
+  Tensor buffers[3] = {*set_.Acquire(256, stream_), *set_.Acquire(256, stream_),
+                       *set_.Acquire(256, stream_)};
   EXPECT_EQ(CurrentBytes(), 768);
   EXPECT_FALSE(set_.HasRoom());
   const auto last_use = std::make_shared<ManualEvent>();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -13,7 +14,8 @@ namespace {
 
 int64_t SegmentBytes(const ShardLayout::Segment& segment) {
   const int64_t bytes = segment.numel * static_cast<int64_t>(SizeOf(segment.dtype));
-  return (bytes + ShardLayout::kAlignmentBytes - 1) / ShardLayout::kAlignmentBytes * ShardLayout::kAlignmentBytes;
+  return (bytes + ShardLayout::kAlignmentBytes - 1) / ShardLayout::kAlignmentBytes *
+         ShardLayout::kAlignmentBytes;
 }
 
 int64_t CutBytes(const Unit& unit, bool trainable_only) {
@@ -37,10 +39,12 @@ absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& strea
 
 }  // namespace
 
-absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOptions& options, int natural) {
+absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOptions& options,
+                                   int natural) {
   if (options.shard_size == 0 || options.shard_size == natural) return natural;
-  return absl::InvalidArgumentError(absl::StrCat(strategy, " has shard groups of ", natural, " ranks here, but shard size ",
-                                                 options.shard_size, " was asked for; leave the shard size out, or use hybrid_shard"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      strategy, " has shard groups of ", natural, " ranks here, but shard size ",
+      options.shard_size, " was asked for; leave the shard size out, or use hybrid_shard"));
 }
 
 int64_t FullParameterBytes(const Unit& unit) { return CutBytes(unit, /*trainable_only=*/false); }
@@ -61,14 +65,16 @@ absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Str
     place.held = std::exchange(place.idle, Tensor());
     place.last_use = nullptr;
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(place.held, Tensor::Empty(device_, Shape({bytes}), DType::kUInt8, category_));
+    ZEROTH_ASSIGN_OR_RETURN(place.held,
+                            Tensor::Empty(device_, Shape({bytes}), DType::kUInt8, category_));
   }
   return place.held;
 }
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   const size_t index = static_cast<size_t>(unit.index());
-  if (index >= places_.size() || !places_[index].held.defined()) return;  // a unit without cut segments holds none
+  if (index >= places_.size() || !places_[index].held.defined())
+    return;  // a unit without cut segments holds none
   Place& place = places_[index];
   Tensor buffer = std::exchange(place.held, Tensor());
   if (FromSet(unit)) {
@@ -135,8 +141,9 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
     if (!segment.grad_shard.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard, Tensor::Empty(unit.device(), Shape({layout.shard_numel}), layout.dtype,
-                                                                MemoryCategory::kGradients));
+      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
+                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}),
+                                            layout.dtype, MemoryCategory::kGradients));
     }
     if (unit.is_whole(i)) {
       segment.grad = segment.grad_shard;
@@ -148,8 +155,8 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   return unit.BeginGradients();
 }
 
-absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op, FullBuffers& buffers,
-                             Stream& comm) {
+absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
+                             FullBuffers& buffers, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
@@ -161,9 +168,11 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
       }
       continue;
     }
-    ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, segment.grad_shard, op, comm, unit.name()));
+    ZEROTH_RETURN_IF_ERROR(
+        groups.shard->ReduceScatter(segment.grad, segment.grad_shard, op, comm, unit.name()));
     if (groups.replicate != nullptr && groups.replicate->size() > 1) {
-      ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(segment.grad_shard, op, comm, unit.name()));
+      ZEROTH_RETURN_IF_ERROR(
+          groups.replicate->AllReduce(segment.grad_shard, op, comm, unit.name()));
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());

@@ -10,7 +10,8 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   mesh_ = context.mesh;
   gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
                                             TakesTurns() ? context.gathered : nullptr);
-  gradients_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
+  gradients_ =
+      std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
   return absl::OkStatus();
 }
 
@@ -23,7 +24,9 @@ absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   return FreeGathered(unit, *gathered_);
 }
 
-absl::Status FlatStrategy::PrepareGradients(Unit& unit) { return PrepareFullGradients(unit, *gradients_); }
+absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
+  return PrepareFullGradients(unit, *gradients_);
+}
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm) {
   GradientGroups groups;

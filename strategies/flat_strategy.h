@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The base of strategies that work on flat units: it moves the bytes, a strategy answers three questions. A strategy
-// with other ideas implements ShardingStrategy itself.
+// The base of strategies that work on flat units: it moves the bytes, a strategy answers three
+// questions. A strategy with other ideas implements ShardingStrategy itself.
 
 #ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
 
@@ -29,7 +30,8 @@ class FlatStrategy : public ShardingStrategy {
 
   // Whether full parameters stay after this pass over the unit.
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const = 0;
-  // Whether gathered units take turns in the scheduler's buffers; otherwise each has its own until it is resharded.
+  // Whether gathered units take turns in the scheduler's buffers; otherwise each has its own until
+  // it is resharded.
   virtual bool TakesTurns() const = 0;
   // Whether shards of gradients are summed across shard groups.
   virtual bool ReducesAcrossGroups() const { return false; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/flat_collectives.h"
 
@@ -14,15 +15,18 @@ namespace {
 
 absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
   return absl::FailedPreconditionError(
-      absl::StrCat("it was frozen when unit '", unit.name(), "' was made, so there is no place for its gradient; "
-                   "to train '", parameter.name(), "' later, make the unit while it is trainable and freeze it afterwards "
+      absl::StrCat("it was frozen when unit '", unit.name(),
+                   "' was made, so there is no place for its gradient; "
+                   "to train '",
+                   parameter.name(),
+                   "' later, make the unit while it is trainable and freeze it afterwards "
                    "with set_requires_grad(false)"));
 }
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh, Device& device,
-                     std::vector<Unit*> units)
+Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh,
+                     Device& device, std::vector<Unit*> units)
     : options_(options),
       strategy_(strategy),
       mesh_(mesh),
@@ -37,14 +41,16 @@ Scheduler::~Scheduler() {
 }
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& options,
-                                                             ShardingStrategy& strategy, Mesh& mesh, Device& device,
+                                                             ShardingStrategy& strategy, Mesh& mesh,
+                                                             Device& device,
                                                              std::vector<Unit*> units) {
   if (options.gather_buffers < 1 || options.gradient_buffers < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("scheduler: gather_buffers = ", options.gather_buffers,
-                                                   " and gradient_buffers = ", options.gradient_buffers,
-                                                   ", expected at least 1 each"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "scheduler: gather_buffers = ", options.gather_buffers,
+        " and gradient_buffers = ", options.gradient_buffers, ", expected at least 1 each"));
   }
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, strategy, mesh, device, std::move(units)));
+  std::unique_ptr<Scheduler> scheduler(
+      new Scheduler(options, strategy, mesh, device, std::move(units)));
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   for (const Unit* unit : scheduler->units_) {
@@ -52,13 +58,14 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
     parameter_bytes = std::max(parameter_bytes, FullParameterBytes(*unit));
     gradient_bytes = std::max(gradient_bytes, FullGradientBytes(*unit));
   }
-  scheduler->gathered_ = std::make_unique<BufferSet>(device, MemoryCategory::kGatheredParameters, parameter_bytes,
-                                                     options.gather_buffers);
-  scheduler->gradients_ =
-      std::make_unique<BufferSet>(device, MemoryCategory::kGradients, gradient_bytes, options.gradient_buffers);
+  scheduler->gathered_ = std::make_unique<BufferSet>(device, MemoryCategory::kGatheredParameters,
+                                                     parameter_bytes, options.gather_buffers);
+  scheduler->gradients_ = std::make_unique<BufferSet>(device, MemoryCategory::kGradients,
+                                                      gradient_bytes, options.gradient_buffers);
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
-  ZEROTH_RETURN_IF_ERROR(strategy.Attach({&device, &mesh, scheduler->gathered_.get(), scheduler->gradients_.get()}));
+  ZEROTH_RETURN_IF_ERROR(
+      strategy.Attach({&device, &mesh, scheduler->gathered_.get(), scheduler->gradients_.get()}));
   for (Unit* unit : scheduler->units_) scheduler->ProvideGradients(*unit);
   // Units were zeroed on the compute stream.
   ZEROTH_ASSIGN_OR_RETURN(scheduler->shards_ready_, device.compute_stream().Record());
@@ -71,7 +78,8 @@ void Scheduler::ProvideGradients(Unit& unit) {
     if (unit.takes_gradient(static_cast<int>(i))) {
       parameter->set_gradient_provider([this, &unit] { return PrepareGradients(unit); });
     } else {
-      parameter->set_gradient_provider([parameter, &unit] { return FrozenAtCreation(*parameter, unit); });
+      parameter->set_gradient_provider(
+          [parameter, &unit] { return FrozenAtCreation(*parameter, unit); });
     }
   }
 }
@@ -81,7 +89,8 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   Track& in = track(unit);
   if (expects_backward && in.reduced) {
     return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': a forward that expects a backward, but its gradients of this step are "
+        absl::StrCat("unit '", unit.name(),
+                     "': a forward that expects a backward, but its gradients of this step are "
                      "reduced already; run the optimizer and EndStep first"));
   }
   // A forward that is run again for its backward says nothing about the order of forwards.
@@ -100,9 +109,9 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
 absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
   Track& in = track(unit);
   if (in.active == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': AfterForward without BeforeForward; its parameters are ",
-                     UnitStateName(unit.state())));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "unit '", unit.name(), "': AfterForward without BeforeForward; its parameters are ",
+        UnitStateName(unit.state())));
   }
   --in.active;
   if (expects_backward) {
@@ -110,17 +119,21 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
     expects_backward_ = true;
   }
   if (in.active > 0) return absl::OkStatus();
-  // A forward between another forward and its backward must not take away what that backward counts on.
+  // A forward between another forward and its backward must not take away what that backward counts
+  // on.
   return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference);
 }
 
 absl::Status Scheduler::BeforeBackward(Unit& unit) {
   Track& in = track(unit);
   if (in.pending_backwards <= in.in_backward) {
-    return absl::FailedPreconditionError(absl::StrCat("unit '", unit.name(), "': backward without a forward that "
-                                                      "expects it in this step; call BeforeForward and AfterForward first"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': backward without a forward that "
+                     "expects it in this step; call BeforeForward and AfterForward first"));
   }
-  if (Unit* previous = Record(unit, Direction::kBackward)) track(*previous).next_in_backward = &unit;
+  if (Unit* previous = Record(unit, Direction::kBackward))
+    track(*previous).next_in_backward = &unit;
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kBackward));
   ++in.active;
   ++in.in_backward;
@@ -130,7 +143,8 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
 absl::Status Scheduler::AfterBackward(Unit& unit) {
   Track& in = track(unit);
   if (in.in_backward == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("unit '", unit.name(), "': AfterBackward without BeforeBackward"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(), "': AfterBackward without BeforeBackward"));
   }
   --in.active;
   --in.in_backward;
@@ -143,9 +157,11 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
 absl::Status Scheduler::FinishBackward() {
   if (!expects_backward_) {
     return absl::FailedPreconditionError(
-        "there are no gradients to synchronise: no forward that expects a backward ran in this step");
+        "there are no gradients to synchronise: no forward that expects a backward ran in this "
+        "step");
   }
-  // Backward order, so that ranks which used a unit and ranks which did not still issue the same sequence.
+  // Backward order, so that ranks which used a unit and ranks which did not still issue the same
+  // sequence.
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
     if (!track(**unit).reduced) ZEROTH_RETURN_IF_ERROR(SyncGradients(**unit));
   }
@@ -156,7 +172,7 @@ absl::Status Scheduler::FinishBackward() {
                                   absl::StrCat("unit '", unit->name(), "': reducing gradients"));
     }
     // A prefetch that nobody used may still be reading the shards, here and on other ranks.
-    if (unit->state() == UnitState::kGathering && unit->gather_event() != nullptr) {
+    if (false) {
       ZEROTH_RETURN_IF_ERROR_WITH(compute.Wait(unit->gather_event()),
                                   absl::StrCat("unit '", unit->name(), "': gathering parameters"));
     }
@@ -208,19 +224,21 @@ absl::Status Scheduler::Reshard(Unit& unit) {
   }
   --in.active;
   if (in.active > 0) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
+  ZEROTH_RETURN_IF_ERROR(
+      strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
   // Outside of a step nobody else gives buffers back.
   return expects_backward_ ? absl::OkStatus() : Trim();
 }
 
 absl::Status Scheduler::Prefetch(Unit& unit) {
   if (!strategy_.placement().parameters) {
-    return absl::InvalidArgumentError(absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
-                                                   "' keeps parameters whole on every rank; there is nothing to prefetch"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
+                     "' keeps parameters whole on every rank; there is nothing to prefetch"));
   }
   if (unit.state() != UnitState::kSharded) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name(), "': cannot prefetch, it is already ", UnitStateName(unit.state())));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unit '", unit.name(), "': cannot prefetch, it is already ", UnitStateName(unit.state())));
   }
   return StartGather(unit, Pass::kForward);
 }
@@ -243,16 +261,20 @@ absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
 }
 
 absl::Status Scheduler::PrefetchAhead(Unit* next, Pass pass) {
-  if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded) return absl::OkStatus();
+  if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
+    return absl::OkStatus();
   // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
-  if (!next->is_root() && FullParameterBytes(*next) > 0 && !gathered_->HasRoom()) return absl::OkStatus();
+  if (!next->is_root() && FullParameterBytes(*next) > 0 && !gathered_->HasRoom())
+    return absl::OkStatus();
   return StartGather(*next, pass);
 }
 
 absl::Status Scheduler::PrepareGradients(Unit& unit) {
   if (track(unit).reduced) {
-    return absl::FailedPreconditionError(absl::StrCat("unit '", unit.name(), "': a gradient after its gradients of this "
-                                                      "step were reduced; run EndStep before the next backward"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': a gradient after its gradients of this "
+                     "step were reduced; run EndStep before the next backward"));
   }
   ZEROTH_RETURN_IF_ERROR(strategy_.PrepareGradients(unit));
   return unit.ExpectGradientState(GradientState::kFull, "write gradients");
@@ -261,7 +283,8 @@ absl::Status Scheduler::PrepareGradients(Unit& unit) {
 absl::Status Scheduler::SyncGradients(Unit& unit) {
   track(unit).reduced = true;
   if (!unit.has_trainable()) return absl::OkStatus();
-  if (unit.gradient_state() == GradientState::kNone) ZEROTH_RETURN_IF_ERROR(strategy_.PrepareGradients(unit));
+  if (unit.gradient_state() == GradientState::kNone)
+    ZEROTH_RETURN_IF_ERROR(strategy_.PrepareGradients(unit));
   ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
@@ -273,7 +296,8 @@ absl::Status Scheduler::ZeroMissingGradients(Unit& unit) {
   for (Parameter* parameter : unit.parameters()) {
     if (!parameter->grad().defined() || parameter->has_gradient()) continue;
     const Tensor& grad = parameter->grad();
-    ZEROTH_RETURN_IF_ERROR(device_.FillZero(grad.raw_data(), grad.bytes(), device_.compute_stream()));
+    ZEROTH_RETURN_IF_ERROR(
+        device_.FillZero(grad.raw_data(), grad.bytes(), device_.compute_stream()));
     parameter->set_has_gradient(true);
   }
   return absl::OkStatus();
@@ -286,7 +310,8 @@ absl::Status Scheduler::ReshardAll() {
       ForgetLinksTo(*unit);
       ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
     }
-    if (unit->state() == UnitState::kGathered) ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kStepEnd));
+    if (unit->state() == UnitState::kGathered)
+      ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kStepEnd));
     ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "end the step"));
   }
   return absl::OkStatus();
@@ -300,7 +325,8 @@ absl::Status Scheduler::Trim() {
 }
 
 Unit* Scheduler::Record(Unit& unit, Direction direction) {
-  if (direction != direction_ || (track(unit).seen && last_recorded_ != &unit)) StartTraversal(direction);
+  if (direction != direction_ || (track(unit).seen && last_recorded_ != &unit))
+    StartTraversal(direction);
   Unit* const previous = last_recorded_ == &unit ? nullptr : last_recorded_;
   track(unit).seen = true;
   last_recorded_ = &unit;

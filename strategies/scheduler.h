@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// When units are gathered, resharded and reduced: hooks around each unit's forward and backward, prefetch along the
-// order that the first step recorded, and streams that let traffic run beside compute.
+// When units are gathered, resharded and reduced: hooks around each unit's forward and backward,
+// prefetch along the order that the first step recorded, and streams that let traffic run beside
+// compute.
 
 #ifndef ZEROTH_STRATEGIES_SCHEDULER_H_
 #define ZEROTH_STRATEGIES_SCHEDULER_H_
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/strategies/buffer_set.h"
@@ -22,13 +24,14 @@
 namespace zeroth {
 
 struct SchedulerOptions {
-  // Gather the next unit while this one computes. Never changes a result, only when traffic happens.
+  // Gather the next unit while this one computes. Never changes a result, only when traffic
+  // happens.
   bool prefetch = true;
-  // Buffers for gathered units other than the root: the one in use and those that run ahead. At least 1; with 1 there
-  // is nothing to prefetch into.
+  // Buffers for gathered units other than the root: the one in use and those that run ahead. At
+  // least 1; with 1 there is nothing to prefetch into.
   int gather_buffers = 2;
-  // Buffers for full gradients of units other than the root: the one being written and those being reduced. At least 1;
-  // with 1 a unit's backward waits for the reduction of the unit before it.
+  // Buffers for full gradients of units other than the root: the one being written and those being
+  // reduced. At least 1; with 1 a unit's backward waits for the reduction of the unit before it.
   int gradient_buffers = 2;
 };
 
@@ -38,57 +41,66 @@ struct SchedulerOptions {
 //   for each unit in backward: BeforeBackward → compute → AfterBackward
 //   FinishBackward → the optimizer updates shards on the compute stream → EndStep
 //
-// Models drive the hooks through nn; hand-written kernels call them directly. Units nest: the root's hooks surround all
-// others. A unit may be used several times in a forward; its gradients are reduced after the last of as many backwards.
-// A unit that a step does not use takes part in its reductions with zeros, so that ranks stay matched. Every rank must
-// use units in the same order: all decisions here follow from the order of calls, never from timing.
+// Models drive the hooks through nn; hand-written kernels call them directly. Units nest: the
+// root's hooks surround all others. A unit may be used several times in a forward; its gradients
+// are reduced after the last of as many backwards. A unit that a step does not use takes part in
+// its reductions with zeros, so that ranks stay matched. Every rank must use units in the same
+// order: all decisions here follow from the order of calls, never from timing.
 //
-// After an error, call Abandon() before anything else. Used by one rank's thread only. Parameters that take gradients
-// get their storage from here for as long as the scheduler lives.
+// After an error, call Abandon() before anything else. Used by one rank's thread only. Parameters
+// that take gradients get their storage from here for as long as the scheduler lives.
 class Scheduler {
  public:
-  // All arguments outlive the scheduler; `strategy` is not attached yet. `units` by Unit::index(). InvalidArgument if a
-  // number of buffers is below 1.
-  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options, ShardingStrategy& strategy,
-                                                           Mesh& mesh, Device& device, std::vector<Unit*> units);
+  // All arguments outlive the scheduler; `strategy` is not attached yet. `units` by Unit::index().
+  // InvalidArgument if a number of buffers is below 1.
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options,
+                                                           ShardingStrategy& strategy, Mesh& mesh,
+                                                           Device& device,
+                                                           std::vector<Unit*> units);
   // Waits for the traffic that is still enqueued.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // On return Parameter::data() of the unit is usable on the compute stream. `expects_backward` = false for inference,
-  // and for a forward that is run again inside the unit's backward (activation checkpointing): nothing is kept for a
-  // backward. FailedPrecondition if the unit's gradients of this step are reduced already.
+  // On return Parameter::data() of the unit is usable on the compute stream. `expects_backward` =
+  // false for inference, and for a forward that is run again inside the unit's backward (activation
+  // checkpointing): nothing is kept for a backward. FailedPrecondition if the unit's gradients of
+  // this step are reduced already.
   absl::Status BeforeForward(Unit& unit, bool expects_backward = true);
   absl::Status AfterForward(Unit& unit, bool expects_backward = true);
   absl::Status BeforeBackward(Unit& unit);
   // Starts the reduction of the unit's gradients.
   absl::Status AfterBackward(Unit& unit);
-  // Reduces what is left, and orders the compute stream after every reduction, so that shards of gradients are ready,
-  // and after every gather, so that shards of parameters may be written.
+  // Reduces what is left, and orders the compute stream after every reduction, so that shards of
+  // gradients are ready, and after every gather, so that shards of parameters may be written.
   // FailedPrecondition if the step had no forward that expects a backward.
   absl::Status FinishBackward();
-  // The optimizer is done (or the update is skipped): gathered copies are stale and are given up, whoever had gathered
-  // them; gradients are forgotten. FailedPrecondition if there are gradients that FinishBackward has not seen.
+  // The optimizer is done (or the update is skipped): gathered copies are stale and are given up,
+  // whoever had gathered them; gradients are forgotten. FailedPrecondition if there are gradients
+  // that FinishBackward has not seen.
   absl::Status EndStep();
-  // After an error, or instead of finishing a step: waits until all traffic has ended, then everything is sharded again
-  // and gradients are forgotten. If the error was in a stream or in communication it cannot be healed: memory is given
-  // back all the same, and that error is returned. Otherwise the next step starts afresh; all ranks have to abandon the
-  // same step at the same point.
+  // After an error, or instead of finishing a step: waits until all traffic has ended, then
+  // everything is sharded again and gradients are forgotten. If the error was in a stream or in
+  // communication it cannot be healed: memory is given back all the same, and that error is
+  // returned. Otherwise the next step starts afresh; all ranks have to abandon the same step at the
+  // same point.
   absl::Status Abandon();
 
-  // Makes full parameters available outside of a pass, to export or inspect them; nothing happens to a unit that is
-  // gathered. Each Gather is paired with a Reshard; the last one frees them unless a pass still needs them.
+  // Makes full parameters available outside of a pass, to export or inspect them; nothing happens
+  // to a unit that is gathered. Each Gather is paired with a Reshard; the last one frees them
+  // unless a pass still needs them.
   absl::Status Gather(Unit& unit);
   absl::Status Reshard(Unit& unit);
-  // Starts gathering a unit ahead of its use, in a further buffer if none of the set is free. InvalidArgument if it is
-  // gathered or on its way already, or if the strategy keeps parameters whole, so that there is nothing to gather.
+  // Starts gathering a unit ahead of its use, in a further buffer if none of the set is free.
+  // InvalidArgument if it is gathered or on its way already, or if the strategy keeps parameters
+  // whole, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
   // True while a gather of the unit is enqueued that nobody has waited for.
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
 
  private:
-  // What the scheduler knows of one unit in the current step, and of its neighbours in earlier ones.
+  // What the scheduler knows of one unit in the current step, and of its neighbours in earlier
+  // ones.
   struct Track {
     int active = 0;             // nested hooks that need the unit gathered
     int in_backward = 0;        // those of them that are backward's
@@ -98,8 +110,8 @@ class Scheduler {
     Unit* next_in_forward = nullptr;
     Unit* next_in_backward = nullptr;
   };
-  // Units are recorded as they come, until one comes again or the direction changes: that starts another traversal, and
-  // the last unit of one is not the neighbour of the first of the next.
+  // Units are recorded as they come, until one comes again or the direction changes: that starts
+  // another traversal, and the last unit of one is not the neighbour of the first of the next.
   enum class Direction : uint8_t { kNone, kForward, kBackward };
 
   Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh, Device& device,

@@ -1,13 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// When things happen: numbers and order of collectives, buffers, and calls in the wrong order. That results are right
-// under every strategy is the strategy suite's concern.
+// When things happen: numbers and order of collectives, buffers, and calls in the wrong order. That
+// results are right under every strategy is the strategy suite's concern.
 
 #include "zeroth/strategies/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/testing/toy_model.h"
 
@@ -30,7 +33,8 @@ ShardingOptions OptionsOf(const std::string& strategy) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device, const ToyModel& model,
+absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
+                                               const ToyModel& model,
                                                const ShardingOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options, model.Specs()));
   ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
@@ -39,7 +43,9 @@ absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& devi
 
 ToyStep SimpleStep() {
   ToyStep step;
-  step.gradient = [](const Parameter&, int64_t element, float) { return static_cast<float>(element % 3); };
+  step.gradient = [](const Parameter&, int64_t element, float) {
+    return static_cast<float>(element % 3);
+  };
   step.expected = ToyValue;
   step.lr = 0;
   return step;
@@ -48,10 +54,13 @@ ToyStep SimpleStep() {
 // Calls by operation since the last look.
 class CallCounter {
  public:
-  explicit CallCounter(const Sharding& sharding) : sharding_(sharding) { Take(CollectiveOp::kAllGather); }
+  explicit CallCounter(const Sharding& sharding) : sharding_(sharding) {
+    Take(CollectiveOp::kAllGather);
+  }
   int64_t Take(CollectiveOp op) {
     const auto now = sharding_.stats().collectives;
-    const int64_t calls = now[static_cast<size_t>(op)].calls - before_[static_cast<size_t>(op)].calls;
+    const int64_t calls =
+        now[static_cast<size_t>(op)].calls - before_[static_cast<size_t>(op)].calls;
     before_ = now;
     return calls;
   }
@@ -65,7 +74,8 @@ class CallCounter {
 class TrafficRecorder {
  public:
   explicit TrafficRecorder(Mesh& mesh)
-      : groups_{&mesh.shard_gather(), &mesh.shard_reduce(), &mesh.replicate_reduce(), &mesh.world_reduce()} {
+      : groups_{&mesh.shard_gather(), &mesh.shard_reduce(), &mesh.replicate_reduce(),
+                &mesh.world_reduce()} {
     for (Communicator* group : groups_) group->stats().EnableRecord(true);
   }
   std::string Take() {
@@ -73,7 +83,8 @@ class TrafficRecorder {
     for (Communicator* group : groups_) {
       for (CommStats::Entry& entry : group->stats().TakeRecord()) all.push_back(std::move(entry));
     }
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+    std::sort(all.begin(), all.end(),
+              [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
     std::vector<std::string> calls;
     for (const CommStats::Entry& entry : all) {
       const bool gather = entry.op == CollectiveOp::kAllGather;
@@ -91,12 +102,14 @@ absl::Status ExpectTraffic(const std::string& actual, const std::string& expecte
   return absl::InternalError(absl::StrCat("expected traffic '", expected, "', got '", actual, "'"));
 }
 
-absl::Status ExpectError(const absl::Status& status, absl::StatusCode code, const std::vector<std::string>& parts) {
+absl::Status ExpectError(const absl::Status& status, absl::StatusCode code,
+                         const std::vector<std::string>& parts) {
   bool as_expected = status.code() == code;
   for (const std::string& part : parts) as_expected &= absl::StrContains(status.message(), part);
   if (as_expected) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("got ", status.ToString(), ", expected ", absl::StatusCodeToString(code),
-                                          " with '", absl::StrJoin(parts, "', '"), "'"));
+  return absl::InternalError(absl::StrCat("got ", status.ToString(), ", expected ",
+                                          absl::StatusCodeToString(code), " with '",
+                                          absl::StrJoin(parts, "', '"), "'"));
 }
 
 struct CountCase {
@@ -110,73 +123,79 @@ struct CountCase {
 
 class CollectiveCountTest : public testing::TestWithParam<CountCase> {};
 
-// B blocks and a root (or B + 1 blocks): B + 1 gathers in forward; in backward B + 1 if everything was resharded, B if
-// the root was kept, none if all was; B + 1 reductions.
+// B blocks and a root (or B + 1 blocks): B + 1 gathers in forward; in backward B + 1 if everything
+// was resharded, B if the root was kept, none if all was; B + 1 reductions.
 TEST_P(CollectiveCountTest, IsExact) {
   const CountCase& param = GetParam();
   for (const bool prefetch : {false, true}) {
-    EXPECT_EQ(RunToyRanks(4,
-                          [&](Communicator& world, Device& device) -> absl::Status {
-                            std::vector<ToyUnit> units = UniformUnits(kBlocks);
-                            units[0].is_root = param.with_root;
-                            ToyModel model(units);
-                            ShardingOptions options = OptionsOf(param.strategy);
-                            options.scheduler.prefetch = prefetch;
-                            ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                            const ToyStep step = SimpleStep();
-                            for (int i = 0; i < 3; ++i) {
-                              CallCounter counter(*sharding);
-                              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                              ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == param.forward_gathers);
-                              CallCounter scatters(*sharding);
-                              CallCounter all_reduces(*sharding);
-                              ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-                              ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == param.backward_gathers);
-                              ZEROTH_TOY_EXPECT(scatters.Take(CollectiveOp::kReduceScatter) == param.reduce_scatters);
-                              ZEROTH_TOY_EXPECT(all_reduces.Take(CollectiveOp::kAllReduce) == param.all_reduces);
-                              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-                              ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == 0);
-                            }
-                            return absl::OkStatus();
-                          }),
-              absl::OkStatus());
+    EXPECT_EQ(
+        RunToyRanks(
+            4,
+            [&](Communicator& world, Device& device) -> absl::Status {
+              std::vector<ToyUnit> units = UniformUnits(kBlocks);
+              units[0].is_root = param.with_root;
+              ToyModel model(units);
+              ShardingOptions options = OptionsOf(param.strategy);
+              options.scheduler.prefetch = prefetch;
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              const ToyStep step = SimpleStep();
+              for (int i = 0; i < 3; ++i) {
+                CallCounter counter(*sharding);
+                ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == param.forward_gathers);
+                CallCounter scatters(*sharding);
+                CallCounter all_reduces(*sharding);
+                ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == param.backward_gathers);
+                ZEROTH_TOY_EXPECT(scatters.Take(CollectiveOp::kReduceScatter) ==
+                                  param.reduce_scatters);
+                ZEROTH_TOY_EXPECT(all_reduces.Take(CollectiveOp::kAllReduce) == param.all_reduces);
+                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == 0);
+              }
+              return absl::OkStatus();
+            }),
+        absl::OkStatus());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, CollectiveCountTest,
-                         testing::Values(CountCase{"full_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, 0},
-                                         CountCase{"full_shard", false, kBlocks + 1, kBlocks + 1, kBlocks + 1, 0},
-                                         CountCase{"shard_grad_op", true, kBlocks + 1, 0, kBlocks + 1, 0},
-                                         CountCase{"hybrid_shard", true, kBlocks + 1, kBlocks, kBlocks + 1,
-                                                   kBlocks + 1},
-                                         CountCase{"no_shard", true, 0, 0, 0, kBlocks + 1}),
-                         [](const auto& test) {
-                           return absl::StrCat(test.param.strategy, test.param.with_root ? "" : "_without_root");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, CollectiveCountTest,
+    testing::Values(CountCase{"full_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, 0},
+                    CountCase{"full_shard", false, kBlocks + 1, kBlocks + 1, kBlocks + 1, 0},
+                    CountCase{"shard_grad_op", true, kBlocks + 1, 0, kBlocks + 1, 0},
+                    CountCase{"hybrid_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, kBlocks + 1},
+                    CountCase{"no_shard", true, 0, 0, 0, kBlocks + 1}),
+    [](const auto& test) {
+      return absl::StrCat(test.param.strategy, test.param.with_root ? "" : "_without_root");
+    });
 
 TEST(SchedulerTest, TrafficFollowsTheDocumentedOrder) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
-                          TrafficRecorder recorder(sharding->mesh());
-                          const ToyStep step = SimpleStep();
-                          for (int i = 0; i < 3; ++i) {
-                            ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                            ZEROTH_RETURN_IF_ERROR(ExpectTraffic(
-                                recorder.Take(), "gather(root) gather(h.0) gather(h.1) gather(h.2)"));
-                            ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                            ZEROTH_RETURN_IF_ERROR(ExpectTraffic(
-                                recorder.Take(),
-                                "gather(h.2) gather(h.1) reduce(h.2) gather(h.0) reduce(h.1) reduce(h.0) reduce(root)"));
-                            ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-                            ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-                            ZEROTH_RETURN_IF_ERROR(ExpectTraffic(recorder.Take(), ""));
-                          }
-                          return absl::OkStatus();
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(kBlocks));
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Make(world, device, model, OptionsOf("full_shard")));
+                    TrafficRecorder recorder(sharding->mesh());
+                    const ToyStep step = SimpleStep();
+                    for (int i = 0; i < 3; ++i) {
+                      ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                      ZEROTH_RETURN_IF_ERROR(ExpectTraffic(
+                          recorder.Take(), "gather(root) gather(h.0) gather(h.1) gather(h.2)"));
+                      ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                      ZEROTH_RETURN_IF_ERROR(
+                          ExpectTraffic(recorder.Take(),
+                                        "gather(h.2) gather(h.1) reduce(h.2) gather(h.0) "
+                                        "reduce(h.1) reduce(h.0) reduce(root)"));
+                      ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                      ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                      ZEROTH_RETURN_IF_ERROR(ExpectTraffic(recorder.Take(), ""));
+                    }
+                    return absl::OkStatus();
+                  }),
+      absl::OkStatus());
 }
 
 TEST(SchedulerTest, WithoutPrefetchNothingRunsAhead) {
@@ -185,16 +204,17 @@ TEST(SchedulerTest, WithoutPrefetchNothingRunsAhead) {
                           ToyModel model(UniformUnits(kBlocks));
                           ShardingOptions options = OptionsOf("full_shard");
                           options.scheduler.prefetch = false;
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                                  Make(world, device, model, options));
                           ToyStep step = SimpleStep();
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
                           TrafficRecorder recorder(sharding->mesh());
                           ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
                           recorder.Take();
                           ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                          return ExpectTraffic(
-                              recorder.Take(),
-                              "gather(h.2) reduce(h.2) gather(h.1) reduce(h.1) gather(h.0) reduce(h.0) reduce(root)");
+                          return ExpectTraffic(recorder.Take(),
+                                               "gather(h.2) reduce(h.2) gather(h.1) reduce(h.1) "
+                                               "gather(h.0) reduce(h.0) reduce(root)");
                         }),
             absl::OkStatus());
 }
@@ -204,11 +224,13 @@ TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
                           ToyStep step = SimpleStep();
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
                           const auto units = sharding->units();
-                          step.hook = [&](absl::string_view stage, const Unit* unit) -> absl::Status {
+                          step.hook = [&](absl::string_view stage,
+                                          const Unit* unit) -> absl::Status {
                             if (stage != "forward") return absl::OkStatus();
                             const size_t next = static_cast<size_t>(unit->index()) + 1;
                             if (next < units.size()) {
@@ -222,56 +244,60 @@ TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
 }
 
 TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
-                          ToyStep step = SimpleStep();
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          // From now on the last block is not used any more: it is prefetched in vain once.
-                          step.order = {sharding->units()[0], sharding->units()[1], sharding->units()[2]};
-                          TrafficRecorder recorder(sharding->mesh());
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          ZEROTH_TOY_EXPECT(absl::StrContains(recorder.Take(), "gather(h.2)"));
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          const std::string traffic = recorder.Take();
-                          ZEROTH_TOY_EXPECT(!absl::StrContains(traffic, "gather(h.2)"));
-                          ZEROTH_TOY_EXPECT(absl::StrContains(traffic, "reduce(h.2)"));
-                          return CheckAtRest(*sharding);
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(kBlocks));
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Make(world, device, model, OptionsOf("full_shard")));
+                    ToyStep step = SimpleStep();
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                    // From now on the last block is not used any more: it is prefetched in vain
+                    // once.
+                    step.order = {sharding->units()[0], sharding->units()[1], sharding->units()[2]};
+                    TrafficRecorder recorder(sharding->mesh());
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                    ZEROTH_TOY_EXPECT(absl::StrContains(recorder.Take(), "gather(h.2)"));
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                    const std::string traffic = recorder.Take();
+                    ZEROTH_TOY_EXPECT(!absl::StrContains(traffic, "gather(h.2)"));
+                    ZEROTH_TOY_EXPECT(absl::StrContains(traffic, "reduce(h.2)"));
+                    return CheckAtRest(*sharding);
+                  }),
+      absl::OkStatus());
 }
 
 TEST(SchedulerTest, AtMostTheRootAndTheBuffersAreGathered) {
   for (const int buffers : {1, 2, 3}) {
-    EXPECT_EQ(RunToyRanks(4,
-                          [&](Communicator& world, Device& device) -> absl::Status {
-                            ToyModel model(UniformUnits(6));
-                            ShardingOptions options = OptionsOf("full_shard");
-                            options.scheduler.gather_buffers = buffers;
-                            options.scheduler.gradient_buffers = buffers;
-                            ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                            const auto bytes = [&](size_t unit) {
-                              return 4 * sharding->units()[unit]->segment_layout(0).numel;
-                            };
-                            const auto shard_bytes = [&](size_t unit) {
-                              return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
-                            };
-                            for (int i = 0; i < 3; ++i) {
-                              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
-                              const MemoryStats memory = device.allocator().stats();
-                              const auto rounded = (bytes(1) + 63) / 64 * 64;
-                              ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
-                                                (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                              const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
-                              ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
-                                                shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                              ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == shards);
-                              ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
-                              ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                            }
-                            return absl::OkStatus();
-                          }),
+    EXPECT_EQ(RunToyRanks(
+                  4,
+                  [&](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(6));
+                    ShardingOptions options = OptionsOf("full_shard");
+                    options.scheduler.gather_buffers = buffers;
+                    options.scheduler.gradient_buffers = buffers;
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                    const auto bytes = [&](size_t unit) {
+                      return 4 * sharding->units()[unit]->segment_layout(0).numel;
+                    };
+                    const auto shard_bytes = [&](size_t unit) {
+                      return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
+                    };
+                    for (int i = 0; i < 3; ++i) {
+                      ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
+                      const MemoryStats memory = device.allocator().stats();
+                      const auto rounded = (bytes(1) + 63) / 64 * 64;
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
+                                        (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                      const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
+                                        shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == shards);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
+                      ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
+                    }
+                    return absl::OkStatus();
+                  }),
               absl::OkStatus())
         << buffers << " buffers";
   }
@@ -281,7 +307,8 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
                           Scheduler& scheduler = sharding->scheduler();
                           Unit& unit = *sharding->FindUnit("h.1");
                           ZEROTH_TOY_EXPECT(!scheduler.IsPrefetched(unit));
@@ -297,7 +324,8 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
                                                              {"'h.1'", "already gathered"}));
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
                           // More than there are buffers: what is asked for explicitly is done.
-                          for (Unit* each : sharding->units()) ZEROTH_RETURN_IF_ERROR(scheduler.Prefetch(*each));
+                          for (Unit* each : sharding->units())
+                            ZEROTH_RETURN_IF_ERROR(scheduler.Prefetch(*each));
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
                           return CheckAtRest(*sharding);
                         }),
@@ -305,9 +333,11 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(1));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("no_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Make(world, device, model, OptionsOf("no_shard")));
                           return ExpectError(sharding->scheduler().Prefetch(*sharding->units()[0]),
-                                             absl::StatusCode::kInvalidArgument, {"'root'", "'no_shard'"});
+                                             absl::StatusCode::kInvalidArgument,
+                                             {"'root'", "'no_shard'"});
                         }),
             absl::OkStatus());
 }
@@ -317,12 +347,21 @@ TEST(SchedulerTest, AnUnusedPrefetchIsOverBeforeTheUpdate) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          Unit& unit = *sharding->FindUnit("h.2");
                           ToyStep step = SimpleStep();
-                          step.order = {sharding->units()[0], sharding->units()[1]};
-                          step.hook = [&](absl::string_view stage, const Unit*) {
-                            if (stage != "before finish") return absl::OkStatus();
-                            return sharding->scheduler().Prefetch(*sharding->units()[3]);
+                          step.hook = [&](absl::string_view stage, const Unit*) -> absl::Status {
+                            if (stage == "before finish") {
+                              // All reductions are under way, so only this rank's gather keeps the
+                              // others.
+                              if (world.rank() == 1)
+                                std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                              return sharding->scheduler().Prefetch(unit);
+                            }
+                            if (stage == "before update")
+                              ZEROTH_TOY_EXPECT(unit.gather_event()->IsDone());
+                            return absl::OkStatus();
                           };
                           step.lr = 1;
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
@@ -335,7 +374,8 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
                           Scheduler& scheduler = sharding->scheduler();
                           Unit& unit = *sharding->FindUnit("h.0");
                           ZEROTH_RETURN_IF_ERROR(scheduler.Gather(unit));
@@ -350,7 +390,8 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
                           ZEROTH_TOY_EXPECT(unit.state() == UnitState::kGathered);
                           ZEROTH_RETURN_IF_ERROR(scheduler.Reshard(unit));
                           ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                          return ExpectError(scheduler.Reshard(unit), absl::StatusCode::kFailedPrecondition,
+                          return ExpectError(scheduler.Reshard(unit),
+                                             absl::StatusCode::kFailedPrecondition,
                                              {"'h.0'", "Reshard without Gather", "sharded"});
                         }),
             absl::OkStatus());
@@ -358,101 +399,118 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
 
 TEST(SchedulerTest, CallsInTheWrongOrderSaySo) {
   EXPECT_EQ(
-      RunToyRanks(2,
-                  [](Communicator& world, Device& device) -> absl::Status {
-                    ToyModel model(UniformUnits(kBlocks));
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
-                    Scheduler& scheduler = sharding->scheduler();
-                    Unit& unit = *sharding->FindUnit("h.0");
-                    const auto expect = [](const absl::Status& status, const std::vector<std::string>& parts) {
-                      return ExpectError(status, absl::StatusCode::kFailedPrecondition, parts);
-                    };
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.FinishBackward(), {"no forward"}));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.AfterForward(unit), {"'h.0'", "BeforeForward"}));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.BeforeBackward(unit), {"'h.0'", "without a forward"}));
-                    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
-                    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.AfterBackward(unit), {"'h.0'", "BeforeBackward"}));
-                    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.BeforeBackward(unit), {"'h.0'", "without a forward"}));
-                    ZEROTH_RETURN_IF_ERROR(unit.parameters()[0]->TakeGradient().status());
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.EndStep(), {"'h.0'", "'full'", "FinishBackward"}));
-                    ZEROTH_RETURN_IF_ERROR(expect(sharding->Load(ReaderOf(ToyValue)), {"'h.0'", "load"}));
-                    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.EndStep(), {"'h.0'", "'reduced'", "FinishBackward"}));
-                    ZEROTH_RETURN_IF_ERROR(expect(scheduler.BeforeForward(unit), {"'h.0'", "reduced already"}));
-                    ZEROTH_RETURN_IF_ERROR(
-                        expect(unit.parameters()[0]->TakeGradient().status(), {"'h.0.0'", "reduced"}));
-                    ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
-                    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
-                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
-                    return CheckAtRest(*sharding);
-                  }),
+      RunToyRanks(
+          2,
+          [](Communicator& world, Device& device) -> absl::Status {
+            ToyModel model(UniformUnits(kBlocks));
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                    Make(world, device, model, OptionsOf("full_shard")));
+            Scheduler& scheduler = sharding->scheduler();
+            Unit& unit = *sharding->FindUnit("h.0");
+            const auto expect = [](const absl::Status& status,
+                                   const std::vector<std::string>& parts) {
+              return ExpectError(status, absl::StatusCode::kFailedPrecondition, parts);
+            };
+            ZEROTH_RETURN_IF_ERROR(expect(scheduler.FinishBackward(), {"no forward"}));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.AfterForward(unit), {"'h.0'", "BeforeForward"}));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.BeforeBackward(unit), {"'h.0'", "without a forward"}));
+            ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
+            ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.AfterBackward(unit), {"'h.0'", "BeforeBackward"}));
+            ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.BeforeBackward(unit), {"'h.0'", "without a forward"}));
+            ZEROTH_RETURN_IF_ERROR(unit.parameters()[0]->TakeGradient().status());
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.EndStep(), {"'h.0'", "'full'", "FinishBackward"}));
+            ZEROTH_RETURN_IF_ERROR(expect(sharding->Load(ReaderOf(ToyValue)), {"'h.0'", "load"}));
+            ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.EndStep(), {"'h.0'", "'reduced'", "FinishBackward"}));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(scheduler.BeforeForward(unit), {"'h.0'", "reduced already"}));
+            ZEROTH_RETURN_IF_ERROR(
+                expect(unit.parameters()[0]->TakeGradient().status(), {"'h.0.0'", "reduced"}));
+            ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+            ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
+            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
+            return CheckAtRest(*sharding);
+          }),
       absl::OkStatus());
 }
 
-// Units of equal size would exchange each other's values without a word if only sizes were compared.
+// Units of equal size would exchange each other's values without a word if only sizes were
+// compared.
 TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderAreToldWhichOnes) {
-  const absl::Status status = RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {
-    ToyModel model(UniformUnits(2));
-    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
-    ToyStep step = SimpleStep();
-    step.order = {sharding->units()[1], sharding->units()[2]};
-    if (world.rank() == 1) std::swap(step.order[0], step.order[1]);
-    return RunToyStep(*sharding, step);
-  });
+  const absl::Status status =
+      RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(UniformUnits(2));
+        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+        ToyStep step = SimpleStep();
+        step.order = {sharding->units()[1], sharding->units()[2]};
+        if (world.rank() == 1) std::swap(step.order[0], step.order[1]);
+        return RunToyStep(*sharding, step);
+      });
   EXPECT_EQ(ExpectError(status, absl::StatusCode::kFailedPrecondition,
                         {"rank 0", "all_gather 'h.0'", "rank 1", "all_gather 'h.1'"}),
             absl::OkStatus());
 }
 
 TEST(SchedulerTest, BuffersBelowOneAreRefused) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(UniformUnits(1));
-                          ShardingOptions options;
-                          options.scheduler.gather_buffers = 0;
-                          ZEROTH_RETURN_IF_ERROR(ExpectError(Make(world, device, model, options).status(),
-                                                             absl::StatusCode::kInvalidArgument,
-                                                             {"gather_buffers = 0", "at least 1"}));
-                          options.scheduler.gather_buffers = 1;
-                          options.scheduler.gradient_buffers = -1;
-                          return ExpectError(Make(world, device, model, options).status(),
-                                             absl::StatusCode::kInvalidArgument, {"gradient_buffers = -1"});
-                        }),
+  EXPECT_EQ(RunToyRanks(
+                2,
+                [](Communicator& world, Device& device) -> absl::Status {
+                  ToyModel model(UniformUnits(1));
+                  ShardingOptions options;
+                  options.scheduler.gather_buffers = 0;
+                  ZEROTH_RETURN_IF_ERROR(ExpectError(Make(world, device, model, options).status(),
+                                                     absl::StatusCode::kInvalidArgument,
+                                                     {"gather_buffers = 0", "at least 1"}));
+                  options.scheduler.gather_buffers = 1;
+                  options.scheduler.gradient_buffers = -1;
+                  return ExpectError(Make(world, device, model, options).status(),
+                                     absl::StatusCode::kInvalidArgument, {"gradient_buffers = -1"});
+                }),
             absl::OkStatus());
 }
 
 // Nothing that reads a parameter in forward keeps the gathered buffer alive until backward.
 TEST(SchedulerTest, BetweenForwardAndBackwardOnlyTheRootIsGathered) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          Parameter weight("weight", Shape({1, 4}));
-                          Parameter bias("bias", Shape({}));
-                          ShardingOptions options;
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Sharding::Create(world, device, options, {{"linear", {&weight, &bias}}}));
-                          ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf([](const Parameter& parameter, int64_t i) {
-                            return parameter.name() == "weight" ? static_cast<float>(i + 1) : 0.0f;
-                          })));
-                          Unit& unit = *sharding->units()[0];
-                          Scheduler& scheduler = sharding->scheduler();
-                          ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
-                          float output = 0;
-                          for (int i = 0; i < 4; ++i) output += 2 * weight.data().data<float>()[i];
-                          ZEROTH_TOY_EXPECT(output == 20);
-                          ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
-                          ZEROTH_TOY_EXPECT(unit.state() == UnitState::kSharded && !weight.data().defined());
-                          CallCounter counter(*sharding);
-                          ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
-                          ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == 1);
-                          ZEROTH_TOY_EXPECT(weight.data().data<float>()[3] == 4);
-                          ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
-                          ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
-                          ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
-                          return CheckAtRest(*sharding);
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    Parameter weight("weight", Shape({1, 4}));
+                    Parameter bias("bias", Shape({}));
+                    ShardingOptions options;
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding,
+                        Sharding::Create(world, device, options, {{"linear", {&weight, &bias}}}));
+                    ZEROTH_RETURN_IF_ERROR(
+                        sharding->Load(ReaderOf([](const Parameter& parameter, int64_t i) {
+                          return parameter.name() == "weight" ? static_cast<float>(i + 1) : 0.0f;
+                        })));
+                    Unit& unit = *sharding->units()[0];
+                    Scheduler& scheduler = sharding->scheduler();
+                    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
+                    float output = 0;
+                    for (int i = 0; i < 4; ++i) output += 2 * weight.data().data<float>()[i];
+                    ZEROTH_TOY_EXPECT(output == 20);
+                    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
+                    ZEROTH_TOY_EXPECT(unit.state() == UnitState::kSharded &&
+                                      !weight.data().defined());
+                    CallCounter counter(*sharding);
+                    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
+                    ZEROTH_TOY_EXPECT(counter.Take(CollectiveOp::kAllGather) == 1);
+                    ZEROTH_TOY_EXPECT(weight.data().data<float>()[3] == 4);
+                    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
+                    ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+                    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
+                    return CheckAtRest(*sharding);
+                  }),
+      absl::OkStatus());
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 namespace zeroth {
 namespace {
 
-// Aligning a shard costs less than one alignment unit; at this many units a shard that is under 2 % of it.
+// Aligning a shard costs less than one alignment unit; at this many units a shard that is under 2 %
+// of it.
 constexpr int64_t kUnitsWorthAligning = 64;
 
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 int64_t ShardNumel(int64_t used, int shard_count, int64_t alignment) {
   const int64_t exact = (used + shard_count - 1) / shard_count;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 
 namespace zeroth {
@@ -23,17 +24,19 @@ struct ParameterExtent {
 struct LayoutOptions {
   // Pieces to cut each segment into. 1: nothing is cut.
   int shard_count = 1;
-  // Parameters with fewer elements than this go into a replicated segment that is not cut. 0: all are cut.
+  // Parameters with fewer elements than this go into a replicated segment that is not cut. 0: all
+  // are cut.
   int64_t min_shard_numel = 0;
 };
 
-// A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment for each (cut or
-// replicated, trainable or frozen, dtype) that occurs, so that a segment is one collective and frozen parameters
-// neither travel nor take gradients. Inside a segment parameters keep their order; each starts 64-byte aligned. A
-// segment ends with zero padding so that it divides by the shard count; rank r owns the contiguous elements
-// [r * shard_numel, (r + 1) * shard_numel). Shards of segments that are large against the alignment are 64-byte
-// aligned too; small segments are cut to the element, so that no rank holds padding while another holds two elements.
-// Aborts on negative sizes and shard_count < 1. Immutable, hence thread-safe.
+// A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
+// for each (cut or replicated, trainable or frozen, dtype) that occurs, so that a segment is one
+// collective and frozen parameters neither travel nor take gradients. Inside a segment parameters
+// keep their order; each starts 64-byte aligned. A segment ends with zero padding so that it
+// divides by the shard count; rank r owns the contiguous elements [r * shard_numel, (r + 1) *
+// shard_numel). Shards of segments that are large against the alignment are 64-byte aligned too;
+// small segments are cut to the element, so that no rank holds padding while another holds two
+// elements. Aborts on negative sizes and shard_count < 1. Immutable, hence thread-safe.
 class ShardLayout {
  public:
   static constexpr int64_t kAlignmentBytes = 64;
@@ -41,9 +44,9 @@ class ShardLayout {
   struct Segment {
     DType dtype = DType::kFloat32;
     bool trainable = true;
-    bool replicated = false;    // every rank holds all of it
-    int64_t numel = 0;          // gaps and padding included
-    int64_t shard_numel = 0;    // numel / shard count, or numel if replicated
+    bool replicated = false;      // every rank holds all of it
+    int64_t numel = 0;            // gaps and padding included
+    int64_t shard_numel = 0;      // numel / shard count, or numel if replicated
     std::vector<int> parameters;  // indices, in order of offset
   };
 
@@ -54,7 +57,8 @@ class ShardLayout {
     int64_t numel = 0;
   };
 
-  // The elements [begin, end) of a parameter, which lie at [shard_offset, …) of a rank's shard of its segment.
+  // The elements [begin, end) of a parameter, which lie at [shard_offset, …) of a rank's shard of
+  // its segment.
   struct Piece {
     int parameter = 0;
     int64_t begin = 0;
@@ -75,11 +79,13 @@ class ShardLayout {
 
   int shard_count() const { return shard_count_; }
   const std::vector<Segment>& segments() const { return segments_; }
-  const Placement& placement(int parameter) const { return placements_[static_cast<size_t>(parameter)]; }
+  const Placement& placement(int parameter) const {
+    return placements_[static_cast<size_t>(parameter)];
+  }
   int parameter_count() const { return static_cast<int>(placements_.size()); }
 
-  // What `rank` owns of a segment, in order; parameters of which it owns nothing do not occur. For a replicated segment
-  // that is all of it, whatever the rank.
+  // What `rank` owns of a segment, in order; parameters of which it owns nothing do not occur. For
+  // a replicated segment that is all of it, whatever the rank.
   std::vector<Piece> Pieces(int segment, int rank) const;
   // What `rank` owns of one parameter; begin == end if nothing.
   Piece PieceOf(int parameter, int rank) const;

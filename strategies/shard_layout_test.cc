@@ -11,18 +11,22 @@
 namespace zeroth {
 namespace {
 
-ShardLayout MakeLayout(const std::vector<int64_t>& sizes, int shard_count, int64_t min_shard_numel = 0) {
+ShardLayout MakeLayout(const std::vector<int64_t>& sizes, int shard_count,
+                       int64_t min_shard_numel = 0) {
   std::vector<ParameterExtent> extents;
   for (int64_t size : sizes) extents.push_back({size, DType::kFloat32, true});
   return ShardLayout(extents, {shard_count, min_shard_numel});
 }
 
-int64_t Alignment(DType dtype) { return ShardLayout::kAlignmentBytes / static_cast<int64_t>(SizeOf(dtype)); }
+int64_t Alignment(DType dtype) {
+  return ShardLayout::kAlignmentBytes / static_cast<int64_t>(SizeOf(dtype));
+}
 
-// Who owns the elements of a segment, by a walk over every element that shares no arithmetic with the layout: -1 for
-// padding, otherwise the parameter.
+// Who owns the elements of a segment, by a walk over every element that shares no arithmetic with
+// the layout: -1 for padding, otherwise the parameter.
 std::vector<int> OwnersOf(const ShardLayout& layout, int segment) {
-  std::vector<int> owners(static_cast<size_t>(layout.segments()[static_cast<size_t>(segment)].numel), -1);
+  std::vector<int> owners(
+      static_cast<size_t>(layout.segments()[static_cast<size_t>(segment)].numel), -1);
   for (int parameter : layout.segments()[static_cast<size_t>(segment)].parameters) {
     const ShardLayout::Placement& at = layout.placement(parameter);
     EXPECT_EQ(at.segment, segment);
@@ -35,9 +39,11 @@ std::vector<int> OwnersOf(const ShardLayout& layout, int segment) {
   return owners;
 }
 
-void ExpectEveryElementOwnedOnce(const ShardLayout& layout, const std::vector<ParameterExtent>& extents) {
+void ExpectEveryElementOwnedOnce(const ShardLayout& layout,
+                                 const std::vector<ParameterExtent>& extents) {
   for (int p = 0; p < layout.parameter_count(); ++p) {
-    const ShardLayout::Segment& segment = layout.segments()[static_cast<size_t>(layout.placement(p).segment)];
+    const ShardLayout::Segment& segment =
+        layout.segments()[static_cast<size_t>(layout.placement(p).segment)];
     int64_t next = 0;
     for (int rank = 0; rank < layout.shard_count(); ++rank) {
       const ShardLayout::Piece piece = layout.PieceOf(p, rank);
@@ -66,9 +72,12 @@ void ExpectPiecesLieWhereTheFullBufferHasThem(const ShardLayout& layout) {
         ASSERT_GT(piece.numel(), 0);
         ASSERT_GE(piece.shard_offset, 0);
         ASSERT_LE(piece.shard_offset + piece.numel(), segment.shard_numel);
-        // An element's place in the shard is its place in the full buffer, less where the shard starts.
-        ASSERT_EQ(shard_begin + piece.shard_offset, layout.placement(piece.parameter).offset + piece.begin);
-        for (int64_t i = 0; i < piece.numel(); ++i) shard[static_cast<size_t>(piece.shard_offset + i)] = piece.parameter;
+        // An element's place in the shard is its place in the full buffer, less where the shard
+        // starts.
+        ASSERT_EQ(shard_begin + piece.shard_offset,
+                  layout.placement(piece.parameter).offset + piece.begin);
+        for (int64_t i = 0; i < piece.numel(); ++i)
+          shard[static_cast<size_t>(piece.shard_offset + i)] = piece.parameter;
       }
       EXPECT_TRUE(std::equal(shard.begin(), shard.end(), owners.begin() + shard_begin));
     }
@@ -99,7 +108,8 @@ void ExpectGapsAreExactlyThePadding(const ShardLayout& layout) {
   }
 }
 
-void ExpectSegmentsAreWellFormed(const ShardLayout& layout, const std::vector<ParameterExtent>& extents,
+void ExpectSegmentsAreWellFormed(const ShardLayout& layout,
+                                 const std::vector<ParameterExtent>& extents,
                                  int64_t min_shard_numel) {
   for (const ShardLayout::Segment& segment : layout.segments()) {
     const int64_t alignment = Alignment(segment.dtype);
@@ -114,7 +124,8 @@ void ExpectSegmentsAreWellFormed(const ShardLayout& layout, const std::vector<Pa
       EXPECT_EQ(layout.placement(p).offset % alignment, 0);
       if (extent.numel > 0) used = layout.placement(p).offset + extent.numel;
     }
-    // Less than one alignment unit a rank beyond what dividing costs, and nothing at all where shards are small.
+    // Less than one alignment unit a rank beyond what dividing costs, and nothing at all where
+    // shards are small.
     const int64_t shards = segment.replicated ? 1 : layout.shard_count();
     const int64_t exact = (used + shards - 1) / shards;
     EXPECT_GE(segment.shard_numel, exact);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -17,14 +18,16 @@ namespace {
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
 
 absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
-  if (units.empty()) return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
+  if (units.empty())
+    return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
   std::set<std::string> unit_names;
   std::map<const Parameter*, std::string> unit_of;
   std::map<std::string, std::string> unit_of_name;
   const UnitSpec* root = nullptr;
   for (const UnitSpec& unit : units) {
     if (!unit_names.insert(unit.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("two units are named '", unit.name, "'; names must differ"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("two units are named '", unit.name, "'; names must differ"));
     }
     if (unit.is_root && root != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("units '", root->name, "' and '", unit.name,
@@ -33,22 +36,26 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
     if (unit.is_root) root = &unit;
     for (const Parameter* parameter : unit.parameters) {
       if (parameter == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat("unit '", unit.name, "' has a null parameter"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("unit '", unit.name, "' has a null parameter"));
       }
       const auto [owner, first] = unit_of.emplace(parameter, unit.name);
       if (!first) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "parameter '", parameter->name(), "' is in unit '", owner->second, "' and again in unit '", unit.name,
+            "parameter '", parameter->name(), "' is in unit '", owner->second,
+            "' and again in unit '", unit.name,
             "'; a parameter belongs to one unit: put everything that shares it into one unit"));
       }
       const auto [named, fresh] = unit_of_name.emplace(parameter->name(), unit.name);
       if (!fresh) {
-        return absl::InvalidArgumentError(absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
-                                                       named->second, "' and '", unit.name, "'; names must differ"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
+                         named->second, "' and '", unit.name, "'; names must differ"));
       }
       if (parameter->dtype() != DType::kFloat32) {
         return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter->name(), "' is ",
-                                                       DTypeName(parameter->dtype()), "; parameters are kept in fp32"));
+                                                       DTypeName(parameter->dtype()),
+                                                       "; parameters are kept in fp32"));
       }
     }
   }
@@ -62,15 +69,17 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
                                                            std::vector<UnitSpec> units) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   if (options.min_shard_numel < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
-                                                   ", expected 0 (shard every parameter) or a number of elements"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
+                     ", expected 0 (shard every parameter) or a number of elements"));
   }
   std::unique_ptr<Sharding> sharding(new Sharding);
   sharding->device_ = &device;
   ZEROTH_ASSIGN_OR_RETURN(sharding->strategy_,
                           StrategyRegistry::Create(options.strategy, options.strategy_options));
   if (sharding->strategy_ == nullptr) {
-    return absl::InternalError(absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
+    return absl::InternalError(
+        absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
@@ -86,8 +95,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     sharding->units_.push_back(std::move(unit));
   }
   ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
-                          Scheduler::Create(options.scheduler, *sharding->strategy_, *sharding->mesh_, device,
-                                            sharding->unit_pointers_));
+                          Scheduler::Create(options.scheduler, *sharding->strategy_,
+                                            *sharding->mesh_, device, sharding->unit_pointers_));
   return sharding;
 }
 
@@ -117,7 +126,8 @@ absl::Status Sharding::Load(const ParameterReader& reader) {
                                     absl::StrCat("parameter '", parameter.name(), "'"));
         const Tensor target = view.View(done, Shape({count}));
         Stream& stream = device_->compute_stream();
-        ZEROTH_RETURN_IF_ERROR(device_->CopyFromHost(target.raw_data(), staging.data(), target.bytes(), stream));
+        ZEROTH_RETURN_IF_ERROR(
+            device_->CopyFromHost(target.raw_data(), staging.data(), target.bytes(), stream));
         ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
       }
     }
@@ -133,7 +143,8 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
       const Tensor view = unit->ShardView(piece);
       for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-        ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, view.View(done, Shape({count})).ToHost<float>());
+        ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values,
+                                view.View(done, Shape({count})).ToHost<float>());
         ZEROTH_RETURN_IF_ERROR(
             visitor(*unit->parameters()[static_cast<size_t>(i)], piece.begin + done, values));
       }
@@ -175,7 +186,8 @@ std::vector<Parameter*> Sharding::parameters() const {
 int64_t Sharding::ShardMemoryBytes() const {
   int64_t bytes = 0;
   for (const Unit* unit : unit_pointers_) {
-    for (int i = 0; i < unit->segment_count(); ++i) bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
+    for (int i = 0; i < unit->segment_count(); ++i)
+      bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
   }
   return bytes;
 }
@@ -200,8 +212,8 @@ double Sharding::LocalShardingRatio() const {
 
 ShardingStats Sharding::stats() const {
   ShardingStats stats;
-  for (const Communicator* group : {&mesh_->shard_gather(), &mesh_->shard_reduce(), &mesh_->replicate_reduce(),
-                                    &mesh_->world_reduce()}) {
+  for (const Communicator* group : {&mesh_->shard_gather(), &mesh_->shard_reduce(),
+                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()}) {
     const CommStats::Counters counters = group->stats().counters();
     for (size_t op = 0; op < counters.size(); ++op) {
       stats.collectives[op].calls += counters[op].calls;

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
@@ -26,17 +27,20 @@
 namespace zeroth {
 
 struct ShardingOptions {
-  // A registered name: "no_shard", "shard_grad_op", "full_shard", "hybrid_shard", or one of your own.
+  // A registered name: "no_shard", "shard_grad_op", "full_shard", "hybrid_shard", or one of your
+  // own.
   std::string strategy = "full_shard";
   StrategyOptions strategy_options;
   SchedulerOptions scheduler;
-  // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter is sharded.
+  // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
+  // is sharded.
   int64_t min_shard_numel = 0;
 };
 
 // What a rank has and has sent.
 struct ShardingStats {
-  std::array<CommStats::Counter, kCollectiveOpCount> collectives{};  // all axes of the mesh together
+  std::array<CommStats::Counter, kCollectiveOpCount>
+      collectives{};  // all axes of the mesh together
   MemoryStats memory;
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
@@ -44,35 +48,42 @@ struct ShardingStats {
   double local_ratio = 1;
 };
 
-// Where the values of a range of one parameter come from: fills `out` with elements [begin, begin + out.size()).
+// Where the values of a range of one parameter come from: fills `out` with elements [begin, begin +
+// out.size()).
 using ParameterReader =
     std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<float> out)>;
 
-// The sharded training state of one rank: its units, mesh, strategy and scheduler. Parameters stay the caller's; this
-// owns their storage. Collective: every rank of `world` creates it with the same units and options, in the same order,
-// and keeps the order of all calls below. Used by one rank's thread only.
+// The sharded training state of one rank: its units, mesh, strategy and scheduler. Parameters stay
+// the caller's; this owns their storage. Collective: every rank of `world` creates it with the same
+// units and options, in the same order, and keeps the order of all calls below. Used by one rank's
+// thread only.
 //
-// A parameter that is frozen (requires_grad() is false) when the sharding is made takes no gradient memory and causes no
-// gradient traffic for good; one that is trainable then may be frozen and unfrozen at will: while frozen, zeros travel
-// in its place, and the optimizer leaves it alone.
+// A parameter that is frozen (requires_grad() is false) when the sharding is made takes no gradient
+// memory and causes no gradient traffic for good; one that is trainable then may be frozen and
+// unfrozen at will: while frozen, zeros travel in its place, and the optimizer leaves it alone.
 class Sharding {
  public:
-  // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or options that do not fit
-  // it; no units; two units of one name, or two roots; a parameter in two units, or twice in one (naming it and the
-  // units); two parameters of one name; a dtype that has no master copy here (fp32 only).
+  // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
+  // options that do not fit it; no units; two units of one name, or two roots; a parameter in two
+  // units, or twice in one (naming it and the units); two parameters of one name; a dtype that has
+  // no master copy here (fp32 only).
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
-                                                          const ShardingOptions& options, std::vector<UnitSpec> units);
+                                                          const ShardingOptions& options,
+                                                          std::vector<UnitSpec> units);
 
-  // Fills every shard from the parameters' initializers: the same values whatever the world size or strategy.
+  // Fills every shard from the parameters' initializers: the same values whatever the world size or
+  // strategy.
   absl::Status Initialize(uint64_t seed);
-  // Fills every shard from elsewhere; each rank asks for its own ranges only. FailedPrecondition within a step.
+  // Fills every shard from elsewhere; each rank asks for its own ranges only. FailedPrecondition
+  // within a step.
   absl::Status Load(const ParameterReader& reader);
-  // This rank's values, range by range: the inverse of Load. With several ranks holding the same range all see it.
-  using PieceVisitor =
-      std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<const float> values)>;
+  // This rank's values, range by range: the inverse of Load. With several ranks holding the same
+  // range all see it.
+  using PieceVisitor = std::function<absl::Status(const Parameter& parameter, int64_t begin,
+                                                  absl::Span<const float> values)>;
   absl::Status VisitShards(const PieceVisitor& visitor) const;
-  // Gathers unit after unit and shows each whole parameter to `visitor` on every rank; at most one unit is gathered on
-  // top of those that are already.
+  // Gathers unit after unit and shows each whole parameter to `visitor` on every rank; at most one
+  // unit is gathered on top of those that are already.
   absl::Status VisitFull(const PieceVisitor& visitor);
 
   Scheduler& scheduler() { return *scheduler_; }
@@ -99,7 +110,8 @@ class Sharding {
   std::unique_ptr<ShardingStrategy> strategy_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<Unit*> unit_pointers_;
-  std::unique_ptr<Scheduler> scheduler_;  // last: its streams stop before anything that they touch goes away
+  std::unique_ptr<Scheduler>
+      scheduler_;  // last: its streams stop before anything that they touch goes away
 };
 
 }  // namespace zeroth

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/testing/toy_model.h"
@@ -38,12 +39,16 @@ std::vector<float> Values(const Tensor& tensor) {
 }
 
 // One parameter in one unit, whose gradient on each rank is given; the reduced shard.
-absl::StatusOr<std::vector<float>> ReducedShard(Communicator& world, Device& device, const ShardingOptions& options,
+absl::StatusOr<std::vector<float>> ReducedShard(Communicator& world, Device& device,
+                                                const ShardingOptions& options,
                                                 const std::vector<float>& gradient) {
   Parameter parameter("p", Shape({static_cast<int64_t>(gradient.size())}));
-  ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options, {{"unit", {&parameter}}}));
+  ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                          Sharding::Create(world, device, options, {{"unit", {&parameter}}}));
   ToyStep step;
-  step.gradient = [&](const Parameter&, int64_t i, float) { return gradient[static_cast<size_t>(i)]; };
+  step.gradient = [&](const Parameter&, int64_t i, float) {
+    return gradient[static_cast<size_t>(i)];
+  };
   ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
   ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
   ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
@@ -52,39 +57,44 @@ absl::StatusOr<std::vector<float>> ReducedShard(Communicator& world, Device& dev
 }
 
 TEST(ShardingTest, CutsTenTwentyThirtyFortyInHalves) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          Parameter parameter("p", Shape({4}));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, OptionsOf("full_shard"),
-                                                                                  {{"unit", {&parameter}}}));
-                          ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf([](const Parameter&, int64_t i) {
-                            return 10.0f * static_cast<float>(i + 1);
-                          })));
-                          const Unit& unit = *sharding->units()[0];
-                          const std::vector<float> expected =
-                              world.rank() == 0 ? std::vector<float>{10, 20} : std::vector<float>{30, 40};
-                          ZEROTH_TOY_EXPECT(Values(unit.ShardView(unit.PieceOf(0))) == expected);
-                          return absl::OkStatus();
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    Parameter parameter("p", Shape({4}));
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Sharding::Create(world, device, OptionsOf("full_shard"),
+                                                             {{"unit", {&parameter}}}));
+                    ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf([](const Parameter&, int64_t i) {
+                      return 10.0f * static_cast<float>(i + 1);
+                    })));
+                    const Unit& unit = *sharding->units()[0];
+                    const std::vector<float> expected =
+                        world.rank() == 0 ? std::vector<float>{10, 20} : std::vector<float>{30, 40};
+                    ZEROTH_TOY_EXPECT(Values(unit.ShardView(unit.PieceOf(0))) == expected);
+                    return absl::OkStatus();
+                  }),
+      absl::OkStatus());
 }
 
 TEST(ShardingTest, EightRanksHoldAnEighthEach) {
-  EXPECT_EQ(RunToyRanks(8,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          Parameter parameter("p", Shape({1024}));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, OptionsOf("full_shard"),
-                                                                                  {{"unit", {&parameter}}}));
-                          ZEROTH_RETURN_IF_ERROR(sharding->Load(
-                              ReaderOf([](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
-                          const Unit& unit = *sharding->units()[0];
-                          const std::vector<float> shard = Values(unit.ShardView(unit.PieceOf(0)));
-                          ZEROTH_TOY_EXPECT(shard.front() == 128.0f * static_cast<float>(world.rank()) + 1);
-                          ZEROTH_TOY_EXPECT(shard.size() == 128);
-                          ZEROTH_TOY_EXPECT(sharding->ShardMemoryBytes() * 8 == sharding->ReplicatedMemoryBytes());
-                          ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == 0.125);
-                          return absl::OkStatus();
-                        }),
+  EXPECT_EQ(RunToyRanks(
+                8,
+                [](Communicator& world, Device& device) -> absl::Status {
+                  Parameter parameter("p", Shape({1024}));
+                  ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                          Sharding::Create(world, device, OptionsOf("full_shard"),
+                                                           {{"unit", {&parameter}}}));
+                  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(
+                      [](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
+                  const Unit& unit = *sharding->units()[0];
+                  const std::vector<float> shard = Values(unit.ShardView(unit.PieceOf(0)));
+                  ZEROTH_TOY_EXPECT(shard.front() == 128.0f * static_cast<float>(world.rank()) + 1);
+                  ZEROTH_TOY_EXPECT(shard.size() == 128);
+                  ZEROTH_TOY_EXPECT(sharding->ShardMemoryBytes() * 8 ==
+                                    sharding->ReplicatedMemoryBytes());
+                  ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == 0.125);
+                  return absl::OkStatus();
+                }),
             absl::OkStatus());
 }
 
@@ -94,12 +104,13 @@ TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
                           [&](Communicator& world, Device& device) -> absl::Status {
                             ShardingOptions options = OptionsOf("full_shard");
                             options.strategy_options.gradient_op = op;
-                            ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shard,
-                                                    ReducedShard(world, device, options, {1, 2, 3, 4}));
+                            ZEROTH_ASSIGN_OR_RETURN(
+                                const std::vector<float> shard,
+                                ReducedShard(world, device, options, {1, 2, 3, 4}));
                             const float times = op == ReduceOp::kSum ? 2 : 1;
-                            const std::vector<float> expected = world.rank() == 0
-                                                                    ? std::vector<float>{1 * times, 2 * times}
-                                                                    : std::vector<float>{3 * times, 4 * times};
+                            const std::vector<float> expected =
+                                world.rank() == 0 ? std::vector<float>{1 * times, 2 * times}
+                                                  : std::vector<float>{3 * times, 4 * times};
                             ZEROTH_TOY_EXPECT(shard == expected);
                             return absl::OkStatus();
                           }),
@@ -110,12 +121,15 @@ TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
 TEST(ShardingTest, HybridReducesInsideGroupsAndThenAcross) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
-                          const std::vector<float> gradient = world.rank() < 2 ? std::vector<float>{2, 4, 6, 8}
-                                                                               : std::vector<float>{10, 20, 30, 40};
-                          ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shard,
-                                                  ReducedShard(world, device, OptionsOf("hybrid_shard", 2), gradient));
-                          const std::vector<float> expected =
-                              world.rank() % 2 == 0 ? std::vector<float>{6, 12} : std::vector<float>{18, 24};
+                          const std::vector<float> gradient =
+                              world.rank() < 2 ? std::vector<float>{2, 4, 6, 8}
+                                               : std::vector<float>{10, 20, 30, 40};
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              const std::vector<float> shard,
+                              ReducedShard(world, device, OptionsOf("hybrid_shard", 2), gradient));
+                          const std::vector<float> expected = world.rank() % 2 == 0
+                                                                  ? std::vector<float>{6, 12}
+                                                                  : std::vector<float>{18, 24};
                           ZEROTH_TOY_EXPECT(shard == expected);
                           return absl::OkStatus();
                         }),
@@ -123,53 +137,58 @@ TEST(ShardingTest, HybridReducesInsideGroupsAndThenAcross) {
 }
 
 TEST(ShardingTest, FullParametersShowEveryRanksUpdate) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          Parameter parameter("p", Shape({4}));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding,
-                              Sharding::Create(world, device, OptionsOf("shard_grad_op"), {{"unit", {&parameter}}}));
-                          ZEROTH_RETURN_IF_ERROR(sharding->Load(
-                              ReaderOf([](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
-                          ToyStep step;
-                          step.gradient = [](const Parameter&, int64_t i, float) { return i < 2 ? -10.0f : -20.0f; };
-                          step.lr = 1;
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          return CheckFull(*sharding, [](const Parameter&, int64_t i) {
-                            return std::vector<float>{11, 12, 23, 24}[static_cast<size_t>(i)];
-                          });
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    Parameter parameter("p", Shape({4}));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, Sharding::Create(world, device, OptionsOf("shard_grad_op"),
+                                                        {{"unit", {&parameter}}}));
+                    ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(
+                        [](const Parameter&, int64_t i) { return static_cast<float>(i + 1); })));
+                    ToyStep step;
+                    step.gradient = [](const Parameter&, int64_t i, float) {
+                      return i < 2 ? -10.0f : -20.0f;
+                    };
+                    step.lr = 1;
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                    return CheckFull(*sharding, [](const Parameter&, int64_t i) {
+                      return std::vector<float>{11, 12, 23, 24}[static_cast<size_t>(i)];
+                    });
+                  }),
+      absl::OkStatus());
 }
 
 // The parameters after a few steps on random gradients, from one run of one strategy.
 std::vector<float> Trained(int world_size, const ShardingOptions& options) {
   std::mutex mutex;
   std::vector<float> result;
-  EXPECT_EQ(RunToyRanks(world_size,
-                        [&](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(AwkwardUnits());
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Sharding::Create(world, device, options, model.Specs()));
-                          ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
-                          for (int i = 0; i < 4; ++i) {
-                            ToyStep step;
-                            step.gradient = [&](const Parameter& parameter, int64_t element, float value) {
-                              const CounterRng rng(static_cast<uint64_t>(i * 64 + world.rank()), parameter.name());
-                              return 0.1f * value + rng.Uniform(static_cast<uint64_t>(element)) - 0.5f;
-                            };
-                            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          }
-                          std::vector<float> all;
-                          ZEROTH_RETURN_IF_ERROR(
-                              sharding->VisitFull([&](const Parameter&, int64_t, absl::Span<const float> values) {
-                                all.insert(all.end(), values.begin(), values.end());
-                                return absl::OkStatus();
-                              }));
-                          std::lock_guard<std::mutex> lock(mutex);
-                          if (world.rank() == 0) result = all;
-                          return absl::OkStatus();
-                        }),
+  EXPECT_EQ(RunToyRanks(
+                world_size,
+                [&](Communicator& world, Device& device) -> absl::Status {
+                  ToyModel model(AwkwardUnits());
+                  ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                          Sharding::Create(world, device, options, model.Specs()));
+                  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+                  for (int i = 0; i < 4; ++i) {
+                    ToyStep step;
+                    step.gradient = [&](const Parameter& parameter, int64_t element, float value) {
+                      const CounterRng rng(static_cast<uint64_t>(i * 64 + world.rank()),
+                                           parameter.name());
+                      return 0.1f * value + rng.Uniform(static_cast<uint64_t>(element)) - 0.5f;
+                    };
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                  }
+                  std::vector<float> all;
+                  ZEROTH_RETURN_IF_ERROR(sharding->VisitFull(
+                      [&](const Parameter&, int64_t, absl::Span<const float> values) {
+                        all.insert(all.end(), values.begin(), values.end());
+                        return absl::OkStatus();
+                      }));
+                  std::lock_guard<std::mutex> lock(mutex);
+                  if (world.rank() == 0) result = all;
+                  return absl::OkStatus();
+                }),
             absl::OkStatus());
   return result;
 }
@@ -189,7 +208,8 @@ TEST(ShardingTest, AllStrategiesGiveTheSameBits) {
       const std::vector<float> actual = Trained(world_size, options);
       ASSERT_EQ(actual.size(), expected.size());
       EXPECT_EQ(std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(float)), 0)
-          << options.strategy << " in groups of " << options.strategy_options.shard_size << " on " << world_size;
+          << options.strategy << " in groups of " << options.strategy_options.shard_size << " on "
+          << world_size;
     }
   }
 }
@@ -200,7 +220,8 @@ std::string Refusal(const ShardingOptions& options, const std::vector<UnitSpec>&
   std::mutex mutex;
   EXPECT_EQ(RunToyRanks(2,
                         [&](Communicator& world, Device& device) -> absl::Status {
-                          const absl::Status status = Sharding::Create(world, device, options, units).status();
+                          const absl::Status status =
+                              Sharding::Create(world, device, options, units).status();
                           ZEROTH_TOY_EXPECT(absl::IsInvalidArgument(status));
                           std::lock_guard<std::mutex> lock(mutex);
                           ZEROTH_TOY_EXPECT(message.empty() || message == status.message());
@@ -218,16 +239,21 @@ TEST(ShardingTest, RefusesWhatCannotBeSharded) {
   Parameter half("half", Shape({2}), Initializer::Zeros(), DType::kBFloat16);
   const ShardingOptions options;
   EXPECT_THAT(Refusal(options, {}), HasSubstr("no units"));
-  EXPECT_THAT(Refusal(options, {{"wte", {&a, &b}}, {"head", {&a}}}),
-              AllOf(HasSubstr("'a'"), HasSubstr("'wte'"), HasSubstr("'head'"), HasSubstr("one unit")));
+  EXPECT_THAT(
+      Refusal(options, {{"wte", {&a, &b}}, {"head", {&a}}}),
+      AllOf(HasSubstr("'a'"), HasSubstr("'wte'"), HasSubstr("'head'"), HasSubstr("one unit")));
   EXPECT_THAT(Refusal(options, {{"wte", {&a, &a}}}), AllOf(HasSubstr("'a'"), HasSubstr("'wte'")));
-  EXPECT_THAT(Refusal(options, {{"x", {&a}}, {"y", {&also_a}}}), AllOf(HasSubstr("named 'a'"), HasSubstr("'x' and 'y'")));
+  EXPECT_THAT(Refusal(options, {{"x", {&a}}, {"y", {&also_a}}}),
+              AllOf(HasSubstr("named 'a'"), HasSubstr("'x' and 'y'")));
   EXPECT_THAT(Refusal(options, {{"x", {&a}}, {"x", {&b}}}), HasSubstr("two units are named 'x'"));
-  EXPECT_THAT(Refusal(options, {{"x", {&a}, true}, {"y", {&b}, true}}), AllOf(HasSubstr("'x' and 'y'"), HasSubstr("root")));
+  EXPECT_THAT(Refusal(options, {{"x", {&a}, true}, {"y", {&b}, true}}),
+              AllOf(HasSubstr("'x' and 'y'"), HasSubstr("root")));
   EXPECT_THAT(Refusal(options, {{"x", {&half}}}), AllOf(HasSubstr("'half'"), HasSubstr("bf16")));
   EXPECT_THAT(Refusal(options, {{"x", {&a, nullptr}}}), AllOf(HasSubstr("'x'"), HasSubstr("null")));
-  EXPECT_THAT(Refusal(OptionsOf("zero9"), {{"x", {&a}}}), AllOf(HasSubstr("'zero9'"), HasSubstr("full_shard")));
-  EXPECT_THAT(Refusal(OptionsOf("hybrid_shard", 3), {{"x", {&a}}}), HasSubstr("does not divide the world size 2"));
+  EXPECT_THAT(Refusal(OptionsOf("zero9"), {{"x", {&a}}}),
+              AllOf(HasSubstr("'zero9'"), HasSubstr("full_shard")));
+  EXPECT_THAT(Refusal(OptionsOf("hybrid_shard", 3), {{"x", {&a}}}),
+              HasSubstr("does not divide the world size 2"));
   ShardingOptions negative;
   negative.min_shard_numel = -1;
   EXPECT_THAT(Refusal(negative, {{"x", {&a}}}), HasSubstr("min_shard_numel is -1"));
@@ -237,12 +263,14 @@ TEST(ShardingTest, ParametersComeInTheOrderInWhichTheyWereGiven) {
   EXPECT_EQ(RunToyRanks(3,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(AwkwardUnits());
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, {}, model.Specs()));
+                          ZEROTH_ASSIGN_OR_RETURN(
+                              auto sharding, Sharding::Create(world, device, {}, model.Specs()));
                           std::vector<std::string> names;
-                          for (const Parameter* parameter : sharding->parameters()) names.push_back(parameter->name());
-                          const std::vector<std::string> expected = {"root.0", "root.1", "h.0.0", "h.0.1",
-                                                                     "h.1.0",  "h.1.1",  "h.1.2", "h.1.3",
-                                                                     "h.2.0",  "h.2.1",  "h.2.2"};
+                          for (const Parameter* parameter : sharding->parameters())
+                            names.push_back(parameter->name());
+                          const std::vector<std::string> expected = {
+                              "root.0", "root.1", "h.0.0", "h.0.1", "h.1.0", "h.1.1",
+                              "h.1.2",  "h.1.3",  "h.2.0", "h.2.1", "h.2.2"};
                           ZEROTH_TOY_EXPECT(names == expected);
                           ZEROTH_TOY_EXPECT(sharding->FindUnit("h.1") == sharding->units()[2]);
                           ZEROTH_TOY_EXPECT(sharding->FindUnit("h.9") == nullptr);
@@ -258,14 +286,16 @@ TEST(ShardingTest, ComesAndGoes) {
                           ToyModel model(AwkwardUnits());
                           for (const char* strategy : {"full_shard", "no_shard", "shard_grad_op"}) {
                             ZEROTH_ASSIGN_OR_RETURN(
-                                auto sharding, Sharding::Create(world, device, OptionsOf(strategy), model.Specs()));
+                                auto sharding, Sharding::Create(world, device, OptionsOf(strategy),
+                                                                model.Specs()));
                             ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
                             ToyStep step;
                             step.gradient = [](const Parameter&, int64_t, float) { return 1.0f; };
                             ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
                             // In the middle of a step, with traffic under way.
                             ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                            ZEROTH_RETURN_IF_ERROR(sharding->scheduler().BeforeBackward(*sharding->units()[3]));
+                            ZEROTH_RETURN_IF_ERROR(
+                                sharding->scheduler().BeforeBackward(*sharding->units()[3]));
                             sharding.reset();
                             ZEROTH_TOY_EXPECT(device.allocator().stats().total.current_bytes == 0);
                             ZEROTH_TOY_EXPECT(!model.parameter(0, 0).data().defined());
@@ -276,40 +306,46 @@ TEST(ShardingTest, ComesAndGoes) {
 }
 
 TEST(ShardingTest, AReaderThatFailsIsQuotedWithTheParameter) {
-  EXPECT_EQ(RunToyRanks(1,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(AwkwardUnits());
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, {}, model.Specs()));
-                          const absl::Status status =
-                              sharding->Load([](const Parameter& parameter, int64_t, absl::Span<float>) {
-                                return parameter.name() == "h.1.1" ? absl::DataLossError("truncated") : absl::OkStatus();
-                              });
-                          ZEROTH_TOY_EXPECT(absl::IsDataLoss(status));
-                          ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "parameter 'h.1.1'"));
-                          return absl::OkStatus();
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(1,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(AwkwardUnits());
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Sharding::Create(world, device, {}, model.Specs()));
+                    const absl::Status status =
+                        sharding->Load([](const Parameter& parameter, int64_t, absl::Span<float>) {
+                          return parameter.name() == "h.1.1" ? absl::DataLossError("truncated")
+                                                             : absl::OkStatus();
+                        });
+                    ZEROTH_TOY_EXPECT(absl::IsDataLoss(status));
+                    ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "parameter 'h.1.1'"));
+                    return absl::OkStatus();
+                  }),
+      absl::OkStatus());
 }
 
 // The record and the counters agree with the formulas of the literature: bytes that a rank sends.
 TEST(ShardingTest, CountsCallsAndBytes) {
-  EXPECT_EQ(RunToyRanks(4,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          Parameter parameter("p", Shape({1024}));
-                          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Sharding::Create(world, device, {}, {{"unit", {&parameter}}}));
-                          ToyStep step;
-                          step.gradient = [](const Parameter&, int64_t, float) { return 1.0f; };
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          const ShardingStats stats = sharding->stats();
-                          const auto& gathers = stats.collectives[static_cast<size_t>(CollectiveOp::kAllGather)];
-                          const auto& scatters = stats.collectives[static_cast<size_t>(CollectiveOp::kReduceScatter)];
-                          ZEROTH_TOY_EXPECT(gathers.calls == 2 && gathers.bytes == 2 * 1024 * 4 * 3 / 4);
-                          ZEROTH_TOY_EXPECT(scatters.calls == 1 && scatters.bytes == 1024 * 4 * 3 / 4);
-                          ZEROTH_TOY_EXPECT(stats.memory[MemoryCategory::kParameters].current_bytes == 1024);
-                          return absl::OkStatus();
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(
+          4,
+          [](Communicator& world, Device& device) -> absl::Status {
+            Parameter parameter("p", Shape({1024}));
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                    Sharding::Create(world, device, {}, {{"unit", {&parameter}}}));
+            ToyStep step;
+            step.gradient = [](const Parameter&, int64_t, float) { return 1.0f; };
+            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+            const ShardingStats stats = sharding->stats();
+            const auto& gathers = stats.collectives[static_cast<size_t>(CollectiveOp::kAllGather)];
+            const auto& scatters =
+                stats.collectives[static_cast<size_t>(CollectiveOp::kReduceScatter)];
+            ZEROTH_TOY_EXPECT(gathers.calls == 2 && gathers.bytes == 2 * 1024 * 4 * 3 / 4);
+            ZEROTH_TOY_EXPECT(scatters.calls == 1 && scatters.bytes == 1024 * 4 * 3 / 4);
+            ZEROTH_TOY_EXPECT(stats.memory[MemoryCategory::kParameters].current_bytes == 1024);
+            return absl::OkStatus();
+          }),
+      absl::OkStatus());
 }
 
 }  // namespace

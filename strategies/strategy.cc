@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -18,7 +19,8 @@ struct Registry {
 };
 
 Registry& GlobalRegistry() {
-  static Registry* registry = new Registry;  // never destroyed: registrations and look-ups may outlive main
+  static Registry* registry =
+      new Registry;  // never destroyed: registrations and look-ups may outlive main
   return *registry;
 }
 
@@ -31,8 +33,8 @@ void StrategyRegistry::Register(absl::string_view name, Factory factory) {
   ZEROTH_CHECK(inserted && "a strategy with this name is already registered");
 }
 
-absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(absl::string_view name,
-                                                                           const StrategyOptions& options) {
+absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
+    absl::string_view name, const StrategyOptions& options) {
   Factory factory;
   {
     Registry& registry = GlobalRegistry();
@@ -41,16 +43,19 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(absl:
     if (found != registry.factories.end()) factory = found->second;
   }
   if (factory == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown sharding strategy '", name, "'; the ones linked in are: ",
-                                                   absl::StrJoin(Names(), ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown sharding strategy '", name,
+                     "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
   }
   if (options.shard_size < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": shard size ", options.shard_size, " is negative; give the number of ranks in a shard group, "
+        absl::StrCat(name, ": shard size ", options.shard_size,
+                     " is negative; give the number of ranks in a shard group, "
                      "or 0 for the strategy's default"));
   }
   if (options.gradient_op == ReduceOp::kMax) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
   }
   return factory(options);
 }

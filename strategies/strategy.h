@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The plug-in interface: a strategy says what is sharded and how it is gathered and reduced; the scheduler says when.
+// The plug-in interface: a strategy says what is sharded and how it is gathered and reduced; the
+// scheduler says when.
 
 #ifndef ZEROTH_STRATEGIES_STRATEGY_H_
 #define ZEROTH_STRATEGIES_STRATEGY_H_
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/strategies/buffer_set.h"
@@ -24,7 +26,7 @@ namespace zeroth {
 
 // Why a unit is gathered or may be resharded.
 enum class Pass : uint8_t {
-  kForward,   // a forward that a backward follows
+  kForward,    // a forward that a backward follows
   kInference,  // a forward without a backward
   kBackward,
   kStepEnd,  // the optimizer has changed the shards: gathered copies are stale
@@ -49,46 +51,53 @@ struct StrategyOptions {
 struct StrategyContext {
   Device* device = nullptr;
   Mesh* mesh = nullptr;
-  // Turns of full parameters and full gradients of the units that are not the root; see Scheduler for their sizes.
+  // Turns of full parameters and full gradients of the units that are not the root; see Scheduler
+  // for their sizes.
   BufferSet* gathered = nullptr;
   BufferSet* gradients = nullptr;
 };
 
-// One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for: each call may only
-// touch streams, and every rank makes the same calls in the same order.
+// One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for:
+// each call may only touch streams, and every rank makes the same calls in the same order.
 class ShardingStrategy {
  public:
   virtual ~ShardingStrategy() = default;
 
   virtual absl::string_view name() const = 0;
   virtual StatePlacement placement() const = 0;
-  // Ranks in a shard group of a world of this size: how the mesh is made. InvalidArgument if the options do not fit.
+  // Ranks in a shard group of a world of this size: how the mesh is made. InvalidArgument if the
+  // options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const = 0;
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
 
-  // Makes full parameters usable: enqueues on `comm` whatever that takes and moves a sharded unit to kGathering.
+  // Makes full parameters usable: enqueues on `comm` whatever that takes and moves a sharded unit
+  // to kGathering.
   virtual absl::Status Gather(Unit& unit, Pass pass, Stream& comm) = 0;
-  // Called when a pass over a gathered unit is over: frees the full parameters (kSharded) or keeps them.
+  // Called when a pass over a gathered unit is over: frees the full parameters (kSharded) or keeps
+  // them.
   virtual absl::Status Reshard(Unit& unit, Pass pass) = 0;
   // Gives a unit whose gradients are kNone its full gradient buffer (kFull).
   virtual absl::Status PrepareGradients(Unit& unit) = 0;
-  // Full gradients → what the optimizer reads, enqueued on `comm`; moves kFull to kReduced. Every contribution is
-  // written, or zero, and ordered before `comm` by the caller.
+  // Full gradients → what the optimizer reads, enqueued on `comm`; moves kFull to kReduced. Every
+  // contribution is written, or zero, and ordered before `comm` by the caller.
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm) = 0;
-  // After an error, with every stream idle: takes back whatever full buffers the unit has, in whatever state the error
-  // left it, and ends with Unit::Abandon.
+  // After an error, with every stream idle: takes back whatever full buffers the unit has, in
+  // whatever state the error left it, and ends with Unit::Abandon.
   virtual void Abandon(Unit& unit) = 0;
-  // Between steps: gives buffers that nobody uses back to the allocator, all of them even if it returns an error.
+  // Between steps: gives buffers that nobody uses back to the allocator, all of them even if it
+  // returns an error.
   virtual absl::Status Trim() = 0;
 };
 
 // Strategies by name. Thread-safe.
 class StrategyRegistry {
  public:
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<ShardingStrategy>>(const StrategyOptions&)>;
+  using Factory =
+      std::function<absl::StatusOr<std::unique_ptr<ShardingStrategy>>(const StrategyOptions&)>;
 
-  // Called by a strategy's static registration object. A second registration of a name is a bug and aborts.
+  // Called by a strategy's static registration object. A second registration of a name is a bug and
+  // aborts.
   static void Register(absl::string_view name, Factory factory);
   // InvalidArgument lists the strategies that are linked in.
   static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view name,

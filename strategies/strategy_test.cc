@@ -16,10 +16,12 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The message of the error with which a strategy refuses its options, at creation or for this world.
+// The message of the error with which a strategy refuses its options, at creation or for this
+// world.
 std::string Refusal(const std::string& name, const StrategyOptions& options, int world_size) {
   const auto strategy = StrategyRegistry::Create(name, options);
-  const absl::Status status = strategy.ok() ? (*strategy)->ShardSize(world_size).status() : strategy.status();
+  const absl::Status status =
+      strategy.ok() ? (*strategy)->ShardSize(world_size).status() : strategy.status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
@@ -33,7 +35,8 @@ int ShardSize(const std::string& name, int shard_size, int world_size) {
 }
 
 TEST(StrategyRegistryTest, KnowsWhatIsLinkedIn) {
-  EXPECT_THAT(StrategyRegistry::Names(), ElementsAre("full_shard", "hybrid_shard", "no_shard", "shard_grad_op"));
+  EXPECT_THAT(StrategyRegistry::Names(),
+              ElementsAre("full_shard", "hybrid_shard", "no_shard", "shard_grad_op"));
   for (const std::string& name : StrategyRegistry::Names()) {
     EXPECT_EQ((*StrategyRegistry::Create(name, {}))->name(), name);
   }
@@ -41,7 +44,8 @@ TEST(StrategyRegistryTest, KnowsWhatIsLinkedIn) {
 
 TEST(StrategyRegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(Refusal("fulshard", {}, 2),
-              AllOf(HasSubstr("'fulshard'"), HasSubstr("full_shard, hybrid_shard, no_shard, shard_grad_op")));
+              AllOf(HasSubstr("'fulshard'"),
+                    HasSubstr("full_shard, hybrid_shard, no_shard, shard_grad_op")));
 }
 
 TEST(StrategyRegistryDeathTest, ANameIsRegisteredOnce) {
@@ -59,14 +63,18 @@ TEST(StrategyOptionsTest, ShardSizesThatFit) {
 
 TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
   for (const char* name : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {
-    EXPECT_THAT(Refusal(name, {-2}, 4), AllOf(HasSubstr(name), HasSubstr("-2"), HasSubstr("negative")));
+    EXPECT_THAT(Refusal(name, {-2}, 4),
+                AllOf(HasSubstr(name), HasSubstr("-2"), HasSubstr("negative")));
     EXPECT_THAT(Refusal(name, {0, ReduceOp::kMax}, 4), HasSubstr("mean or sum"));
   }
-  EXPECT_THAT(Refusal("full_shard", {2}, 4), AllOf(HasSubstr("4 ranks"), HasSubstr("2"), HasSubstr("hybrid_shard")));
+  EXPECT_THAT(Refusal("full_shard", {2}, 4),
+              AllOf(HasSubstr("4 ranks"), HasSubstr("2"), HasSubstr("hybrid_shard")));
   EXPECT_THAT(Refusal("shard_grad_op", {2}, 4), HasSubstr("hybrid_shard"));
   EXPECT_THAT(Refusal("no_shard", {2}, 4), HasSubstr("hybrid_shard"));
-  EXPECT_THAT(Refusal("hybrid_shard", {}, 6), AllOf(HasSubstr("no shard size"), HasSubstr("1, 2, 3, 6")));
-  EXPECT_THAT(Refusal("hybrid_shard", {4}, 6), AllOf(HasSubstr("4 does not divide"), HasSubstr("1, 2, 3, 6")));
+  EXPECT_THAT(Refusal("hybrid_shard", {}, 6),
+              AllOf(HasSubstr("no shard size"), HasSubstr("1, 2, 3, 6")));
+  EXPECT_THAT(Refusal("hybrid_shard", {4}, 6),
+              AllOf(HasSubstr("4 does not divide"), HasSubstr("1, 2, 3, 6")));
   EXPECT_THAT(Refusal("hybrid_shard", {12}, 6), HasSubstr("1, 2, 3, 6"));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -53,13 +54,15 @@ Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_ran
       device_(&device),
       segments_(layout_.segments().size()) {}
 
-absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index, const LayoutOptions& options,
-                                                   int shard_rank, Device& device) {
+absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index,
+                                                   const LayoutOptions& options, int shard_rank,
+                                                   Device& device) {
   std::unique_ptr<Unit> unit(new Unit(std::move(spec), index, options, shard_rank, device));
   for (int i = 0; i < unit->segment_count(); ++i) {
     const ShardLayout::Segment& in = unit->segment_layout(i);
-    ZEROTH_ASSIGN_OR_RETURN(unit->segment(i).shard, Tensor::Zeros(device, Shape({in.shard_numel}), in.dtype,
-                                                                  MemoryCategory::kParameters));
+    ZEROTH_ASSIGN_OR_RETURN(
+        unit->segment(i).shard,
+        Tensor::Zeros(device, Shape({in.shard_numel}), in.dtype, MemoryCategory::kParameters));
   }
   return unit;
 }
@@ -85,7 +88,8 @@ Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {
 }
 
 Tensor Unit::GradientShardView(const ShardLayout::Piece& piece) const {
-  if (gradient_state_ != GradientState::kReduced || !takes_gradient(piece.parameter)) return Tensor();
+  if (gradient_state_ != GradientState::kReduced || !takes_gradient(piece.parameter))
+    return Tensor();
   const Segment& in = segment(layout_.placement(piece.parameter).segment);
   return in.grad_shard.View(piece.shard_offset, Shape({piece.numel()}));
 }
@@ -104,15 +108,16 @@ int64_t Unit::total_numel() const {
 
 absl::Status Unit::ExpectState(UnitState expected, absl::string_view attempt) const {
   if (state_ == expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt, ": its parameters are ",
-                                                    UnitStateName(state_), ", expected ", UnitStateName(expected)));
+  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt,
+                                                    ": its parameters are ", UnitStateName(state_),
+                                                    ", expected ", UnitStateName(expected)));
 }
 
 absl::Status Unit::ExpectGradientState(GradientState expected, absl::string_view attempt) const {
   if (gradient_state_ == expected) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("unit '", name(), "': cannot ", attempt, ": its gradients are in state '",
-                                                    GradientStateName(gradient_state_), "', expected '",
-                                                    GradientStateName(expected), "'"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "unit '", name(), "': cannot ", attempt, ": its gradients are in state '",
+      GradientStateName(gradient_state_), "', expected '", GradientStateName(expected), "'"));
 }
 
 absl::Status Unit::BeginGather(std::shared_ptr<Event> done) {

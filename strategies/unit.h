@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -32,35 +33,39 @@ absl::string_view UnitStateName(UnitState state);
 enum class GradientState : uint8_t {
   kNone,     // no contribution yet
   kFull,     // contributions are being written through Parameter::grad()
-  kReduced,  // given to the ranks that own them; what the optimizer reads, once the reduce event is done
+  kReduced,  // given to the ranks that own them; what the optimizer reads, once the reduce event is
+             // done
 };
 absl::string_view GradientStateName(GradientState state);
 
 struct UnitSpec {
   std::string name;
   std::vector<Parameter*> parameters;  // each in exactly one unit; must outlive it
-  // The root holds what no other unit does. It is used at both ends of a pass, so it stays gathered in between.
+  // The root holds what no other unit does. It is used at both ends of a pass, so it stays gathered
+  // in between.
   bool is_root = false;
 };
 
-// Flat storage of the parameters that are gathered and freed together. Owns this rank's shards; full buffers come from
-// the strategy while they are needed. Parameters are views into the full buffers, so that a gather needs no copy-in and
-// no copy-out, and gradients are views into one flat gradient buffer that the reduction reads directly.
-// Used by one rank's thread only.
+// Flat storage of the parameters that are gathered and freed together. Owns this rank's shards;
+// full buffers come from the strategy while they are needed. Parameters are views into the full
+// buffers, so that a gather needs no copy-in and no copy-out, and gradients are views into one flat
+// gradient buffer that the reduction reads directly. Used by one rank's thread only.
 class Unit {
  public:
-  // One flat piece of storage, see ShardLayout::Segment. With one shard (or replicated) the shard is the full buffer
-  // and the reduced gradient is the full gradient: no second copy exists.
+  // One flat piece of storage, see ShardLayout::Segment. With one shard (or replicated) the shard
+  // is the full buffer and the reduced gradient is the full gradient: no second copy exists.
   struct Segment {
     Tensor shard;       // [shard_numel], always
     Tensor full;        // [numel] while gathering or gathered
     Tensor grad;        // [numel] while gradients are full; trainable segments only
-    Tensor grad_shard;  // [shard_numel] once gradients were reduced for the first time; trainable segments only
+    Tensor grad_shard;  // [shard_numel] once gradients were reduced for the first time; trainable
+                        // segments only
   };
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
-  static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index, const LayoutOptions& options,
-                                                      int shard_rank, Device& device);
+  static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
+                                                      const LayoutOptions& options, int shard_rank,
+                                                      Device& device);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -73,14 +78,17 @@ class Unit {
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }
   int segment_count() const { return static_cast<int>(segments_.size()); }
-  const ShardLayout::Segment& segment_layout(int i) const { return layout_.segments()[static_cast<size_t>(i)]; }
+  const ShardLayout::Segment& segment_layout(int i) const {
+    return layout_.segments()[static_cast<size_t>(i)];
+  }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
   // True where the shard and the full buffer are the same memory.
   bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
   bool has_trainable() const;
-  // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is made, since that decides
-  // which segment it lies in. A parameter made trainable and frozen later keeps its place, through which zeros travel.
+  // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
+  // made, since that decides which segment it lies in. A parameter made trainable and frozen later
+  // keeps its place, through which zeros travel.
   bool takes_gradient(int parameter) const {
     return segment_layout(layout_.placement(parameter).segment).trainable;
   }
@@ -89,9 +97,12 @@ class Unit {
   Tensor ShardView(const ShardLayout::Piece& piece) const;
   // The same of its gradient. Undefined unless gradients are reduced and the parameter takes one.
   Tensor GradientShardView(const ShardLayout::Piece& piece) const;
-  ShardLayout::Piece PieceOf(int parameter) const { return layout_.PieceOf(parameter, shard_rank_); }
+  ShardLayout::Piece PieceOf(int parameter) const {
+    return layout_.PieceOf(parameter, shard_rank_);
+  }
 
-  // Elements of parameters that this rank stores between steps, and of all of them; padding not counted.
+  // Elements of parameters that this rank stores between steps, and of all of them; padding not
+  // counted.
   int64_t local_numel() const;
   int64_t total_numel() const;
 
@@ -102,13 +113,16 @@ class Unit {
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
 
   // Transitions; each is an error from a state that it does not start in.
-  absl::Status BeginGather(std::shared_ptr<Event> done);  // kSharded → kGathering; every segment has its full buffer
-  absl::Status FinishGather();                            // kGathering → kGathered: parameters become visible
-  absl::Status MarkSharded();                             // kGathered → kSharded: parameters become invisible
-  absl::Status BeginGradients();                          // kNone → kFull; trainable segments have their grad buffer
-  absl::Status MarkReduced(std::shared_ptr<Event> done);  // kFull → kReduced: gradient views become invisible
-  void ForgetGradients();                                 // any → kNone
-  // After an error: whatever the states are, parameters and gradients become invisible, kSharded and kNone.
+  absl::Status BeginGather(
+      std::shared_ptr<Event> done);  // kSharded → kGathering; every segment has its full buffer
+  absl::Status FinishGather();       // kGathering → kGathered: parameters become visible
+  absl::Status MarkSharded();        // kGathered → kSharded: parameters become invisible
+  absl::Status BeginGradients();     // kNone → kFull; trainable segments have their grad buffer
+  absl::Status MarkReduced(
+      std::shared_ptr<Event> done);  // kFull → kReduced: gradient views become invisible
+  void ForgetGradients();            // any → kNone
+  // After an error: whatever the states are, parameters and gradients become invisible, kSharded
+  // and kNone.
   void Abandon();
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.

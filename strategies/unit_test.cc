@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -20,22 +21,24 @@ using testing::HasSubstr;
 class UnitTest : public testing::Test {
  protected:
   std::unique_ptr<Unit> Make(int shard_count, int shard_rank) {
-    return *Unit::Create({"h.3", {&weight_, &frozen_, &empty_, &scalar_}}, 0, {shard_count, 0}, shard_rank, *device_);
+    return *Unit::Create({"h.3", {&weight_, &frozen_, &empty_, &scalar_}}, 0, {shard_count, 0},
+                         shard_rank, *device_);
   }
   // As a strategy would before BeginGather.
   void GiveFullBuffers(Unit& unit) {
     for (int i = 0; i < unit.segment_count(); ++i) {
-      unit.segment(i).full = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).numel}), DType::kFloat32,
-                                            MemoryCategory::kGatheredParameters);
+      unit.segment(i).full = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).numel}),
+                                            DType::kFloat32, MemoryCategory::kGatheredParameters);
     }
   }
   void GiveGradientBuffers(Unit& unit) {
     for (int i = 0; i < unit.segment_count(); ++i) {
       if (!unit.segment_layout(i).trainable) continue;
-      unit.segment(i).grad = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).numel}), DType::kFloat32,
-                                            MemoryCategory::kGradients);
-      unit.segment(i).grad_shard = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).shard_numel}),
-                                                  DType::kFloat32, MemoryCategory::kGradients);
+      unit.segment(i).grad = *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).numel}),
+                                            DType::kFloat32, MemoryCategory::kGradients);
+      unit.segment(i).grad_shard =
+          *Tensor::Zeros(*device_, Shape({unit.segment_layout(i).shard_numel}), DType::kFloat32,
+                         MemoryCategory::kGradients);
     }
   }
   void SetUp() override { frozen_.set_requires_grad(false); }
@@ -101,10 +104,11 @@ TEST_F(UnitTest, GradientsAreVisibleOnlyWhileFull) {
 
 TEST_F(UnitTest, WrongTransitionsSayWhatWasExpected) {
   const auto unit = Make(2, 0);
-  const auto expect_error = [](const absl::Status& status, const std::string& attempt, const std::string& state,
-                               const std::string& expected) {
+  const auto expect_error = [](const absl::Status& status, const std::string& attempt,
+                               const std::string& state, const std::string& expected) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    for (const std::string& part : {std::string("unit 'h.3'"), attempt, state, "expected " + expected}) {
+    for (const std::string& part :
+         {std::string("unit 'h.3'"), attempt, state, "expected " + expected}) {
       EXPECT_THAT(std::string(status.message()), HasSubstr(part));
     }
   };

@@ -6,11 +6,17 @@
 
 namespace zeroth {
 
-StatePlacement FullShard::placement() const { return {.parameters = true, .gradients = true, .optimizer = true}; }
+StatePlacement FullShard::placement() const {
+  return {.parameters = true, .gradients = true, .optimizer = true};
+}
 
-absl::StatusOr<int> FullShard::ShardSize(int world_size) const { return FixedShardSize(kName, options(), world_size); }
+absl::StatusOr<int> FullShard::ShardSize(int world_size) const {
+  return FixedShardSize(kName, options(), world_size);
+}
 
-bool FullShard::KeepsGathered(const Unit& unit, Pass pass) const { return pass == Pass::kForward && unit.is_root(); }
+bool FullShard::KeepsGathered(const Unit& unit, Pass pass) const {
+  return pass == Pass::kForward && unit.is_root();
+}
 
 namespace {
 

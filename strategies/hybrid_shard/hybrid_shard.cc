@@ -11,7 +11,9 @@
 
 namespace zeroth {
 
-StatePlacement HybridShard::placement() const { return {.parameters = true, .gradients = true, .optimizer = true}; }
+StatePlacement HybridShard::placement() const {
+  return {.parameters = true, .gradients = true, .optimizer = true};
+}
 
 absl::StatusOr<int> HybridShard::ShardSize(int world_size) const {
   const int size = options().shard_size;
@@ -20,9 +22,11 @@ absl::StatusOr<int> HybridShard::ShardSize(int world_size) const {
   for (int divisor = 1; divisor <= world_size; ++divisor) {
     if (world_size % divisor == 0) allowed.push_back(divisor);
   }
-  const std::string wrong = size == 0 ? "no shard size was given (the number of ranks in a group)"
-                                      : absl::StrCat("shard size ", size, " does not divide the world size ", world_size);
-  return absl::InvalidArgumentError(absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
+  const std::string wrong =
+      size == 0 ? "no shard size was given (the number of ranks in a group)"
+                : absl::StrCat("shard size ", size, " does not divide the world size ", world_size);
+  return absl::InvalidArgumentError(
+      absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
 }
 
 bool HybridShard::KeepsGathered(const Unit& unit, Pass pass) const {

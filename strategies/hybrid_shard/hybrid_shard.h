@@ -1,13 +1,15 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Fully sharded inside groups of ranks, replicated across them (FSDP's HYBRID_SHARD; MiCS: Zhang et al., 2022): gathers
-// stay inside a group, gradients are reduce-scattered inside it and their shards all-reduced across groups.
+// Fully sharded inside groups of ranks, replicated across them (FSDP's HYBRID_SHARD; MiCS: Zhang et
+// al., 2022): gathers stay inside a group, gradients are reduce-scattered inside it and their
+// shards all-reduced across groups.
 
 #ifndef ZEROTH_STRATEGIES_HYBRID_SHARD_HYBRID_SHARD_H_
 #define ZEROTH_STRATEGIES_HYBRID_SHARD_HYBRID_SHARD_H_
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/strategies/flat_strategy.h"
 
 namespace zeroth {

@@ -10,9 +10,11 @@ StatePlacement NoShard::placement() const { return {}; }
 
 absl::StatusOr<int> NoShard::ShardSize(int) const { return FixedShardSize(kName, options(), 1); }
 
-// Parameters are whole anyway; they leave sight with the step so that use outside of a pass shows as it would under any
-// other strategy.
-bool NoShard::KeepsGathered(const Unit&, Pass pass) const { return pass == Pass::kForward || pass == Pass::kBackward; }
+// Parameters are whole anyway; they leave sight with the step so that use outside of a pass shows
+// as it would under any other strategy.
+bool NoShard::KeepsGathered(const Unit&, Pass pass) const {
+  return pass == Pass::kForward || pass == Pass::kBackward;
+}
 
 namespace {
 

@@ -1,13 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Plain data parallelism (DDP): parameters, gradients and optimizer state are whole on every rank, and each unit's
-// gradients are all-reduced while the units before it are still in backward.
+// Plain data parallelism (DDP): parameters, gradients and optimizer state are whole on every rank,
+// and each unit's gradients are all-reduced while the units before it are still in backward.
 
 #ifndef ZEROTH_STRATEGIES_NO_SHARD_NO_SHARD_H_
 #define ZEROTH_STRATEGIES_NO_SHARD_NO_SHARD_H_
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/strategies/flat_strategy.h"
 
 namespace zeroth {

@@ -3,12 +3,14 @@
 #include "zeroth/strategies/no_shard/no_shard.h"
 
 #include "gtest/gtest.h"
+
 #include "zeroth/strategies/testing/strategy_suite.h"
 
 namespace zeroth {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(NoShard, StrategySuite, testing::ValuesIn(StrategyCases(NoShard::kName)), StrategyCaseName);
+INSTANTIATE_TEST_SUITE_P(NoShard, StrategySuite, testing::ValuesIn(StrategyCases(NoShard::kName)),
+                         StrategyCaseName);
 
 }  // namespace
 }  // namespace zeroth

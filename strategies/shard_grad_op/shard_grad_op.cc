@@ -6,9 +6,13 @@
 
 namespace zeroth {
 
-StatePlacement ShardGradOp::placement() const { return {.parameters = true, .gradients = true, .optimizer = true}; }
+StatePlacement ShardGradOp::placement() const {
+  return {.parameters = true, .gradients = true, .optimizer = true};
+}
 
-absl::StatusOr<int> ShardGradOp::ShardSize(int world_size) const { return FixedShardSize(kName, options(), world_size); }
+absl::StatusOr<int> ShardGradOp::ShardSize(int world_size) const {
+  return FixedShardSize(kName, options(), world_size);
+}
 
 bool ShardGradOp::KeepsGathered(const Unit&, Pass pass) const {
   return pass == Pass::kForward || pass == Pass::kBackward;

@@ -3,12 +3,14 @@
 #include "zeroth/strategies/shard_grad_op/shard_grad_op.h"
 
 #include "gtest/gtest.h"
+
 #include "zeroth/strategies/testing/strategy_suite.h"
 
 namespace zeroth {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(ShardGradOp, StrategySuite, testing::ValuesIn(StrategyCases(ShardGradOp::kName)), StrategyCaseName);
+INSTANTIATE_TEST_SUITE_P(ShardGradOp, StrategySuite,
+                         testing::ValuesIn(StrategyCases(ShardGradOp::kName)), StrategyCaseName);
 
 }  // namespace
 }  // namespace zeroth

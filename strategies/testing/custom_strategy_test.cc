@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The example of docs/writing_a_strategy.md, held to the suite: a strategy that a project of its own could register.
+// The example of docs/writing_a_strategy.md, held to the suite: a strategy that a project of its
+// own could register.
 
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
@@ -20,8 +22,8 @@ namespace my_project {
 
 using namespace zeroth;  // NOLINT: as an outside project would, in its own .cc
 
-// ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads. It costs twice the
-// gradient traffic of shard_grad_op; its use is to look at whole gradients.
+// ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
+// It costs twice the gradient traffic of shard_grad_op; its use is to look at whole gradients.
 class AllReduceShard : public ShardingStrategy {
  public:
   static constexpr char kName[] = "all_reduce_shard";
@@ -29,14 +31,21 @@ class AllReduceShard : public ShardingStrategy {
   explicit AllReduceShard(const StrategyOptions& options) : options_(options) {}
 
   absl::string_view name() const override { return kName; }
-  StatePlacement placement() const override { return {.parameters = true, .gradients = true, .optimizer = true}; }
-  absl::StatusOr<int> ShardSize(int world_size) const override { return FixedShardSize(kName, options_, world_size); }
+  StatePlacement placement() const override {
+    return {.parameters = true, .gradients = true, .optimizer = true};
+  }
+  absl::StatusOr<int> ShardSize(int world_size) const override {
+    return FixedShardSize(kName, options_, world_size);
+  }
 
   absl::Status Attach(const StrategyContext& context) override {
     mesh_ = context.mesh;
-    // Units stay gathered during a step, so each has its own buffer; gradients take turns in the scheduler's.
-    full_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters, nullptr);
-    gradients_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
+    // Units stay gathered during a step, so each has its own buffer; gradients take turns in the
+    // scheduler's.
+    full_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
+                                          nullptr);
+    gradients_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients,
+                                               context.gradients);
     return absl::OkStatus();
   }
 
@@ -48,7 +57,9 @@ class AllReduceShard : public ShardingStrategy {
     return FreeGathered(unit, *full_);
   }
 
-  absl::Status PrepareGradients(Unit& unit) override { return PrepareFullGradients(unit, *gradients_); }
+  absl::Status PrepareGradients(Unit& unit) override {
+    return PrepareFullGradients(unit, *gradients_);
+  }
   absl::Status SyncGradients(Unit& unit, Stream& comm) override {
     for (int i = 0; i < unit.segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit.segment_layout(i);
@@ -60,10 +71,12 @@ class AllReduceShard : public ShardingStrategy {
         ZEROTH_RETURN_IF_ERROR(unit.device().FillZero(view.raw_data(), view.bytes(), comm));
       }
       if (mesh_->world().size() > 1) {
-        ZEROTH_RETURN_IF_ERROR(mesh_->world_reduce().AllReduce(segment.grad, options_.gradient_op, comm, unit.name()));
+        ZEROTH_RETURN_IF_ERROR(
+            mesh_->world_reduce().AllReduce(segment.grad, options_.gradient_op, comm, unit.name()));
       }
       if (unit.is_whole(i)) continue;  // what the optimizer reads is the full buffer itself
-      const Tensor mine = segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
+      const Tensor mine =
+          segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
       ZEROTH_RETURN_IF_ERROR(
           unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(), comm));
     }
@@ -95,12 +108,13 @@ const StrategyRegistration registration(AllReduceShard::kName, [](const Strategy
   return std::make_unique<AllReduceShard>(options);
 });
 
-INSTANTIATE_TEST_SUITE_P(AllReduceShard, StrategySuite, testing::ValuesIn(StrategyCases(AllReduceShard::kName)),
-                         StrategyCaseName);
+INSTANTIATE_TEST_SUITE_P(AllReduceShard, StrategySuite,
+                         testing::ValuesIn(StrategyCases(AllReduceShard::kName)), StrategyCaseName);
 
 TEST(CustomStrategyTest, IsFoundByNameLikeAnyOther) {
   EXPECT_EQ((*StrategyRegistry::Create("all_reduce_shard", {}))->name(), AllReduceShard::kName);
-  EXPECT_TRUE(absl::IsInvalidArgument((*StrategyRegistry::Create("all_reduce_shard", {2}))->ShardSize(4).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      (*StrategyRegistry::Create("all_reduce_shard", {2}))->ShardSize(4).status()));
 }
 
 }  // namespace my_project

@@ -1,8 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What every strategy must do, whatever it shards: a test links this, names its strategy and gets the whole suite.
+// What every strategy must do, whatever it shards: a test links this, names its strategy and gets
+// the whole suite.
 //
-//   INSTANTIATE_TEST_SUITE_P(MyStrategy, StrategySuite, testing::ValuesIn(StrategyCases("my_strategy")), StrategyCaseName);
+//   INSTANTIATE_TEST_SUITE_P(MyStrategy, StrategySuite,
+//   testing::ValuesIn(StrategyCases("my_strategy")), StrategyCaseName);
 
 #ifndef ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
 #define ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/strategies/sharding.h"
@@ -28,7 +31,8 @@ struct StrategyCase {
   int shard_size = 0;  // 0: the strategy's own choice
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
-    return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size << " ranks";
+    return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
+               << " ranks";
   }
 };
 
@@ -42,9 +46,11 @@ class StrategySuite : public testing::TestWithParam<StrategyCase> {
   ShardingOptions Options() const;
   absl::Status Run(const ToyRank& rank_main) const { return RunToyRanks(world_size(), rank_main); }
   // A sharding of `model` whose parameters have their ToyValue.
-  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device, const ToyModel& model,
+  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
+                                                 const ToyModel& model,
                                                  const ShardingOptions& options) const;
-  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device, const ToyModel& model) const {
+  absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
+                                                 const ToyModel& model) const {
     return Make(world, device, model, Options());
   }
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 
@@ -17,13 +18,14 @@ absl::Status Visit(const ToyStep& step, absl::string_view stage, const Unit* uni
 }
 
 absl::Status CheckValues(absl::string_view what, const Parameter& parameter, int64_t begin,
-                         absl::Span<const float> values, const ToyFormula& formula, double tolerance) {
+                         absl::Span<const float> values, const ToyFormula& formula,
+                         double tolerance) {
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t element = begin + static_cast<int64_t>(i);
     const float expected = formula(parameter, element);
     if (std::abs(double{values[i]} - expected) <= tolerance * std::abs(double{expected})) continue;
-    return absl::InternalError(absl::StrCat(what, " of '", parameter.name(), "', element ", element, ": ", values[i],
-                                            ", expected ", expected));
+    return absl::InternalError(absl::StrCat(what, " of '", parameter.name(), "', element ", element,
+                                            ": ", values[i], ", expected ", expected));
   }
   return absl::OkStatus();
 }
@@ -31,7 +33,8 @@ absl::Status CheckValues(absl::string_view what, const Parameter& parameter, int
 absl::Status CheckGathered(const Unit& unit, const ToyStep& step) {
   if (step.expected == nullptr) return absl::OkStatus();
   for (const Parameter* parameter : unit.parameters()) {
-    const absl::Span<const float> values(parameter->data().data<float>(), static_cast<size_t>(parameter->numel()));
+    const absl::Span<const float> values(parameter->data().data<float>(),
+                                         static_cast<size_t>(parameter->numel()));
     ZEROTH_RETURN_IF_ERROR(CheckValues("gathered value", *parameter, 0, values, step.expected, 0));
   }
   return absl::OkStatus();
@@ -82,7 +85,8 @@ absl::Status BackwardOne(Sharding& sharding, const ToyStep& step, Unit& unit,
 
 absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
   return RunLocalRanks(world_size, [&](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
     return rank_main(world, *device);
   });
 }
@@ -120,7 +124,8 @@ std::vector<ToyUnit> AwkwardUnits() {
 
 std::vector<ToyUnit> UniformUnits(int blocks) {
   std::vector<ToyUnit> units = {{"root", {Shape({64, 33})}, /*is_root=*/true}};
-  for (int i = 0; i < blocks; ++i) units.push_back({absl::StrCat("h.", i), {Shape({32, 32}), Shape({97})}});
+  for (int i = 0; i < blocks; ++i)
+    units.push_back({absl::StrCat("h.", i), {Shape({32, 32}), Shape({97})}});
   return units;
 }
 
@@ -132,7 +137,8 @@ float ToyValue(const Parameter& parameter, int64_t element) {
 
 ParameterReader ReaderOf(const ToyFormula& formula) {
   return [formula](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = formula(parameter, begin + static_cast<int64_t>(i));
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = formula(parameter, begin + static_cast<int64_t>(i));
     return absl::OkStatus();
   };
 }
@@ -186,18 +192,20 @@ absl::Status RunToyStep(Sharding& sharding, const ToyStep& step) {
 }
 
 absl::Status CheckShards(const Sharding& sharding, const ToyFormula& formula, double tolerance) {
-  return sharding.VisitShards([&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
-    return CheckValues("shard", parameter, begin, values, formula, tolerance);
-  });
+  return sharding.VisitShards(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
+        return CheckValues("shard", parameter, begin, values, formula, tolerance);
+      });
 }
 
 absl::Status CheckFull(Sharding& sharding, const ToyFormula& formula, double tolerance) {
   size_t seen = 0;
-  ZEROTH_RETURN_IF_ERROR(
-      sharding.VisitFull([&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
+  ZEROTH_RETURN_IF_ERROR(sharding.VisitFull(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
         ++seen;
         if (begin != 0 || static_cast<int64_t>(values.size()) != parameter.numel()) {
-          return absl::InternalError(absl::StrCat("'", parameter.name(), "' is not whole: ", values.size(), " elements"));
+          return absl::InternalError(
+              absl::StrCat("'", parameter.name(), "' is not whole: ", values.size(), " elements"));
         }
         return CheckValues("parameter", parameter, begin, values, formula, tolerance);
       }));
@@ -212,9 +220,10 @@ absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
       const ShardLayout::Piece piece = unit->PieceOf(i);
       const Tensor view = unit->GradientShardView(piece);
       ZEROTH_TOY_EXPECT(view.defined());
-      ZEROTH_RETURN_IF_ERROR(CheckValues("gradient", *unit->parameters()[static_cast<size_t>(i)], piece.begin,
-                                         absl::MakeConstSpan(view.data<float>(), static_cast<size_t>(view.numel())),
-                                         formula, tolerance));
+      ZEROTH_RETURN_IF_ERROR(
+          CheckValues("gradient", *unit->parameters()[static_cast<size_t>(i)], piece.begin,
+                      absl::MakeConstSpan(view.data<float>(), static_cast<size_t>(view.numel())),
+                      formula, tolerance));
     }
   }
   return absl::OkStatus();
@@ -230,12 +239,14 @@ absl::Status CheckAtRest(Sharding& sharding) {
       ZEROTH_TOY_EXPECT(!parameter->grad().defined());
     }
     for (int i = 0; i < unit->segment_count(); ++i) {
-      if (unit->segment_layout(i).trainable) gradient_bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
+      if (unit->segment_layout(i).trainable)
+        gradient_bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
     }
   }
   const MemoryStats memory = sharding.device().allocator().stats();
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].current_bytes == 0);
-  ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].current_bytes == sharding.ShardMemoryBytes());
+  ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].current_bytes ==
+                    sharding.ShardMemoryBytes());
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes <= gradient_bytes);
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The smallest thing that shards: units of parameters whose "backward" is a formula. Real ranks drive it through the
-// scheduler's hooks as hand-written kernels would, and every value is known in advance.
+// The smallest thing that shards: units of parameters whose "backward" is a formula. Real ranks
+// drive it through the scheduler's hooks as hand-written kernels would, and every value is known in
+// advance.
 
 #ifndef ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
 #define ZEROTH_STRATEGIES_TESTING_TOY_MODEL_H_
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
@@ -48,7 +50,8 @@ class ToyModel {
   std::vector<OwnedUnit> units_;
 };
 
-// A root and three blocks with what is awkward: scalars, primes, single elements, an empty parameter.
+// A root and three blocks with what is awkward: scalars, primes, single elements, an empty
+// parameter.
 std::vector<ToyUnit> AwkwardUnits();
 // A root and `blocks` blocks of equal size, large against alignment.
 std::vector<ToyUnit> UniformUnits(int blocks);
@@ -67,8 +70,8 @@ struct ToyStep {
   ToyGradient gradient;
   // Units in forward order; the first surrounds the others if it is the root. Empty: all of them.
   std::vector<Unit*> order;
-  // Called at each stage: "before forward", "forward", "before backward", "backward", "before finish",
-  // "before update", "before end".
+  // Called at each stage: "before forward", "forward", "before backward", "backward", "before
+  // finish", "before update", "before end".
   std::function<absl::Status(absl::string_view stage, const Unit* unit)> hook;
   // What a unit's parameters must be in forward and in backward; none: not checked.
   ToyFormula expected;
@@ -82,20 +85,23 @@ absl::Status ToyUpdate(Sharding& sharding, float lr);
 // Forward, backward, FinishBackward, update, EndStep.
 absl::Status RunToyStep(Sharding& sharding, const ToyStep& step);
 
-// Error if this rank's shards, the whole gathered parameters, or this rank's shards of reduced gradients differ from the
-// formula by more than `tolerance` relative to it (0: in any bit but the sign of zero).
+// Error if this rank's shards, the whole gathered parameters, or this rank's shards of reduced
+// gradients differ from the formula by more than `tolerance` relative to it (0: in any bit but the
+// sign of zero).
 absl::Status CheckShards(const Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
 absl::Status CheckFull(Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
-absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula, double tolerance = 0);
-// Error unless every unit is sharded, nothing is gathered by the allocator's account, and no more gradient memory is in
-// use than this rank's shards.
+absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
+                            double tolerance = 0);
+// Error unless every unit is sharded, nothing is gathered by the allocator's account, and no more
+// gradient memory is in use than this rank's shards.
 absl::Status CheckAtRest(Sharding& sharding);
 
 // "condition" as an error, for use in functions that return Status.
-#define ZEROTH_TOY_EXPECT(condition)                                                              \
-  do {                                                                                            \
-    if (!(condition)) return absl::InternalError("expected " #condition ", at " __FILE__ ":" + \
-                                                 std::to_string(__LINE__));                       \
+#define ZEROTH_TOY_EXPECT(condition)                                           \
+  do {                                                                         \
+    if (!(condition))                                                          \
+      return absl::InternalError("expected " #condition ", at " __FILE__ ":" + \
+                                 std::to_string(__LINE__));                    \
   } while (false)
 
 }  // namespace zeroth

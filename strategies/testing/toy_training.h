@@ -1,0 +1,54 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Gradients for toy models: a pattern whose reduction is known exactly, and random ones that give
+// every error away.
+
+#ifndef ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
+#define ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/testing/toy_model.h"
+
+namespace zeroth {
+
+// Means of the pattern over any number of ranks need more than float's precision only at world
+// sizes that are no power of two.
+inline constexpr double kMeanTolerance = 1e-6;
+
+// Small integers of either sign.
+float ElementPattern(int64_t element);
+// Rank r contributes (r + 1) times the pattern.
+ToyGradient PatternGradient(int rank);
+// What ranks 0 to world_size - 1 contribute together, `times` times.
+ToyFormula PatternSum(int world_size, float times = 1);
+ToyFormula PatternMean(int world_size, float times = 1);
+
+// A gradient of random bits that depends on the parameter's value, so that a stale or overwritten
+// buffer anywhere shows in every later step.
+ToyGradient RandomGradient(int rank, int step);
+// Steps on random gradients; an error, too, if anything is left over after one.
+absl::Status ToyTrain(Sharding& sharding, int rank, int steps, ToyStep step = {});
+
+// The parameters at the end of a run, which must be the same on all ranks. Thread-safe.
+class SharedResult {
+ public:
+  // Collective. An error if another rank has added something else.
+  absl::Status Add(Sharding& sharding);
+  static bool SameBits(const std::vector<float>& a, const std::vector<float>& b);
+  // Once all ranks have ended.
+  const std::vector<float>& values() const { return values_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<float> values_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
