@@ -45,7 +45,8 @@ Digits ToDigits(absl::Span<const int64_t> words) {
   return digits;
 }
 
-// The nearest double, ties to even: 64 leading bits, the last of which also stands for everything below it.
+// The nearest double, ties to even: 64 leading bits, the last of which also stands for everything
+// below it.
 double Round(const std::array<int64_t, kDigits>& digits) {
   int place = kDigits - 1;
   while (place >= 0 && digits[place] == 0) --place;
@@ -91,7 +92,8 @@ void ExactSum::AddSquare(float value, absl::Span<int64_t> words) {
     ++words[mantissa != 0 ? kNanWord : kInfWord];
     return;
   }
-  // value = significand * 2^(exponent - 149), with subnormals sharing the smallest normal's exponent.
+  // value = significand * 2^(exponent - 149), with subnormals sharing the smallest normal's
+  // exponent.
   const uint64_t significand = field == 0 ? mantissa : mantissa | 0x00800000u;
   const int exponent = field == 0 ? 0 : field - 1;
   const uint64_t square = significand * significand;  // units of 2^(2 exponent + kMinExponent)

@@ -29,7 +29,8 @@ TEST(ExactSumTest, SingleSquaresAreExact) {
   std::mt19937 random(1);
   std::vector<float> values = {1.0f, -3.0f, FLT_MAX, FLT_MIN, FLT_TRUE_MIN, 0x1.fffffep-127f, 0.1f};
   for (int i = 0; i < 2000; ++i) {
-    values.push_back(std::ldexp(static_cast<float>(random()), static_cast<int>(random() % 250) - 160));
+    values.push_back(
+        std::ldexp(static_cast<float>(random()), static_cast<int>(random() % 250) - 160));
   }
   for (const float value : values) {
     std::vector<int64_t> words = Zero();
@@ -75,8 +76,9 @@ TEST(ExactSumTest, WordsOfAnySignDecodeTheSame) {
   for (int i = 0; i < 200; ++i) {
     std::vector<int64_t> words = Zero();
     for (int k = 0; k < 50; ++k) {
-      ExactSum::AddSquare(std::ldexp(static_cast<float>(random() >> 40), static_cast<int>(random() % 80) - 60),
-                          absl::MakeSpan(words));
+      ExactSum::AddSquare(
+          std::ldexp(static_cast<float>(random() >> 40), static_cast<int>(random() % 80) - 60),
+          absl::MakeSpan(words));
     }
     const double expected = ExactSum::Decode(words);
     // Borrow from a word to the one below: another representation of the same number.

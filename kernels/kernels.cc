@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
@@ -30,7 +31,8 @@ Registry& GlobalRegistry() {
 void KernelRegistry::Register(absl::string_view device_type, Factory factory) {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted = registry.factories.emplace(std::string(device_type), std::move(factory)).second;
+  const bool inserted =
+      registry.factories.emplace(std::string(device_type), std::move(factory)).second;
   ZEROTH_CHECK(inserted);
 }
 
@@ -42,15 +44,17 @@ absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, 
     const auto it = registry.factories.find(std::string(device.type()));
     if (it == registry.factories.end()) {
       const std::string known = absl::StrJoin(
-          registry.factories, ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); });
+          registry.factories, ", ",
+          [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); });
       return absl::NotFoundError(absl::StrCat("no kernels for device type '", device.type(),
                                               "'; linked in: ", known.empty() ? "none" : known));
     }
     factory = it->second;
   }
   if (&stream.device() != &device) {
-    return absl::InvalidArgumentError(absl::StrCat("kernels of ", device.name(), " need a stream of that device; '",
-                                                   stream.name(), "' belongs to ", stream.device().name()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernels of ", device.name(), " need a stream of that device; '",
+                     stream.name(), "' belongs to ", stream.device().name()));
   }
   return factory(device, stream);
 }

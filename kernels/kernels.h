@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of training: the operations, without saying where they run. An implementation is a folder that
-// registers itself for a device type (see cpu/); reference/ has a plain version of each, used by tests only.
+// The arithmetic of training: the operations, without saying where they run. An implementation is a
+// folder that registers itself for a device type (see cpu/); reference/ has a plain version of
+// each, used by tests only.
 
 #ifndef ZEROTH_KERNELS_KERNELS_H_
 #define ZEROTH_KERNELS_KERNELS_H_
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/exact_sum.h"
@@ -62,7 +64,8 @@ struct LayerNormBackwardArgs {
   bool accumulate_dbeta = false;
 };
 
-// y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square layer normalization", 2019).
+// y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square layer
+// normalization", 2019).
 struct RmsNormArgs {
   Tensor x;         // [rows, dim]
   Tensor residual;  // as in LayerNormArgs
@@ -84,8 +87,9 @@ struct RmsNormBackwardArgs {
   bool accumulate_dgamma = false;
 };
 
-// Queries, keys and values of one layer lie side by side: [batch, seq, (heads + 2 * kv_heads) * head_dim], in this
-// order. kv_heads divides heads; query head h reads key head h / (heads / kv_heads).
+// Queries, keys and values of one layer lie side by side: [batch, seq, (heads + 2 * kv_heads) *
+// head_dim], in this order. kv_heads divides heads; query head h reads key head h / (heads /
+// kv_heads).
 struct AttentionShape {
   int64_t batch = 0;
   int64_t seq = 0;
@@ -96,13 +100,14 @@ struct AttentionShape {
   int64_t packed_dim() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// Causal softmax(q k^T / sqrt(head_dim)) v, tile by tile with a running maximum (Dao et al., "FlashAttention", 2022):
-// no [seq, seq] tensor exists.
+// Causal softmax(q k^T / sqrt(head_dim)) v, tile by tile with a running maximum (Dao et al.,
+// "FlashAttention", 2022): no [seq, seq] tensor exists.
 struct AttentionArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
   Tensor out;  // [batch, seq, heads * head_dim]
-  Tensor lse;  // [batch, heads, seq], fp32: log of each row's sum of exponentials, for backward; undefined if unwanted
+  Tensor lse;  // [batch, heads, seq], fp32: log of each row's sum of exponentials, for backward;
+               // undefined if unwanted
 };
 
 struct AttentionBackwardArgs {
@@ -114,8 +119,9 @@ struct AttentionBackwardArgs {
   Tensor dqkv;  // [batch, seq, packed_dim], overwritten
 };
 
-// Rotary position embedding (Su et al., 2021) on the query and key heads of a packed tensor, in place; element i of the
-// lower half of a head is paired with element i of the upper half, position = index in the sequence.
+// Rotary position embedding (Su et al., 2021) on the query and key heads of a packed tensor, in
+// place; element i of the lower half of a head is paired with element i of the upper half, position
+// = index in the sequence.
 struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
@@ -123,13 +129,15 @@ struct RopeArgs {
   bool inverse = false;  // rotate back: the backward of the same call
 };
 
-// Mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients in the same pass over chunks of
-// rows: the logits of one chunk are the most that ever exist. Gradients are computed with the loss, since the logits
-// are at hand then and never again (as in the Liger kernels, Hsu et al., 2024).
+// Mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients in the same
+// pass over chunks of rows: the logits of one chunk are the most that ever exist. Gradients are
+// computed with the loss, since the logits are at hand then and never again (as in the Liger
+// kernels, Hsu et al., 2024).
 struct LinearCrossEntropyArgs {
   Tensor hidden;   // [rows, dim]
   Tensor weight;   // [vocab, dim]
-  Tensor targets;  // [rows] int32; -100 is left out of the mean; other values outside [0, vocab) are InvalidArgument
+  Tensor targets;  // [rows] int32; -100 is left out of the mean; other values outside [0, vocab)
+                   // are InvalidArgument
   Tensor loss;     // [1] fp32, overwritten; 0 if no target counts
   Tensor dhidden;  // [rows, dim], overwritten; undefined for the loss alone
   Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
@@ -140,16 +148,19 @@ struct LinearCrossEntropyArgs {
 // Where AdamW adds eps. Libraries differ, and it shows wherever sqrt(v) is not far above eps.
 enum class EpsMode : uint8_t {
   kAfterCorrection,   // sqrt(v / correction2) + eps: the paper's, and PyTorch's
-  kBeforeCorrection,  // (sqrt(v) + eps) / sqrt(correction2): the form at the end of section 2 of "Adam" (2015)
+  kBeforeCorrection,  // (sqrt(v) + eps) / sqrt(correction2): the form at the end of section 2 of
+                      // "Adam" (2015)
 };
 
 // One AdamW step in place (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019):
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   param -= lr * (m / correction1 / denominator + weight_decay * param), the denominator as eps_mode says
-// Every element's result depends on that element alone and not on its place in the tensor, to the last bit, so that
-// cutting a tensor into shards changes nothing. Moments below the smallest normal float become zero: subnormals, which
-// rows without gradients would decay into and never leave, cost a hundred times a normal operation.
-// The scalars are doubles so that 1 - beta keeps its digits; what is derived from them is rounded to fp32 once.
+//   param -= lr * (m / correction1 / denominator + weight_decay * param), the denominator as
+//   eps_mode says
+// Every element's result depends on that element alone and not on its place in the tensor, to the
+// last bit, so that cutting a tensor into shards changes nothing. Moments below the smallest normal
+// float become zero: subnormals, which rows without gradients would decay into and never leave,
+// cost a hundred times a normal operation. The scalars are doubles so that 1 - beta keeps its
+// digits; what is derived from them is rounded to fp32 once.
 struct AdamWArgs {
   Tensor param;  // [n] fp32; all four have the same shape
   Tensor grad;   // [n] fp32
@@ -166,11 +177,11 @@ struct AdamWArgs {
   EpsMode eps_mode = EpsMode::kAfterCorrection;
 };
 
-// The operations of one device, enqueued on one stream (given at creation) and returning at once; on the CPU's compute
-// stream they are done on return. Tensors are kept alive until the stream has passed. Tensors are fp32 unless a field
-// says otherwise, on the kernels' device. A wrong shape, dtype or device is InvalidArgument naming operation and field.
-// Zero-sized tensors are legal everywhere. Results are the same bits from run to run. Not thread-safe: one per rank and
-// stream.
+// The operations of one device, enqueued on one stream (given at creation) and returning at once;
+// on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
+// passed. Tensors are fp32 unless a field says otherwise, on the kernels' device. A wrong shape,
+// dtype or device is InvalidArgument naming operation and field. Zero-sized tensors are legal
+// everywhere. Results are the same bits from run to run. Not thread-safe: one per rank and stream.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -180,15 +191,18 @@ class Kernels {
   // dbias[n] (+)= sum over rows of dy.
   virtual absl::Status BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) = 0;
 
-  // out[b, s] = table[tokens[b, s]] (+ positions[s]). tokens int32 [batch, seq]; table [vocab, dim];
-  // positions [max_seq, dim] or undefined; out [batch, seq, dim]. A token outside [0, vocab) is InvalidArgument.
+  // out[b, s] = table[tokens[b, s]] (+ positions[s]). tokens int32 [batch, seq]; table [vocab,
+  // dim]; positions [max_seq, dim] or undefined; out [batch, seq, dim]. A token outside [0, vocab)
+  // is InvalidArgument.
   virtual absl::Status Embedding(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                                  const Tensor& out) = 0;
-  // dtable[t] (+)= sum of dout over the places of t, in their order. The whole of dtable is written.
-  virtual absl::Status EmbeddingBackward(const Tensor& tokens, const Tensor& dout, const Tensor& dtable,
-                                         bool accumulate) = 0;
+  // dtable[t] (+)= sum of dout over the places of t, in their order. The whole of dtable is
+  // written.
+  virtual absl::Status EmbeddingBackward(const Tensor& tokens, const Tensor& dout,
+                                         const Tensor& dtable, bool accumulate) = 0;
   // dpositions[s] (+)= sum of dout[b, s] over b; rows from seq on count as zeros.
-  virtual absl::Status PositionBackward(const Tensor& dout, const Tensor& dpositions, bool accumulate) = 0;
+  virtual absl::Status PositionBackward(const Tensor& dout, const Tensor& dpositions,
+                                        bool accumulate) = 0;
 
   virtual absl::Status LayerNorm(const LayerNormArgs& args) = 0;
   virtual absl::Status LayerNormBackward(const LayerNormBackwardArgs& args) = 0;
@@ -203,9 +217,11 @@ class Kernels {
   virtual absl::Status Gelu(const Tensor& x, const Tensor& y) = 0;
   // dx = dy * gelu'(x); dx may be dy.
   virtual absl::Status GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) = 0;
-  // out = silu(gate) * up, where gate_up [rows, 2 * hidden] holds gate, then up, in each row; out [rows, hidden].
+  // out = silu(gate) * up, where gate_up [rows, 2 * hidden] holds gate, then up, in each row; out
+  // [rows, hidden].
   virtual absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) = 0;
-  virtual absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout, const Tensor& dgate_up) = 0;
+  virtual absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
+                                      const Tensor& dgate_up) = 0;
 
   // out = a + b; out may be either.
   virtual absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
@@ -217,8 +233,9 @@ class Kernels {
   virtual absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) = 0;
 
   virtual absl::Status AdamW(const AdamWArgs& args) = 0;
-  // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly: the result does not
-  // depend on the order of elements, on how they are cut into calls, or on who adds what. See exact_sum.h.
+  // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
+  // the result does not depend on the order of elements, on how they are cut into calls, or on who
+  // adds what. See exact_sum.h.
   virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
 };
 
@@ -228,7 +245,8 @@ class KernelRegistry {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&)>;
 
   static void Register(absl::string_view device_type, Factory factory);
-  // The kernels of `device` on `stream`, which both must outlive them. NotFound lists the device types linked in.
+  // The kernels of `device` on `stream`, which both must outlive them. NotFound lists the device
+  // types linked in.
   static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream);
 };
 

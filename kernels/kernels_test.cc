@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 
 namespace zeroth {
@@ -29,7 +30,9 @@ class StrangeDevice final : public Device {
   }
   void BindThread() override {}
   absl::Status Copy(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
-  absl::Status CopyFromHost(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
+  absl::Status CopyFromHost(void*, const void*, size_t, Stream&) override {
+    return absl::OkStatus();
+  }
   absl::Status CopyToHost(void*, const void*, size_t, Stream&) override { return absl::OkStatus(); }
   absl::Status FillZero(void*, size_t, Stream&) override { return absl::OkStatus(); }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -42,7 +43,9 @@ TEST_F(MatrixTest, ColumnsKeepRowsAndStride) {
   EXPECT_EQ(inner.data<float>(), tensor.data<float>() + 3);
 }
 
-TEST_F(MatrixTest, ColumnsOutsideAbort) { EXPECT_DEATH(Matrix(Zeros({4, 10})).Columns(8, 3), "invariant"); }
+TEST_F(MatrixTest, ColumnsOutsideAbort) {
+  EXPECT_DEATH(Matrix(Zeros({4, 10})).Columns(8, 3), "invariant");
+}
 
 }  // namespace
 }  // namespace zeroth

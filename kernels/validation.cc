@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/kernels/exact_sum.h"
@@ -24,7 +25,8 @@ class Checker {
   bool Kind(const char* field, const Tensor& tensor, DType dtype = DType::kFloat32) {
     if (!Place(field, tensor)) return false;
     if (tensor.dtype() == dtype) return true;
-    return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
+    return Fail(field,
+                absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
   }
 
   // `tensor` is defined and on the device.
@@ -32,35 +34,43 @@ class Checker {
     if (!status_.ok()) return false;
     if (!tensor.defined()) return Fail(field, "is undefined");
     if (&tensor.device() == &device_) return true;
-    return Fail(field, absl::StrCat("is on ", tensor.device().name(), ", expected ",
-                                    tensor.device().name() == device_.name() ? "this rank's own " : "",
-                                    device_.name()));
+    return Fail(field,
+                absl::StrCat("is on ", tensor.device().name(), ", expected ",
+                             tensor.device().name() == device_.name() ? "this rank's own " : "",
+                             device_.name()));
   }
 
   bool MinRank(const char* field, const Tensor& tensor, int rank) {
     if (tensor.shape().rank() >= rank) return true;
-    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected at least ", rank, " dimensions"));
+    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected at least ", rank,
+                                    " dimensions"));
   }
 
-  bool Exactly(const char* field, const Tensor& tensor, const Shape& shape, DType dtype = DType::kFloat32) {
+  bool Exactly(const char* field, const Tensor& tensor, const Shape& shape,
+               DType dtype = DType::kFloat32) {
     if (!Kind(field, tensor, dtype)) return false;
     if (tensor.shape() == shape) return true;
-    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
+    return Fail(field,
+                absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
   }
 
   // [rows, cols] once the leading dimensions are flattened.
-  bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols, DType dtype = DType::kFloat32) {
+  bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols,
+            DType dtype = DType::kFloat32) {
     if (!Kind(field, tensor, dtype)) return false;
     const Matrix flat(tensor);
     if (flat.rows == rows && flat.cols == cols) return true;
-    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", Shape({rows, cols}).ToString(),
-                                    " (leading dimensions flattened)"));
+    return Fail(field,
+                absl::StrCat("is ", tensor.shape().ToString(), ", expected ",
+                             Shape({rows, cols}).ToString(), " (leading dimensions flattened)"));
   }
 
-  bool Count(const char* field, const Tensor& tensor, int64_t count, DType dtype = DType::kFloat32) {
+  bool Count(const char* field, const Tensor& tensor, int64_t count,
+             DType dtype = DType::kFloat32) {
     if (!Kind(field, tensor, dtype)) return false;
     if (tensor.numel() == count) return true;
-    return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
+    return Fail(field,
+                absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
   }
 
   bool Inside(const char* field, const Matrix& matrix) {
@@ -71,14 +81,17 @@ class Checker {
                             ? 0  // touches nothing, wherever it lies
                             : matrix.offset + (matrix.rows - 1) * matrix.stride + matrix.cols;
     if (sane && end <= matrix.tensor.numel()) return true;
-    return Fail(field, absl::StrCat("is ", Name(matrix), " at offset ", matrix.offset, " with rows ", matrix.stride,
-                                    " apart, which does not fit its tensor ", matrix.tensor.shape().ToString()));
+    return Fail(field,
+                absl::StrCat("is ", Name(matrix), " at offset ", matrix.offset, " with rows ",
+                             matrix.stride, " apart, which does not fit its tensor ",
+                             matrix.tensor.shape().ToString()));
   }
 
   bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols) {
     if (!Inside(field, matrix)) return false;
     if (matrix.rows == rows && matrix.cols == cols) return true;
-    return Fail(field, absl::StrCat("is ", Name(matrix), ", expected ", Shape({rows, cols}).ToString()));
+    return Fail(field,
+                absl::StrCat("is ", Name(matrix), ", expected ", Shape({rows, cols}).ToString()));
   }
 
   bool Require(bool condition, const char* field, const std::string& problem) {
@@ -89,10 +102,13 @@ class Checker {
   const absl::Status& status() const { return status_; }
 
  private:
-  static std::string Name(const Matrix& matrix) { return absl::StrCat("[", matrix.rows, ", ", matrix.cols, "]"); }
+  static std::string Name(const Matrix& matrix) {
+    return absl::StrCat("[", matrix.rows, ", ", matrix.cols, "]");
+  }
 
   bool Fail(const char* field, absl::string_view problem) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(operation_, ": ", field, " ", problem));
+    if (status_.ok())
+      status_ = absl::InvalidArgumentError(absl::StrCat(operation_, ": ", field, " ", problem));
     return false;
   }
 
@@ -129,8 +145,8 @@ void CheckNormBackward(Checker& check, const Args& args) {
 }
 
 bool CheckAttentionShape(Checker& check, const AttentionShape& shape) {
-  const bool sizes =
-      shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 && shape.kv_heads >= 0 && shape.head_dim >= 0;
+  const bool sizes = shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 &&
+                     shape.kv_heads >= 0 && shape.head_dim >= 0;
   if (!check.Require(sizes, "shape", "has a negative size")) return false;
   const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
   return check.Require(divides, "shape",
@@ -138,7 +154,8 @@ bool CheckAttentionShape(Checker& check, const AttentionShape& shape) {
                                     " kv_heads, expected a divisor of heads"));
 }
 
-bool CheckPacked(Checker& check, const char* field, const Tensor& tensor, const AttentionShape& shape) {
+bool CheckPacked(Checker& check, const char* field, const Tensor& tensor,
+                 const AttentionShape& shape) {
   return check.Rows(field, tensor, shape.batch * shape.seq, shape.packed_dim());
 }
 
@@ -153,8 +170,8 @@ absl::Status ValidateGemm(const Device& device, const GemmArgs& args) {
   check.Sized("b", args.b, args.transpose_b ? n : k, args.transpose_b ? k : n);
   check.Sized("c", args.c, m, n);
   if (args.bias.defined()) check.Exactly("bias", args.bias, {n});
-  check.Require(!args.accumulate || (!args.bias.defined() && args.activation == Activation::kNone), "accumulate",
-                "excludes bias and activation");
+  check.Require(!args.accumulate || (!args.bias.defined() && args.activation == Activation::kNone),
+                "accumulate", "excludes bias and activation");
   return check.status();
 }
 
@@ -165,10 +182,11 @@ absl::Status ValidateBiasGradient(const Device& device, const Matrix& dy, const 
   return check.status();
 }
 
-absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                               const Tensor& out) {
+absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table,
+                               const Tensor& positions, const Tensor& out) {
   Checker check("Embedding", device);
-  if (!check.Kind("tokens", tokens, DType::kInt32) || !check.Kind("table", table)) return check.status();
+  if (!check.Kind("tokens", tokens, DType::kInt32) || !check.Kind("table", table))
+    return check.status();
   if (!check.Require(tokens.shape().rank() == 2, "tokens",
                      absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
       !check.Require(table.shape().rank() == 2, "table",
@@ -178,17 +196,21 @@ absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const
   const int64_t seq = tokens.dim(1);
   const int64_t dim = table.dim(1);
   if (positions.defined() && check.Kind("positions", positions)) {
-    check.Require(positions.shape().rank() == 2 && positions.dim(0) >= seq && positions.dim(1) == dim, "positions",
-                  absl::StrCat("is ", positions.shape().ToString(), ", expected [at least ", seq, ", ", dim, "]"));
+    check.Require(
+        positions.shape().rank() == 2 && positions.dim(0) >= seq && positions.dim(1) == dim,
+        "positions",
+        absl::StrCat("is ", positions.shape().ToString(), ", expected [at least ", seq, ", ", dim,
+                     "]"));
   }
   check.Exactly("out", out, {tokens.dim(0), seq, dim});
   return check.status();
 }
 
-absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens, const Tensor& dout,
-                                       const Tensor& dtable) {
+absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens,
+                                       const Tensor& dout, const Tensor& dtable) {
   Checker check("EmbeddingBackward", device);
-  if (!check.Kind("dtable", dtable) || !check.Kind("tokens", tokens, DType::kInt32)) return check.status();
+  if (!check.Kind("dtable", dtable) || !check.Kind("tokens", tokens, DType::kInt32))
+    return check.status();
   if (!check.Require(tokens.shape().rank() == 2, "tokens",
                      absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
       !check.Require(dtable.shape().rank() == 2, "dtable",
@@ -199,18 +221,22 @@ absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& token
   return check.status();
 }
 
-absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout, const Tensor& dpositions) {
+absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout,
+                                      const Tensor& dpositions) {
   Checker check("PositionBackward", device);
   if (!check.Kind("dout", dout) || !check.Kind("dpositions", dpositions)) return check.status();
-  if (!check.Require(dout.shape().rank() == 3, "dout",
-                     absl::StrCat("is ", dout.shape().ToString(), ", expected [batch, seq, dim]"))) {
+  if (!check.Require(
+          dout.shape().rank() == 3, "dout",
+          absl::StrCat("is ", dout.shape().ToString(), ", expected [batch, seq, dim]"))) {
     return check.status();
   }
   const int64_t seq = dout.dim(1);
   const int64_t dim = dout.dim(2);
   check.Require(
-      dpositions.shape().rank() == 2 && dpositions.dim(0) >= seq && dpositions.dim(1) == dim, "dpositions",
-      absl::StrCat("is ", dpositions.shape().ToString(), ", expected [at least ", seq, ", ", dim, "]"));
+      dpositions.shape().rank() == 2 && dpositions.dim(0) >= seq && dpositions.dim(1) == dim,
+      "dpositions",
+      absl::StrCat("is ", dpositions.shape().ToString(), ", expected [at least ", seq, ", ", dim,
+                   "]"));
   return check.status();
 }
 
@@ -284,7 +310,8 @@ absl::Status ValidateGelu(const Device& device, const Tensor& x, const Tensor& y
   return check.status();
 }
 
-absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy,
+                                  const Tensor& dx) {
   Checker check("GeluBackward", device);
   if (!check.Kind("x", x)) return check.status();
   check.Exactly("dy", dy, x.shape());
@@ -310,7 +337,8 @@ absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up,
   return check.status();
 }
 
-absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b, const Tensor& out) {
+absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b,
+                         const Tensor& out) {
   Checker check("Add", device);
   if (!check.Kind("a", a)) return check.status();
   check.Exactly("b", b, a.shape());
@@ -339,11 +367,13 @@ absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor&
 
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args) {
   Checker check("LinearCrossEntropy", device);
-  if (!check.Kind("hidden", args.hidden) || !check.MinRank("hidden", args.hidden, 1)) return check.status();
+  if (!check.Kind("hidden", args.hidden) || !check.MinRank("hidden", args.hidden, 1))
+    return check.status();
   const Matrix hidden(args.hidden);
   if (!check.Kind("weight", args.weight)) return check.status();
-  check.Require(args.weight.shape().rank() == 2 && args.weight.dim(1) == hidden.cols, "weight",
-                absl::StrCat("is ", args.weight.shape().ToString(), ", expected [vocab, ", hidden.cols, "]"));
+  check.Require(
+      args.weight.shape().rank() == 2 && args.weight.dim(1) == hidden.cols, "weight",
+      absl::StrCat("is ", args.weight.shape().ToString(), ", expected [vocab, ", hidden.cols, "]"));
   check.Count("targets", args.targets, hidden.rows, DType::kInt32);
   check.Count("loss", args.loss, 1);
   if (args.dhidden.defined()) check.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols);
@@ -357,8 +387,10 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   check.Exactly("grad", args.grad, args.param.shape());
   check.Exactly("m", args.m, args.param.shape());
   check.Exactly("v", args.v, args.param.shape());
-  check.Require(args.correction1 > 0, "correction1", absl::StrCat("is ", args.correction1, ", expected above 0"));
-  check.Require(args.correction2 > 0, "correction2", absl::StrCat("is ", args.correction2, ", expected above 0"));
+  check.Require(args.correction1 > 0, "correction1",
+                absl::StrCat("is ", args.correction1, ", expected above 0"));
+  check.Require(args.correction2 > 0, "correction2",
+                absl::StrCat("is ", args.correction2, ", expected above 0"));
   return check.status();
 }
 

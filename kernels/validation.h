@@ -1,12 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The checks of shapes, dtypes and devices that every implementation of Kernels makes first, so that all of them refuse
-// the same calls in the same words: "Gemm: c is [2, 3], expected [2, 4]".
+// The checks of shapes, dtypes and devices that every implementation of Kernels makes first, so
+// that all of them refuse the same calls in the same words: "Gemm: c is [2, 3], expected [2, 4]".
 
 #ifndef ZEROTH_KERNELS_VALIDATION_H_
 #define ZEROTH_KERNELS_VALIDATION_H_
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
@@ -14,15 +15,16 @@
 
 namespace zeroth {
 
-// OK, or InvalidArgument naming the operation and the field. Tensors must be on `device`, the kernels' own. Values of
-// tokens and targets lie on the device and are left to the kernels.
+// OK, or InvalidArgument naming the operation and the field. Tensors must be on `device`, the
+// kernels' own. Values of tokens and targets lie on the device and are left to the kernels.
 absl::Status ValidateGemm(const Device& device, const GemmArgs& args);
 absl::Status ValidateBiasGradient(const Device& device, const Matrix& dy, const Tensor& dbias);
-absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                               const Tensor& out);
-absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens, const Tensor& dout,
-                                       const Tensor& dtable);
-absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout, const Tensor& dpositions);
+absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table,
+                               const Tensor& positions, const Tensor& out);
+absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens,
+                                       const Tensor& dout, const Tensor& dtable);
+absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout,
+                                      const Tensor& dpositions);
 absl::Status ValidateLayerNorm(const Device& device, const LayerNormArgs& args);
 absl::Status ValidateLayerNormBackward(const Device& device, const LayerNormBackwardArgs& args);
 absl::Status ValidateRmsNorm(const Device& device, const RmsNormArgs& args);
@@ -31,7 +33,8 @@ absl::Status ValidateRope(const Device& device, const RopeArgs& args);
 absl::Status ValidateAttention(const Device& device, const AttentionArgs& args);
 absl::Status ValidateAttentionBackward(const Device& device, const AttentionBackwardArgs& args);
 absl::Status ValidateGelu(const Device& device, const Tensor& x, const Tensor& y);
-absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy, const Tensor& dx);
+absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy,
+                                  const Tensor& dx);
 absl::Status ValidateSwiGlu(const Device& device, const Tensor& gate_up, const Tensor& out);
 absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up, const Tensor& dout,
                                     const Tensor& dgate_up);

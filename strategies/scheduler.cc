@@ -172,7 +172,7 @@ absl::Status Scheduler::FinishBackward() {
                                   absl::StrCat("unit '", unit->name(), "': reducing gradients"));
     }
     // A prefetch that nobody used may still be reading the shards, here and on other ranks.
-    if (false) {
+    if (unit->state() == UnitState::kGathering && unit->gather_event() != nullptr) {
       ZEROTH_RETURN_IF_ERROR_WITH(compute.Wait(unit->gather_event()),
                                   absl::StrCat("unit '", unit->name(), "': gathering parameters"));
     }

@@ -73,5 +73,19 @@ TEST(CommStatsTest, ThreadsMayAddAtOnce) {
   EXPECT_EQ(stats[CollectiveOp::kBroadcast].bytes, 1200);
 }
 
+TEST(CommStatsTest, SequencesOrderCallsOfDifferentCommunicators) {
+  CommStats gathers;
+  CommStats reductions;
+  gathers.EnableRecord(true);
+  reductions.EnableRecord(true);
+  gathers.Add(CollectiveOp::kAllGather, 1, "a");
+  reductions.Add(CollectiveOp::kReduceScatter, 1, "b");
+  gathers.Add(CollectiveOp::kAllGather, 1, "c");
+  const std::vector<CommStats::Entry> gathered = gathers.TakeRecord();
+  const std::vector<CommStats::Entry> reduced = reductions.TakeRecord();
+  EXPECT_LT(gathered[0].sequence, reduced[0].sequence);
+  EXPECT_LT(reduced[0].sequence, gathered[1].sequence);
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -176,6 +176,17 @@ TEST_F(TensorTest, ReshapeAndRows) {
   EXPECT_EQ(Counting({5}).Rows(2, 4).shape(), Shape({2}));
 }
 
+TEST_F(TensorTest, ViewAsReadsTheSameBytesAsAnotherType) {
+  const absl::StatusOr<Tensor> bytes =
+      Tensor::Empty(*device_, Shape({64}), DType::kUInt8, kCategory);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const Tensor floats = bytes->ViewAs(16, Shape({2, 6}), DType::kFloat32);
+  EXPECT_EQ(floats.raw_data(), bytes->data<uint8_t>() + 16);
+  EXPECT_EQ(floats.shape(), Shape({2, 6}));
+  EXPECT_EQ(floats.dtype(), DType::kFloat32);
+  EXPECT_EQ(bytes->ViewAs(64, Shape({0}), DType::kFloat32).numel(), 0);
+}
+
 TEST_F(TensorTest, StorageLivesAsLongAsTheLastView) {
   Tensor base = Counting({100});
   Tensor view = base.View(50, {10});
@@ -200,6 +211,15 @@ TEST_F(TensorDeathTest, OutOfRangeViewsAbort) {
   EXPECT_DEATH(Counting({}).Rows(0, 0), "invariant violated");
   // A view does not reach into the rest of the storage.
   EXPECT_DEATH(base.View(0, {6}).View(0, {7}), "invariant violated");
+}
+
+TEST_F(TensorDeathTest, ViewAsAbortsOutsideOrMisaligned) {
+  const absl::StatusOr<Tensor> bytes =
+      Tensor::Empty(*device_, Shape({64}), DType::kUInt8, kCategory);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_DEATH(bytes->ViewAs(52, Shape({4}), DType::kFloat32), "invariant");
+  EXPECT_DEATH(bytes->ViewAs(-4, Shape({1}), DType::kFloat32), "invariant");
+  EXPECT_DEATH(bytes->ViewAs(2, Shape({1}), DType::kFloat32), "invariant");
 }
 
 TEST_F(TensorDeathTest, WrongTypeAndUndefinedAbort) {

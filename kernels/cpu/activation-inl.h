@@ -34,10 +34,12 @@ HWY_INLINE V AtMost(D d, float highest, V v) {
   return hn::IfThenElse(hn::Gt(v, high), high, v);
 }
 
-// e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal.
+// e^-z, bounded so that 1 + e^-z and its reciprocal stay finite and normal. What NaN gives is left
+// open: z is NaN only where a factor of the result is.
 template <class D, class V>
 HWY_INLINE V ExpOfNegated(D d, V z) {
-  return Exp(d, hn::Min(hn::Set(d, 87.0f), hn::Neg(z)));
+  const V bound = hn::Set(d, 87.0f);
+  return ExpInRange(d, hn::Max(hn::Neg(bound), hn::Min(bound, hn::Neg(z))));
 }
 
 // 1 / a within an ulp or two, for a in [1, 2^126]. One step of Newton's iteration on the

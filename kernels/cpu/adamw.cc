@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,8 +31,8 @@ HWY_INLINE V ZeroIfSubnormal(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(hn::Abs(x), hn::Set(d, 1.17549435e-38f)), x);
 }
 
-// Decay and step are subtracted from the parameter together: a factor 1 - decay would be rounded to a multiple of 2^-24,
-// which for small learning rates is a visible error in the decay.
+// Decay and step are subtracted from the parameter together: a factor 1 - decay would be rounded to
+// a multiple of 2^-24, which for small learning rates is a visible error in the decay.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad, V m, V v) {
   const V g = hn::Mul(grad, hn::Set(d, c.grad_scale));
@@ -40,18 +41,19 @@ HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad
   m = ZeroIfSubnormal(d, m);
   v = ZeroIfSubnormal(d, v);
   const V denominator = hn::MulAdd(hn::Sqrt(v), hn::Set(d, c.root_scale), hn::Set(d, c.eps));
-  const V change = hn::MulAdd(hn::Set(d, c.decay), param, hn::Div(hn::Mul(hn::Set(d, c.step), m), denominator));
+  const V change =
+      hn::MulAdd(hn::Set(d, c.decay), param, hn::Div(hn::Mul(hn::Set(d, c.step), m), denominator));
   return {hn::Sub(param, change), m, v};
 }
 
-void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param, const float* HWY_RESTRICT grad,
-                float* HWY_RESTRICT m, float* HWY_RESTRICT v) {
+void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param,
+                const float* HWY_RESTRICT grad, float* HWY_RESTRICT m, float* HWY_RESTRICT v) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto next = Update(d, c, hn::LoadU(d, param + i), hn::LoadU(d, grad + i), hn::LoadU(d, m + i),
-                             hn::LoadU(d, v + i));
+    const auto next = Update(d, c, hn::LoadU(d, param + i), hn::LoadU(d, grad + i),
+                             hn::LoadU(d, m + i), hn::LoadU(d, v + i));
     hn::StoreU(next.param, d, param + i);
     hn::StoreU(next.m, d, m + i);
     hn::StoreU(next.v, d, v + i);
@@ -93,8 +95,8 @@ AdamWCoefficients DeriveCoefficients(const AdamWArgs& args) {
 void AdamW(int64_t n, const AdamWArgs& args, float* param, const float* grad, float* m, float* v) {
   const AdamWCoefficients c = DeriveCoefficients(args);
   ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(AdamWPiece)(static_cast<size_t>(end - begin), c, param + begin, grad + begin, m + begin,
-                                     v + begin);
+    HWY_DYNAMIC_DISPATCH(AdamWPiece)
+    (static_cast<size_t>(end - begin), c, param + begin, grad + begin, m + begin, v + begin);
   });
 }
 

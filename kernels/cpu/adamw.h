@@ -24,7 +24,8 @@ struct AdamWCoefficients {
 };
 AdamWCoefficients DeriveCoefficients(const AdamWArgs& args);
 
-// One step in place over n elements in one pass, with the scalars of `args`; its tensors are not looked at.
+// One step in place over n elements in one pass, with the scalars of `args`; its tensors are not
+// looked at.
 void AdamW(int64_t n, const AdamWArgs& args, float* param, const float* grad, float* m, float* v);
 
 }  // namespace zeroth::cpu

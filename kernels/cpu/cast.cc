@@ -13,14 +13,16 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// Integer arithmetic rather than the conversions of the target, so that every target and ToFloat16 agree on the bits of
-// NaNs. One format per struct: Widen and Narrow between its 16 bits, in 32-bit lanes, and the bits of a float.
+// Integer arithmetic rather than the conversions of the target, so that every target and ToFloat16
+// agree on the bits of NaNs. One format per struct: Widen and Narrow between its 16 bits, in 32-bit
+// lanes, and the bits of a float.
 
 // value / 2^kShift to the nearest integer, ties to even.
 template <int kShift, class D, class V>
@@ -33,7 +35,8 @@ HWY_INLINE V ShiftRightToNearest(D d, V value) {
 template <class D, class V>
 HWY_INLINE hn::Mask<D> Above(D d, V value, uint32_t bound) {
   const hn::RebindToSigned<D> di;
-  return hn::RebindMask(d, hn::Gt(hn::BitCast(di, value), hn::Set(di, static_cast<int32_t>(bound))));
+  return hn::RebindMask(d,
+                        hn::Gt(hn::BitCast(di, value), hn::Set(di, static_cast<int32_t>(bound))));
 }
 
 constexpr uint32_t kMagnitude = 0x7fffffffu;
@@ -62,7 +65,8 @@ struct Float16Format {
     const V shifted = hn::ShiftLeft<13>(magnitude);
     const V normal = hn::Add(shifted, hn::Set(d, 112u << 23));
     const V infinite_or_nan = hn::Or(shifted, hn::Set(d, kInfinity));
-    // A subnormal counts units of 2^-24: written into the mantissa of 2^-14, that number is taken off again.
+    // A subnormal counts units of 2^-24: written into the mantissa of 2^-14, that number is taken
+    // off again.
     const V smallest_normal = hn::Set(d, 113u << 23);
     const V subnormal = hn::BitCast(d, hn::Sub(hn::BitCast(df, hn::Or(shifted, smallest_normal)),
                                                hn::BitCast(df, smallest_normal)));
@@ -76,13 +80,17 @@ struct Float16Format {
     const V magnitude = hn::And(bits, hn::Set(d, kMagnitude));
     const V sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
     const V normal = ShiftRightToNearest<13>(d, hn::Sub(magnitude, hn::Set(d, 112u << 23)));
-    // Adding 1/2, whose last mantissa bit weighs 2^-24, makes the addition round as the subnormal must.
+    // Adding 1/2, whose last mantissa bit weighs 2^-24, makes the addition round as the subnormal
+    // must.
     const V half = hn::Set(d, 126u << 23);
-    const V subnormal = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
+    const V subnormal =
+        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
     const V payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x01ffu));
     V result = hn::IfThenElse(Above(d, magnitude, (113u << 23) - 1), normal, subnormal);
-    result = hn::IfThenElse(Above(d, magnitude, 0x477fefffu), hn::Set(d, 0x7c00u), result);  // from 65520 up
-    result = hn::IfThenElse(Above(d, magnitude, kInfinity), hn::Or(payload, hn::Set(d, 0x7e00u)), result);
+    result = hn::IfThenElse(Above(d, magnitude, 0x477fefffu), hn::Set(d, 0x7c00u),
+                            result);  // from 65520 up
+    result = hn::IfThenElse(Above(d, magnitude, kInfinity), hn::Or(payload, hn::Set(d, 0x7e00u)),
+                            result);
     return hn::Or(result, sign);
   }
 };
@@ -166,12 +174,18 @@ namespace {
 using Conversion = void (*)(size_t n, const void* src, void* dst);
 
 Conversion FindConversion(DType from, DType to) {
-  if (from == DType::kFloat32 && to == DType::kBFloat16) return HWY_DYNAMIC_DISPATCH(Float32ToBFloat16);
-  if (from == DType::kFloat32 && to == DType::kFloat16) return HWY_DYNAMIC_DISPATCH(Float32ToFloat16);
-  if (from == DType::kBFloat16 && to == DType::kFloat32) return HWY_DYNAMIC_DISPATCH(BFloat16ToFloat32);
-  if (from == DType::kBFloat16 && to == DType::kFloat16) return HWY_DYNAMIC_DISPATCH(BFloat16ToFloat16);
-  if (from == DType::kFloat16 && to == DType::kFloat32) return HWY_DYNAMIC_DISPATCH(Float16ToFloat32);
-  if (from == DType::kFloat16 && to == DType::kBFloat16) return HWY_DYNAMIC_DISPATCH(Float16ToBFloat16);
+  if (from == DType::kFloat32 && to == DType::kBFloat16)
+    return HWY_DYNAMIC_DISPATCH(Float32ToBFloat16);
+  if (from == DType::kFloat32 && to == DType::kFloat16)
+    return HWY_DYNAMIC_DISPATCH(Float32ToFloat16);
+  if (from == DType::kBFloat16 && to == DType::kFloat32)
+    return HWY_DYNAMIC_DISPATCH(BFloat16ToFloat32);
+  if (from == DType::kBFloat16 && to == DType::kFloat16)
+    return HWY_DYNAMIC_DISPATCH(BFloat16ToFloat16);
+  if (from == DType::kFloat16 && to == DType::kFloat32)
+    return HWY_DYNAMIC_DISPATCH(Float16ToFloat32);
+  if (from == DType::kFloat16 && to == DType::kBFloat16)
+    return HWY_DYNAMIC_DISPATCH(Float16ToBFloat16);
   return nullptr;
 }
 

@@ -9,8 +9,8 @@
 
 namespace zeroth::cpu {
 
-// Converts n elements between fp32, bf16 and fp16, to the bits that ToBFloat16, ToFloat16 and ToFloat give; the same
-// type copies. Other types are a bug and abort. The arrays do not overlap.
+// Converts n elements between fp32, bf16 and fp16, to the bits that ToBFloat16, ToFloat16 and
+// ToFloat give; the same type copies. Other types are a bug and abort. The arrays do not overlap.
 void Cast(int64_t n, DType from, const void* src, DType to, void* dst);
 
 }  // namespace zeroth::cpu

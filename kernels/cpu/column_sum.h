@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums over rows, as gradients of biases and of normalisation weights need. Rows are cut into blocks that depend on
-// their number alone, each block is summed on its own and the blocks in order: the same bits for any number of threads.
+// Sums over rows, as gradients of biases and of normalisation weights need. Rows are cut into
+// blocks that depend on their number alone, each block is summed on its own and the blocks in
+// order: the same bits for any number of threads.
 
 #ifndef ZEROTH_KERNELS_CPU_COLUMN_SUM_H_
 #define ZEROTH_KERNELS_CPU_COLUMN_SUM_H_
@@ -9,20 +10,24 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+
 #include "zeroth/kernels/cpu/workspace.h"
 
 namespace zeroth::cpu {
 
-// The cut: block b is rows [b * BlockRows(rows), (b + 1) * BlockRows(rows)), and there are BlockCount(rows) blocks.
+// The cut: block b is rows [b * BlockRows(rows), (b + 1) * BlockRows(rows)), and there are
+// BlockCount(rows) blocks.
 int64_t BlockRows(int64_t rows);
 int64_t BlockCount(int64_t rows);
 
 // out[cols] (+)= sum of `blocks` rows of partial sums, `stride` elements apart.
-void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate, float* out);
+void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate,
+               float* out);
 
-// out[cols] (+)= sum over rows of x [rows, cols], rows `stride` apart. Fails only when the workspace is refused.
-absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, const float* x, bool accumulate, float* out,
-                       Workspace& workspace);
+// out[cols] (+)= sum over rows of x [rows, cols], rows `stride` apart. Fails only when the
+// workspace is refused.
+absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, const float* x, bool accumulate,
+                       float* out, Workspace& workspace);
 
 }  // namespace zeroth::cpu
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/adamw.h"
 #include "zeroth/kernels/cpu/attention.h"
@@ -25,7 +26,9 @@ namespace zeroth::cpu {
 namespace {
 
 // Null for a tensor that is not wanted.
-float* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+float* DataOrNull(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<float>() : nullptr;
+}
 
 // The fields that both norms have.
 template <typename Args>
@@ -64,7 +67,10 @@ NormBackwardCall CommonBackwardCall(const Args& args) {
 }  // namespace
 
 CpuKernels::CpuKernels(Device& device, CpuStream& stream)
-    : device_(device), stream_(stream), workspace_(device.allocator()), rope_table_(device.allocator()) {}
+    : device_(device),
+      stream_(stream),
+      workspace_(device.allocator()),
+      rope_table_(device.allocator()) {}
 
 CpuKernels::~CpuKernels() {
   // An error of the stream has its own reader.
@@ -96,40 +102,43 @@ absl::Status CpuKernels::Gemm(const GemmArgs& args) {
 absl::Status CpuKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidateBiasGradient(device_, dy, dbias));
   return stream_.Enqueue([this, dy, dbias, accumulate] {
-    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.data<float>(), accumulate, dbias.data<float>(), workspace_);
+    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.data<float>(), accumulate, dbias.data<float>(),
+                     workspace_);
   });
 }
 
-absl::Status CpuKernels::Embedding(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                   const Tensor& out) {
+absl::Status CpuKernels::Embedding(const Tensor& tokens, const Tensor& table,
+                                   const Tensor& positions, const Tensor& out) {
   ZEROTH_RETURN_IF_ERROR(ValidateEmbedding(device_, tokens, table, positions, out));
   return stream_.Enqueue([tokens, table, positions, out] {
     const int64_t batch = tokens.dim(0);
     const int64_t seq = tokens.dim(1);
-    ZEROTH_RETURN_IF_ERROR(CheckTokens("Embedding", batch, seq, table.dim(0), tokens.data<int32_t>()));
-    cpu::Embedding(batch, seq, table.dim(1), tokens.data<int32_t>(), table.data<float>(), DataOrNull(positions),
-                   out.data<float>());
+    ZEROTH_RETURN_IF_ERROR(
+        CheckTokens("Embedding", batch, seq, table.dim(0), tokens.data<int32_t>()));
+    cpu::Embedding(batch, seq, table.dim(1), tokens.data<int32_t>(), table.data<float>(),
+                   DataOrNull(positions), out.data<float>());
     return absl::OkStatus();
   });
 }
 
-absl::Status CpuKernels::EmbeddingBackward(const Tensor& tokens, const Tensor& dout, const Tensor& dtable,
-                                           bool accumulate) {
+absl::Status CpuKernels::EmbeddingBackward(const Tensor& tokens, const Tensor& dout,
+                                           const Tensor& dtable, bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidateEmbeddingBackward(device_, tokens, dout, dtable));
   return stream_.Enqueue([tokens, dout, dtable, accumulate] {
-    ZEROTH_RETURN_IF_ERROR(
-        CheckTokens("EmbeddingBackward", tokens.dim(0), tokens.dim(1), dtable.dim(0), tokens.data<int32_t>()));
-    cpu::EmbeddingBackward(tokens.numel(), dtable.dim(0), dtable.dim(1), tokens.data<int32_t>(), dout.data<float>(),
-                           accumulate, dtable.data<float>());
+    ZEROTH_RETURN_IF_ERROR(CheckTokens("EmbeddingBackward", tokens.dim(0), tokens.dim(1),
+                                       dtable.dim(0), tokens.data<int32_t>()));
+    cpu::EmbeddingBackward(tokens.numel(), dtable.dim(0), dtable.dim(1), tokens.data<int32_t>(),
+                           dout.data<float>(), accumulate, dtable.data<float>());
     return absl::OkStatus();
   });
 }
 
-absl::Status CpuKernels::PositionBackward(const Tensor& dout, const Tensor& dpositions, bool accumulate) {
+absl::Status CpuKernels::PositionBackward(const Tensor& dout, const Tensor& dpositions,
+                                          bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidatePositionBackward(device_, dout, dpositions));
   return stream_.Enqueue([dout, dpositions, accumulate] {
-    cpu::PositionBackward(dout.dim(0), dout.dim(1), dout.dim(2), dpositions.dim(0), dout.data<float>(), accumulate,
-                          dpositions.data<float>());
+    cpu::PositionBackward(dout.dim(0), dout.dim(1), dout.dim(2), dpositions.dim(0),
+                          dout.data<float>(), accumulate, dpositions.data<float>());
     return absl::OkStatus();
   });
 }
@@ -166,7 +175,8 @@ absl::Status CpuKernels::RmsNorm(const RmsNormArgs& args) {
 
 absl::Status CpuKernels::RmsNormBackward(const RmsNormBackwardArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateRmsNormBackward(device_, args));
-  return stream_.Enqueue([this, args] { return cpu::RmsNormBackward(CommonBackwardCall(args), workspace_); });
+  return stream_.Enqueue(
+      [this, args] { return cpu::RmsNormBackward(CommonBackwardCall(args), workspace_); });
 }
 
 absl::Status CpuKernels::Rope(const RopeArgs& args) {
@@ -181,16 +191,17 @@ absl::Status CpuKernels::Rope(const RopeArgs& args) {
 absl::Status CpuKernels::Attention(const AttentionArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttention(device_, args));
   return stream_.Enqueue([this, args] {
-    return AttentionForward(args.shape, args.qkv.data<float>(), args.out.data<float>(), DataOrNull(args.lse),
-                            workspace_);
+    return AttentionForward(args.shape, args.qkv.data<float>(), args.out.data<float>(),
+                            DataOrNull(args.lse), workspace_);
   });
 }
 
 absl::Status CpuKernels::AttentionBackward(const AttentionBackwardArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackward(device_, args));
   return stream_.Enqueue([this, args] {
-    return cpu::AttentionBackward(args.shape, args.dout.data<float>(), args.qkv.data<float>(), args.out.data<float>(),
-                                  args.lse.data<float>(), args.dqkv.data<float>(), workspace_);
+    return cpu::AttentionBackward(args.shape, args.dout.data<float>(), args.qkv.data<float>(),
+                                  args.out.data<float>(), args.lse.data<float>(),
+                                  args.dqkv.data<float>(), workspace_);
   });
 }
 
@@ -219,11 +230,13 @@ absl::Status CpuKernels::SwiGlu(const Tensor& gate_up, const Tensor& out) {
   });
 }
 
-absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dout, const Tensor& dgate_up) {
+absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
+                                        const Tensor& dgate_up) {
   ZEROTH_RETURN_IF_ERROR(ValidateSwiGluBackward(device_, gate_up, dout, dgate_up));
   return stream_.Enqueue([gate_up, dout, dgate_up] {
     const Matrix flat(dout);
-    cpu::SwiGluBackward(flat.rows, flat.cols, gate_up.data<float>(), dout.data<float>(), dgate_up.data<float>());
+    cpu::SwiGluBackward(flat.rows, flat.cols, gate_up.data<float>(), dout.data<float>(),
+                        dgate_up.data<float>());
     return absl::OkStatus();
   });
 }
@@ -275,8 +288,8 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
 absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
   return stream_.Enqueue([args] {
-    cpu::AdamW(args.param.numel(), args, args.param.data<float>(), args.grad.data<float>(), args.m.data<float>(),
-               args.v.data<float>());
+    cpu::AdamW(args.param.numel(), args, args.param.data<float>(), args.grad.data<float>(),
+               args.m.data<float>(), args.v.data<float>());
     return absl::OkStatus();
   });
 }

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -15,8 +16,9 @@
 
 namespace zeroth::cpu {
 
-// The kernels of the CPU: checks a call, then enqueues the function of this folder that does the work. Registered for
-// device type "cpu". The destructor waits for what is enqueued, because it uses this object's workspace.
+// The kernels of the CPU: checks a call, then enqueues the function of this folder that does the
+// work. Registered for device type "cpu". The destructor waits for what is enqueued, because it
+// uses this object's workspace.
 class CpuKernels final : public Kernels {
  public:
   // Both must outlive this object.
@@ -31,7 +33,8 @@ class CpuKernels final : public Kernels {
                          const Tensor& out) override;
   absl::Status EmbeddingBackward(const Tensor& tokens, const Tensor& dout, const Tensor& dtable,
                                  bool accumulate) override;
-  absl::Status PositionBackward(const Tensor& dout, const Tensor& dpositions, bool accumulate) override;
+  absl::Status PositionBackward(const Tensor& dout, const Tensor& dpositions,
+                                bool accumulate) override;
   absl::Status LayerNorm(const LayerNormArgs& args) override;
   absl::Status LayerNormBackward(const LayerNormBackwardArgs& args) override;
   absl::Status RmsNorm(const RmsNormArgs& args) override;
@@ -42,7 +45,8 @@ class CpuKernels final : public Kernels {
   absl::Status Gelu(const Tensor& x, const Tensor& y) override;
   absl::Status GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) override;
   absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) override;
-  absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout, const Tensor& dgate_up) override;
+  absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
+                              const Tensor& dgate_up) override;
   absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) override;
   absl::Status Scale(const Tensor& x, float factor) override;
   absl::Status Cast(const Tensor& src, const Tensor& dst) override;

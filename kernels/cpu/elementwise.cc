@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,11 +20,13 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 void AddPiece(size_t n, const float* a, const float* b, float* out) {
-  Transform(n, out, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+  Transform(
+      n, out, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); }, a, b);
 }
 
 void ScalePiece(size_t n, float factor, float* x) {
-  Transform(n, x, [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, x);
+  Transform(
+      n, x, [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, x);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -38,7 +41,8 @@ HWY_EXPORT(ScalePiece);
 
 void Add(int64_t n, const float* a, const float* b, float* out) {
   ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(AddPiece)(static_cast<size_t>(end - begin), a + begin, b + begin, out + begin);
+    HWY_DYNAMIC_DISPATCH(AddPiece)
+    (static_cast<size_t>(end - begin), a + begin, b + begin, out + begin);
   });
 }
 

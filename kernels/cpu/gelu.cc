@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/activation-inl.h"
 #include "zeroth/kernels/cpu/simd-inl.h"
 
@@ -23,7 +24,8 @@ void GeluPiece(size_t n, const float* x, float* y) {
       n, y,
       [](auto d, auto raw) HWY_ATTR {
         const auto v = AtLeast(d, kGeluLowest, raw);
-        const auto slope = hn::MulAdd(hn::Mul(v, v), hn::Set(d, kGeluCubic), hn::Set(d, kGeluLinear));
+        const auto slope =
+            hn::MulAdd(hn::Mul(v, v), hn::Set(d, kGeluCubic), hn::Set(d, kGeluLinear));
         return TimesLogistic(d, v, hn::Mul(v, slope));
       },
       x);
@@ -66,7 +68,8 @@ void Gelu(int64_t n, const float* x, float* y) {
 
 void GeluBackward(int64_t n, const float* x, const float* dy, float* dx) {
   ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(GeluBackwardPiece)(static_cast<size_t>(end - begin), x + begin, dy + begin, dx + begin);
+    HWY_DYNAMIC_DISPATCH(GeluBackwardPiece)
+    (static_cast<size_t>(end - begin), x + begin, dy + begin, dx + begin);
   });
 }
 

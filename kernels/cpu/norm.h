@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Layer norm and RMS norm, which is layer norm without the mean and the bias: one implementation serves both.
+// Layer norm and RMS norm, which is layer norm without the mean and the bias: one implementation
+// serves both.
 
 #ifndef ZEROTH_KERNELS_CPU_NORM_H_
 #define ZEROTH_KERNELS_CPU_NORM_H_
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+
 #include "zeroth/kernels/cpu/workspace.h"
 
 namespace zeroth::cpu {

@@ -10,9 +10,9 @@
 
 namespace zeroth::cpu {
 
-// Calls body(piece, begin, end) for [0, count) cut every `grain`, on the calling thread's OpenMP team. Where the cuts
-// lie does not depend on the number of threads, so neither does a sum made per piece. With one thread or one piece no
-// parallel region is entered. `body` must not throw.
+// Calls body(piece, begin, end) for [0, count) cut every `grain`, on the calling thread's OpenMP
+// team. Where the cuts lie does not depend on the number of threads, so neither does a sum made per
+// piece. With one thread or one piece no parallel region is entered. `body` must not throw.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   const int64_t pieces = (count + grain - 1) / grain;
@@ -28,8 +28,8 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   }
 }
 
-// Elements per piece of elementwise work: small enough to divide a layer's activations over a few threads, large enough
-// to repay handing a piece to another core.
+// Elements per piece of elementwise work: small enough to divide a layer's activations over a few
+// threads, large enough to repay handing a piece to another core.
 inline constexpr int64_t kElementGrain = 32 * 1024;
 
 // Rows per piece of about kElementGrain elements.

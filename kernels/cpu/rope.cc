@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,7 +29,8 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
 }
 
 // `heads` heads of 2 * half elements, one after the other, all of one position.
-void RotateHeads(size_t heads, size_t half, const float* cosines, const float* sines, bool inverse, float* x) {
+void RotateHeads(size_t heads, size_t half, const float* cosines, const float* sines, bool inverse,
+                 float* x) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   const auto sign = hn::Set(d, inverse ? -1.0f : 1.0f);
@@ -45,7 +47,8 @@ void RotateHeads(size_t heads, size_t half, const float* cosines, const float* s
     const size_t rest = half - i;
     auto lower = LoadFirst(d, x + i, rest);
     auto upper = LoadFirst(d, x + half + i, rest);
-    Rotate(LoadFirst(d, cosines + i, rest), hn::Mul(sign, LoadFirst(d, sines + i, rest)), lower, upper);
+    Rotate(LoadFirst(d, cosines + i, rest), hn::Mul(sign, LoadFirst(d, sines + i, rest)), lower,
+           upper);
     StoreFirst(lower, d, x + i, rest);
     StoreFirst(upper, d, x + half + i, rest);
   }
@@ -61,7 +64,8 @@ namespace zeroth::cpu {
 HWY_EXPORT(RotateHeads);
 
 absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
-  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_) return absl::OkStatus();
+  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_)
+    return absl::OkStatus();
   data_ = nullptr;  // a failed reservation leaves nothing behind
   ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
   seq_ = seq;
@@ -69,8 +73,8 @@ absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
   theta_ = theta;
   const int64_t half = head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = std::pow(
+        static_cast<double>(theta), -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     for (int64_t position = 0; position < seq; ++position) {
       const double angle = static_cast<double>(position) * frequency;
       data_[position * head_dim + i] = static_cast<float>(std::cos(angle));
@@ -85,13 +89,15 @@ void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, flo
   const size_t heads = static_cast<size_t>(shape.heads + shape.kv_heads);
   const size_t half = static_cast<size_t>(shape.head_dim / 2);
   const int64_t seq = shape.seq;
-  ParallelFor(shape.batch * seq, RowGrain(packed), [=, &table](int64_t, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = row % seq;
-      HWY_DYNAMIC_DISPATCH(RotateHeads)
-      (heads, half, table.cosines(position), table.sines(position), inverse, qkv + row * packed);
-    }
-  });
+  ParallelFor(shape.batch * seq, RowGrain(packed),
+              [=, &table](int64_t, int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  const int64_t position = row % seq;
+                  HWY_DYNAMIC_DISPATCH(RotateHeads)
+                  (heads, half, table.cosines(position), table.sines(position), inverse,
+                   qkv + row * packed);
+                }
+              });
 }
 
 }  // namespace zeroth::cpu

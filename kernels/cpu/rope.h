@@ -6,20 +6,23 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+
 #include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth::cpu {
 
-// Cosines and sines of every (position, frequency), kept between calls. Computed in double: in float the angle of a far
-// position has lost the digits that tell neighbours apart. Not thread-safe.
+// Cosines and sines of every (position, frequency), kept between calls. Computed in double: in
+// float the angle of a far position has lost the digits that tell neighbours apart. Not
+// thread-safe.
 class RopeTable {
  public:
   // `allocator` must outlive the table.
   explicit RopeTable(Allocator& allocator) : memory_(allocator) {}
 
-  // Makes at least `seq` positions available; head_dim is even. Computes nothing if they are there already.
+  // Makes at least `seq` positions available; head_dim is even. Computes nothing if they are there
+  // already.
   absl::Status Prepare(int64_t seq, int64_t head_dim, float theta);
   // Of one position, [head_dim / 2] each.
   const float* cosines(int64_t position) const { return data_ + position * head_dim_; }
@@ -33,7 +36,8 @@ class RopeTable {
   float theta_ = 0;
 };
 
-// Rotates the query and key heads of qkv [batch, seq, packed_dim] in place, as RopeArgs says; `table` is prepared.
+// Rotates the query and key heads of qkv [batch, seq, packed_dim] in place, as RopeArgs says;
+// `table` is prepared.
 void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, float* qkv);
 
 }  // namespace zeroth::cpu

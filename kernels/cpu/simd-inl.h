@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Loops over arrays in vectors. The last, partial vector goes through the same vector operations as the others, so that
-// an element's result does not depend on its place.
+// Loops over arrays in vectors. The last, partial vector goes through the same vector operations as
+// the others, so that an element's result does not depend on its place.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -21,8 +21,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The first `count` lanes from memory, zeros in the others; reads nothing beyond. Through the stack, because masked
-// loads of the older targets touch the whole vector.
+// The first `count` lanes from memory, zeros in the others; reads nothing beyond. Through the
+// stack, because masked loads of the older targets touch the whole vector.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* HWY_RESTRICT from, size_t count) {
   HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)] = {};
@@ -37,7 +37,8 @@ HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, T* HWY_RESTRICT to, size_t count) 
   std::memcpy(to, lanes, count * sizeof(T));
 }
 
-// out[i] = op(d, in[i]...) for i in [0, n). `out` may be one of the inputs, but not overlap one otherwise.
+// out[i] = op(d, in[i]...) for i in [0, n). `out` may be one of the inputs, but not overlap one
+// otherwise.
 template <class Op, class... In>
 HWY_INLINE void Transform(size_t n, float* out, const Op& op, const In*... in) {
   const hn::ScalableTag<float> d;
@@ -51,7 +52,8 @@ HWY_INLINE void Transform(size_t n, float* out, const Op& op, const In*... in) {
   }
 }
 
-// acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero, then their sum.
+// acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero, then
+// their sum.
 template <class Op, class... In>
 HWY_INLINE float Reduce(size_t n, const Op& op, const In*... in) {
   const hn::ScalableTag<float> d;

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/types/span.h"
+
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,17 +16,19 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The square of a float is exact in a double, with at most 48 bits, and lies across a few words of an ExactSum. Adding
-// it to a double whose last bit weighs one unit of a word, and taking that double off again, rounds it to a multiple of
-// the unit; what is left goes to the next word down in the same way. Every step is exact (the error-free extraction of
-// Rump, Ogita and Oishi, "Accurate floating-point summation", 2008), and so are the sums of the extracted parts, which
-// are the accumulators themselves.
+// The square of a float is exact in a double, with at most 48 bits, and lies across a few words of
+// an ExactSum. Adding it to a double whose last bit weighs one unit of a word, and taking that
+// double off again, rounds it to a multiple of the unit; what is left goes to the next word down in
+// the same way. Every step is exact (the error-free extraction of Rump, Ogita and Oishi, "Accurate
+// floating-point summation", 2008), and so are the sums of the extracted parts, which are the
+// accumulators themselves.
 
 constexpr double PowerOfTwo(int exponent) {
   double power = 1.0;
@@ -50,12 +53,13 @@ constexpr std::array<WordConstants, ExactSum::kBins> MakeConstants() {
 }
 constexpr std::array<WordConstants, ExactSum::kBins> kConstants = MakeConstants();
 
-// Fits the first-level cache, for it is read twice, and bounds what an accumulator takes: a square adds at most 2^26
-// units to its top word.
+// Fits the first-level cache, for it is read twice, and bounds what an accumulator takes: a square
+// adds at most 2^26 units to its top word.
 constexpr size_t kBlock = 8192;
 static_assert(kBlock <= size_t{1} << 25);
 
-// Bits of the largest magnitude, and of the smallest that is not zero minus one (all ones if there is none).
+// Bits of the largest magnitude, and of the smallest that is not zero minus one (all ones if there
+// is none).
 struct MagnitudeRange {
   uint32_t largest;
   uint32_t smallest_minus_one;
@@ -128,9 +132,11 @@ void AddBlockOfAnyRange(size_t n, const float* x, int64_t* words) {
     }
     return;
   }
-  // A float with exponent field e is a multiple of 2^(e - 150) below 2^(e - 126); subnormals have the multiples of e = 1.
+  // A float with exponent field e is a multiple of 2^(e - 150) below 2^(e - 126); subnormals have
+  // the multiples of e = 1.
   const int highest_bit = 2 * static_cast<int>(range.largest >> 23) - 253;
-  const int lowest_bit = 2 * std::max(1, static_cast<int>((range.smallest_minus_one + 1) >> 23)) - 300;
+  const int lowest_bit =
+      2 * std::max(1, static_cast<int>((range.smallest_minus_one + 1) >> 23)) - 300;
   const int top = (highest_bit - ExactSum::kMinExponent) / ExactSum::kBinBits;
   const int bottom = (lowest_bit - ExactSum::kMinExponent) / ExactSum::kBinBits;
   switch (const int count = top - bottom + 1; count) {
@@ -163,7 +169,8 @@ namespace zeroth::cpu {
 HWY_EXPORT(AddPiece);
 
 void AddSquares(int64_t n, const float* x, int64_t* words) {
-  // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until they are normalised.
+  // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until
+  // they are normalised.
   constexpr int64_t kPiece = int64_t{1} << 18;
   std::mutex mutex;
   ParallelFor(n, kPiece, [=, &mutex](int64_t, int64_t begin, int64_t end) {

@@ -9,8 +9,8 @@
 
 namespace zeroth::cpu {
 
-// Adds the squares of x[0, n) to words[0, ExactSum::kWords) exactly and leaves the words normalised, so that even their
-// bits do not depend on the order or the grouping of the elements.
+// Adds the squares of x[0, n) to words[0, ExactSum::kWords) exactly and leaves the words
+// normalised, so that even their bits do not depend on the order or the grouping of the elements.
 void AddSquares(int64_t n, const float* x, int64_t* words);
 
 }  // namespace zeroth::cpu

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+
 #include "zeroth/kernels/cpu/activation-inl.h"
 #include "zeroth/kernels/cpu/simd-inl.h"
 
@@ -47,7 +48,8 @@ void SwiGluBackwardRow(size_t hidden, const float* gate_up, const float* dout, f
   auto dup = hn::Zero(d);
   size_t i = 0;
   for (; i + lanes <= hidden; i += lanes) {
-    SwiGluGradient(d, hn::LoadU(d, gate_up + i), hn::LoadU(d, gate_up + hidden + i), hn::LoadU(d, dout + i), dgate, dup);
+    SwiGluGradient(d, hn::LoadU(d, gate_up + i), hn::LoadU(d, gate_up + hidden + i),
+                   hn::LoadU(d, dout + i), dgate, dup);
     hn::StoreU(dgate, d, dgate_up + i);
     hn::StoreU(dup, d, dgate_up + hidden + i);
   }
@@ -72,16 +74,19 @@ HWY_EXPORT(SwiGluBackwardRow);
 void SwiGlu(int64_t rows, int64_t hidden, const float* gate_up, float* out) {
   ParallelFor(rows, RowGrain(2 * hidden), [=](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      HWY_DYNAMIC_DISPATCH(SwiGluRow)(static_cast<size_t>(hidden), gate_up + row * 2 * hidden, out + row * hidden);
+      HWY_DYNAMIC_DISPATCH(SwiGluRow)
+      (static_cast<size_t>(hidden), gate_up + row * 2 * hidden, out + row * hidden);
     }
   });
 }
 
-void SwiGluBackward(int64_t rows, int64_t hidden, const float* gate_up, const float* dout, float* dgate_up) {
+void SwiGluBackward(int64_t rows, int64_t hidden, const float* gate_up, const float* dout,
+                    float* dgate_up) {
   ParallelFor(rows, RowGrain(2 * hidden), [=](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      HWY_DYNAMIC_DISPATCH(SwiGluBackwardRow)(static_cast<size_t>(hidden), gate_up + row * 2 * hidden,
-                                              dout + row * hidden, dgate_up + row * 2 * hidden);
+      HWY_DYNAMIC_DISPATCH(SwiGluBackwardRow)
+      (static_cast<size_t>(hidden), gate_up + row * 2 * hidden, dout + row * hidden,
+       dgate_up + row * 2 * hidden);
     }
   });
 }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The number of OpenMP threads must not show in a result. Sizes are large enough for several pieces.
+// The number of OpenMP threads must not show in a result. Sizes are large enough for several
+// pieces.
 
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/exact_sum.h"
@@ -91,7 +93,8 @@ TEST_F(ThreadsTest, EmbeddingBackward) {
   ExpectSameBits([&]() -> std::vector<Tensor> {
     std::vector<int32_t> tokens(500);
     for (int32_t& token : tokens) token = static_cast<int32_t>(random_() % 40);
-    const Tensor ids = *Tensor::FromHost<int32_t>(*device_, {5, 100}, tokens, MemoryCategory::kActivations);
+    const Tensor ids =
+        *Tensor::FromHost<int32_t>(*device_, {5, 100}, tokens, MemoryCategory::kActivations);
     const Tensor dtable = Random({40, 130});
     EXPECT_TRUE(kernels_->EmbeddingBackward(ids, Random({5, 100, 130}), dtable, false).ok());
     return {dtable};
@@ -118,7 +121,8 @@ TEST_F(ThreadsTest, AddSquares) {
   std::vector<int64_t> expected;
   for (const int threads : {1, 2, 3}) {
     Open(threads);
-    const Tensor sum = *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
+    const Tensor sum =
+        *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
     ASSERT_TRUE(kernels_->AddSquares(Random({600001}), sum).ok());
     const std::vector<int64_t> words = *sum.ToHost<int64_t>();
     if (threads == 1) expected = words;

@@ -13,7 +13,8 @@ AdamWElement AdamW(const AdamWArgs& args, AdamWElement element, double grad) {
   const double denominator = args.eps_mode == EpsMode::kAfterCorrection
                                  ? std::sqrt(element.v / args.correction2) + args.eps
                                  : (std::sqrt(element.v) + args.eps) / std::sqrt(args.correction2);
-  element.param -= args.lr * (element.m / args.correction1 / denominator + args.weight_decay * element.param);
+  element.param -=
+      args.lr * (element.m / args.correction1 / denominator + args.weight_decay * element.param);
   return element;
 }
 

@@ -15,16 +15,19 @@ Normalised Forward(bool centred, int64_t rows, int64_t dim, const std::vector<do
     double mean = 0.0;
     for (int64_t i = 0; centred && i < dim; ++i) mean += row[i] / static_cast<double>(dim);
     double variance = 0.0;
-    for (int64_t i = 0; i < dim; ++i) variance += (row[i] - mean) * (row[i] - mean) / static_cast<double>(dim);
+    for (int64_t i = 0; i < dim; ++i)
+      variance += (row[i] - mean) * (row[i] - mean) / static_cast<double>(dim);
     const double rstd = 1.0 / std::sqrt(variance + eps);
-    for (int64_t i = 0; i < dim; ++i) result.y.push_back((row[i] - mean) * rstd * gamma[i] + beta[i]);
+    for (int64_t i = 0; i < dim; ++i)
+      result.y.push_back((row[i] - mean) * rstd * gamma[i] + beta[i]);
     result.mean.push_back(mean);
     result.rstd.push_back(rstd);
   }
   return result;
 }
 
-// Through the whole Jacobian of a row, d y_j / d x_i, rather than the simplified sums that kernels use.
+// Through the whole Jacobian of a row, d y_j / d x_i, rather than the simplified sums that kernels
+// use.
 NormGradients Backward(bool centred, int64_t rows, int64_t dim, const std::vector<double>& dy,
                        const std::vector<double>& x, const std::vector<double>& gamma, double eps) {
   const std::vector<double> zeros(static_cast<size_t>(dim));
@@ -51,23 +54,26 @@ NormGradients Backward(bool centred, int64_t rows, int64_t dim, const std::vecto
 
 }  // namespace
 
-Normalised LayerNorm(int64_t rows, int64_t dim, const std::vector<double>& x, const std::vector<double>& gamma,
-                     const std::vector<double>& beta, double eps) {
+Normalised LayerNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                     const std::vector<double>& gamma, const std::vector<double>& beta,
+                     double eps) {
   return Forward(true, rows, dim, x, gamma, beta, eps);
 }
 
-Normalised RmsNorm(int64_t rows, int64_t dim, const std::vector<double>& x, const std::vector<double>& gamma,
-                   double eps) {
+Normalised RmsNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                   const std::vector<double>& gamma, double eps) {
   return Forward(false, rows, dim, x, gamma, std::vector<double>(static_cast<size_t>(dim)), eps);
 }
 
-NormGradients LayerNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy, const std::vector<double>& x,
-                                const std::vector<double>& gamma, double eps) {
+NormGradients LayerNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                                const std::vector<double>& x, const std::vector<double>& gamma,
+                                double eps) {
   return Backward(true, rows, dim, dy, x, gamma, eps);
 }
 
-NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy, const std::vector<double>& x,
-                              const std::vector<double>& gamma, double eps) {
+NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                              const std::vector<double>& x, const std::vector<double>& gamma,
+                              double eps) {
   return Backward(false, rows, dim, dy, x, gamma, eps);
 }
 

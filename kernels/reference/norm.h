@@ -16,10 +16,10 @@ struct Normalised {
   std::vector<double> rstd;  // [rows]
 };
 
-Normalised LayerNorm(int64_t rows, int64_t dim, const std::vector<double>& x, const std::vector<double>& gamma,
-                     const std::vector<double>& beta, double eps);
-Normalised RmsNorm(int64_t rows, int64_t dim, const std::vector<double>& x, const std::vector<double>& gamma,
-                   double eps);
+Normalised LayerNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                     const std::vector<double>& gamma, const std::vector<double>& beta, double eps);
+Normalised RmsNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                   const std::vector<double>& gamma, double eps);
 
 struct NormGradients {
   std::vector<double> dx;      // [rows, dim]
@@ -27,10 +27,12 @@ struct NormGradients {
   std::vector<double> dbeta;   // [dim]
 };
 
-NormGradients LayerNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy, const std::vector<double>& x,
-                                const std::vector<double>& gamma, double eps);
-NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy, const std::vector<double>& x,
-                              const std::vector<double>& gamma, double eps);
+NormGradients LayerNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                                const std::vector<double>& x, const std::vector<double>& gamma,
+                                double eps);
+NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                              const std::vector<double>& x, const std::vector<double>& gamma,
+                              double eps);
 
 }  // namespace zeroth::reference
 

@@ -12,7 +12,8 @@
 namespace zeroth::reference {
 
 // Packed as RopeArgs::qkv; the rotated copy.
-std::vector<double> Rope(const AttentionShape& shape, double theta, bool inverse, std::vector<double> qkv);
+std::vector<double> Rope(const AttentionShape& shape, double theta, bool inverse,
+                         std::vector<double> qkv);
 
 }  // namespace zeroth::reference
 
