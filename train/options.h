@@ -28,7 +28,7 @@ struct TrainOptions {
 
   int64_t batch_size = 8;
   int64_t seq_len = 128;
-  int64_t steps = 200;
+  int64_t steps = 500;
   double lr = 1e-3;
   double min_lr = 1e-4;
   std::string lr_schedule = "cosine";
