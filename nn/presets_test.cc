@@ -1,0 +1,86 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/presets.h"
+
+#include <map>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "zeroth/nn/language_model.h"
+
+namespace zeroth {
+namespace {
+
+TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
+  const std::map<std::string, int64_t> published = {
+      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168},  {"gpt2_774m", 774030080},
+      {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384}, {"llama_8b", 8030261248}};
+  for (const std::string& name : PresetNames()) {
+    const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*config);
+    ASSERT_TRUE(model.ok()) << name << ": " << model.status();
+    const auto expected = published.find(name);
+    if (expected != published.end()) {
+      EXPECT_EQ((*model)->ParameterCount(), expected->second) << name;
+    } else {
+      EXPECT_LT((*model)->ParameterCount(), 1000000) << name;
+    }
+  }
+}
+
+TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
+  const absl::Status status = PresetConfig("gpt5").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string& name : PresetNames()) EXPECT_NE(status.ToString().find(name), std::string::npos) << status;
+}
+
+// What a model says of itself builds the same model again.
+TEST(PresetsTest, ConfigurationsRoundTrip) {
+  for (const char* name : {"gpt2_nano", "llama_tiny"}) {
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig(name));
+    ASSERT_TRUE(model.ok()) << model.status();
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> again = ModelRegistry::Create((*model)->HfConfig());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ((*again)->HfConfig(), (*model)->HfConfig());
+    const std::vector<Parameter*> a = (*model)->Parameters();
+    const std::vector<Parameter*> b = (*again)->Parameters();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i]->name(), b[i]->name());
+      EXPECT_EQ(a[i]->shape(), b[i]->shape());
+    }
+  }
+}
+
+TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
+  const auto refused = [](const char* preset, const char* key, const nlohmann::json& value) {
+    nlohmann::json config = *PresetConfig(preset);
+    config[key] = value;
+    const absl::Status status = ModelRegistry::Create(config).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key;
+    EXPECT_NE(status.ToString().find(key), std::string::npos) << status;
+  };
+  refused("gpt2_nano", "model_type", "bert");
+  refused("gpt2_nano", "activation_function", "relu");
+  refused("gpt2_nano", "n_head", 7);
+  refused("gpt2_nano", "n_layer", -1);
+  refused("gpt2_nano", "vocab_size", "many");
+  refused("gpt2_nano", "tie_word_embeddings", false);
+  refused("llama_tiny", "hidden_act", "gelu");
+  refused("llama_tiny", "num_key_value_heads", 3);
+  refused("llama_tiny", "attention_bias", true);
+  refused("llama_tiny", "rope_scaling", nlohmann::json{{"rope_type", "llama3"}, {"factor", 8.0}});
+}
+
+// 6 operations for each weight that a token meets in a product, and half of attention's square.
+TEST(PresetsTest, OperationsOfGpt2) {
+  const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig("gpt2_124m"));
+  ASSERT_TRUE(model.ok());
+  const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
+  EXPECT_DOUBLE_EQ((*model)->FlopsPerToken(256), 6 * weights + 6.0 * 12 * 768 * 256);
+}
+
+}  // namespace
+}  // namespace zeroth

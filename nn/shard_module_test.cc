@@ -1,0 +1,215 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/shard_module.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/presets.h"
+
+namespace zeroth {
+namespace {
+
+std::unique_ptr<LanguageModel> MakeModel(const char* preset) {
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig(preset));
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+int64_t CountElements(const WrapPlan& plan) {
+  int64_t count = 0;
+  for (const UnitSpec& unit : plan.units) {
+    for (const Parameter* parameter : unit.parameters) count += parameter->numel();
+  }
+  return count;
+}
+
+TEST(PlanUnitsTest, ABlockIsAUnitAndTheRestIsTheRoot) {
+  const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+  const WrapPlan plan = PlanUnits(*model, WrapBlocks());
+  ASSERT_EQ(plan.units.size(), 5u);
+  EXPECT_EQ(plan.units[0].name, "root");
+  EXPECT_TRUE(plan.units[0].is_root);
+  EXPECT_EQ(plan.units[0].parameters.size(), 4u);  // both embeddings and the last norm; the tied head once
+  EXPECT_EQ(plan.units[1].name, "transformer.h.0");
+  EXPECT_EQ(plan.units[4].name, "transformer.h.3");
+  EXPECT_EQ(CountElements(plan), model->ParameterCount());
+}
+
+TEST(PlanUnitsTest, NothingWrappedIsOneUnit) {
+  const std::unique_ptr<LanguageModel> model = MakeModel("llama_tiny");
+  const WrapPlan plan = PlanUnits(*model, WrapNothing());
+  ASSERT_EQ(plan.units.size(), 1u);
+  EXPECT_EQ(CountElements(plan), model->ParameterCount());
+}
+
+TEST(PlanUnitsTest, MinimumSizeGathersSmallModulesTogether) {
+  const std::unique_ptr<LanguageModel> model = MakeModel("llama_tiny");
+  constexpr int64_t kMin = 60000;
+  const WrapPlan plan = PlanUnits(*model, WrapByMinNumel(kMin));
+  EXPECT_GT(plan.units.size(), 5u);
+  EXPECT_EQ(CountElements(plan), model->ParameterCount());
+  std::vector<std::string> names;
+  for (const UnitSpec& unit : plan.units) {
+    EXPECT_EQ(std::count(names.begin(), names.end(), unit.name), 0) << unit.name;
+    names.push_back(unit.name);
+    int64_t numel = 0;
+    for (const Parameter* parameter : unit.parameters) numel += parameter->numel();
+    if (!unit.is_root) {
+      EXPECT_GE(numel, kMin) << unit.name;
+    }
+  }
+}
+
+TEST(PlanUnitsTest, ACallersPredicateDecides) {
+  const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+  const WrapPlan plan = PlanUnits(*model, [](const Module& module, int64_t) {
+    return module.name() == "transformer.h.2" || module.name() == "transformer.h.2.mlp";
+  });
+  ASSERT_EQ(plan.units.size(), 3u);
+  EXPECT_EQ(plan.units[1].name, "transformer.h.2");
+  EXPECT_EQ(plan.units[2].name, "transformer.h.2.mlp");
+  EXPECT_EQ(plan.units[2].parameters.size(), 4u);
+  EXPECT_EQ(CountElements(plan), model->ParameterCount());
+}
+
+// One linear layer inside a root without parameters of its own.
+class OneLayer : public Module {
+ public:
+  OneLayer() : Module("model") {
+    LinearOptions options;
+    options.in = 2;
+    options.projections = {{"", 2}};
+    options.bias = false;
+    layer_ = AddChild(std::make_unique<Linear>("model.layer", options));
+  }
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) {
+    return Hooked(context, [&] { return layer_->Forward(context, x); });
+  }
+
+ private:
+  Linear* layer_;
+};
+
+// Weights 1 to 4 and inputs of 2: the outputs add up to 20, whatever is sharded; backward gathers again, and in between
+// nothing keeps the full weight.
+absl::Status RunOneLayer(Communicator& world) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                          KernelRegistry::Create(*device, device->compute_stream()));
+  OneLayer model;
+  const WrapPlan plan =
+      PlanUnits(model, [](const Module& module, int64_t) { return module.name() == "model.layer"; });
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
+                          Sharding::Create(world, *device, ShardingOptions(), plan.units));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks, ShardingHooks::Attach(plan, *sharding));
+  ZEROTH_RETURN_IF_ERROR(sharding->Load([](const Parameter&, int64_t begin, absl::Span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(begin) + static_cast<float>(i) + 1.0f;
+    return absl::OkStatus();
+  }));
+  Tape tape;
+  Context context(*device, *kernels, tape);
+  const std::vector<float> twos = {2, 2};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, Tensor::FromHost<float>(*device, Shape({1, 2}), absl::MakeConstSpan(twos),
+                                                                  MemoryCategory::kActivations));
+  const auto gathered = [&] {
+    return device->allocator().stats()[MemoryCategory::kGatheredParameters].current_bytes;
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const Value y, model.Forward(context, context.MakeValue(x)));
+  EXPECT_EQ(y.data.data<float>()[0] + y.data.data<float>()[1], 20.0f);
+  Unit* unit = sharding->FindUnit("model.layer");
+  EXPECT_EQ(unit->state(), UnitState::kSharded);
+  EXPECT_FALSE(unit->parameters()[0]->data().defined());
+  const int64_t gathers = sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls;
+  // Only the set's buffer itself is left, idle; the tape holds no view of it.
+  EXPECT_LE(gathered(), 64);
+  y.node->grad = x;
+  ZEROTH_RETURN_IF_ERROR(tape.Backward());
+  EXPECT_EQ(sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls, gathers + 1);
+  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> gradient,
+                          unit->GradientShardView(unit->PieceOf(0)).ToHost<float>());
+  EXPECT_EQ(gradient, std::vector<float>({4, 4}));  // dy = 2, x = 2
+  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+  EXPECT_EQ(gathered(), 0);
+  return absl::OkStatus();
+}
+
+TEST(ShardingHooksTest, GatherAroundForwardAndBackward) {
+  const absl::Status status = RunLocalRanks(2, RunOneLayer);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A model whose head is tied to an embedding that another unit took away.
+class TiedAcrossUnits : public Module {
+ public:
+  TiedAcrossUnits() : Module("model") {
+    LinearOptions options;
+    options.in = 4;
+    options.projections = {{"", 4}};
+    options.bias = false;
+    Linear* layer = AddChild(std::make_unique<Linear>("model.embed", options));
+    ShareParameter(layer->own_parameters()[0]);
+  }
+};
+
+TEST(ShardingHooksTest, AParameterInTwoUnitsIsAnErrorNamingBoth) {
+  const absl::Status status = RunLocalRanks(1, [](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    TiedAcrossUnits model;
+    const WrapPlan plan =
+        PlanUnits(model, [](const Module& module, int64_t) { return module.name() == "model.embed"; });
+    return Sharding::Create(world, *device, ShardingOptions(), plan.units).status();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"model.embed.weight", "'root'", "'model.embed'"}) {
+    EXPECT_NE(status.ToString().find(part), std::string::npos) << status;
+  }
+}
+
+TEST(ShardingHooksTest, AFailingForwardLeavesEverythingSharded) {
+  const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                            KernelRegistry::Create(*device, device->compute_stream()));
+    const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+    const WrapPlan plan = PlanUnits(*model, WrapBlocks());
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
+                            Sharding::Create(world, *device, ShardingOptions(), plan.units));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks, ShardingHooks::Attach(plan, *sharding));
+    ZEROTH_RETURN_IF_ERROR(sharding->Initialize(1));
+    Tape tape;
+    Context context(*device, *kernels, tape);
+    const std::vector<int32_t> ids = {1, 2, 3, 4};
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, Tensor::FromHost<int32_t>(*device, Shape({1, 4}), absl::MakeConstSpan(ids),
+                                                                           MemoryCategory::kActivations));
+    const Tensor targets = tokens.View(0, Shape({1, 3}));
+    // The loss refuses targets of another length after all blocks have run, on all ranks alike.
+    EXPECT_EQ(model->Loss(context, tokens, targets).status().code(), absl::StatusCode::kInvalidArgument);
+    tape.Clear();
+    for (const Unit* unit : sharding->units()) {
+      EXPECT_EQ(unit->state(), UnitState::kSharded) << unit->name();
+      EXPECT_EQ(unit->gradient_state(), GradientState::kNone) << unit->name();
+    }
+    EXPECT_EQ(device->allocator().stats()[MemoryCategory::kGatheredParameters].current_bytes, 0);
+    // And the next step works.
+    ZEROTH_RETURN_IF_ERROR(model->Loss(context, tokens, tokens).status());
+    ZEROTH_RETURN_IF_ERROR(tape.Backward());
+    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+    return sharding->scheduler().EndStep();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Checks an operation's backward against what its forward does: the derivative along a random direction, by central
+// differences. Kernels have references of their own; this is about how operations wire them together.
+
+#ifndef ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
+#define ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth::testing {
+
+// A CPU device with kernels, a tape and a context on it. Aborts if they cannot be made.
+struct Bench {
+  Bench();
+
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Kernels> kernels;
+  Tape tape;
+  std::unique_ptr<Context> context;
+
+  Tensor Upload(const Shape& shape, const std::vector<float>& values);
+  // Standard normal times `scale`; every call draws anew.
+  std::vector<float> Draw(int64_t count, float scale = 1.0f);
+  // Storage of its own for a parameter: drawn values, and gradients on demand.
+  void Own(Parameter& parameter, float scale = 1.0f);
+
+ private:
+  uint64_t draws_ = 0;
+};
+
+// `forward` maps the inputs to one output and may use the parameters. Expects (through GoogleTest) that for the loss
+// sum(output * fixed random weights) the gradients of all inputs and of all trainable parameters give the derivative along
+// random directions, and that frozen parameters get none.
+using Forward = std::function<absl::StatusOr<Value>(Context& context, const std::vector<Value>& inputs)>;
+void CheckGradients(Bench& bench, const std::vector<Shape>& inputs, const std::vector<Parameter*>& parameters,
+                    const Forward& forward);
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
