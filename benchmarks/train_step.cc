@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A whole training step of gpt2_124m on the CPU under each strategy, as a ratio to the GEMM peak of the same process.
-// Vocabulary 50304 (50257 rounded up to a multiple of 128, as trainers do), sequence 256, 4 sequences per rank, 2 ranks
-// with one thread each, float32.
+// A whole training step of gpt2_124m on the CPU under each strategy, as a ratio to the GEMM peak of
+// the same process. Vocabulary 50304 (50257 rounded up to a multiple of 128, as trainers do),
+// sequence 256, 4 sequences per rank, 2 ranks with one thread each, float32.
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
@@ -35,7 +36,8 @@ Batch MakeBatch(int rank) {
   batch.batch = kBatch;
   batch.seq = kSeq;
   for (int64_t i = 0; i < kBatch * kSeq; ++i) {
-    // Any tokens do: the arithmetic does not depend on them. Spread out, so that the embedding is not served by a cache.
+    // Any tokens do: the arithmetic does not depend on them. Spread out, so that the embedding is
+    // not served by a cache.
     batch.inputs.push_back(static_cast<int32_t>((i * 7919 + rank * 104729) % kVocab));
     batch.targets.push_back(static_cast<int32_t>((i * 7919 + rank * 104729 + 1) % kVocab));
   }
@@ -48,8 +50,10 @@ struct Result {
   double flops_per_token = 0;
 };
 
-absl::Status RunRank(Communicator& world, const std::string& strategy, benchmark::State& state, Result& result) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+absl::Status RunRank(Communicator& world, const std::string& strategy, benchmark::State& state,
+                     Result& result) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("gpt2_124m"));
   config["vocab_size"] = kVocab;
@@ -58,28 +62,34 @@ absl::Status RunRank(Communicator& world, const std::string& strategy, benchmark
   TrainerOptions options;
   options.sharding.strategy = strategy;
   if (strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = kRanks;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::Create(world, *device, std::move(model), options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
   const Batch batch = MakeBatch(world.rank());
   // The first step touches all memory for the first time and learns the order of units.
   ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
-  ZEROTH_ASSIGN_OR_RETURN(const double peak_before, MeasureGemmPeak(world, *device, trainer->kernels()));
+  ZEROTH_ASSIGN_OR_RETURN(const double peak_before,
+                          MeasureGemmPeak(world, *device, trainer->kernels()));
   std::vector<double> seconds;
   for (int64_t i = 0; i < static_cast<int64_t>(state.max_iterations); ++i) {
     const auto start = std::chrono::steady_clock::now();
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2), seconds.end());
-  ZEROTH_ASSIGN_OR_RETURN(const double peak_after, MeasureGemmPeak(world, *device, trainer->kernels()));
-  if (world.rank() == 0) result = {seconds[seconds.size() / 2], std::max(peak_before, peak_after), flops_per_token};
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
+                   seconds.end());
+  ZEROTH_ASSIGN_OR_RETURN(const double peak_after,
+                          MeasureGemmPeak(world, *device, trainer->kernels()));
+  if (world.rank() == 0)
+    result = {seconds[seconds.size() / 2], std::max(peak_before, peak_after), flops_per_token};
   return absl::OkStatus();
 }
 
 void BM_TrainStep(benchmark::State& state, const std::string& strategy) {
   Result result;
-  const absl::Status status =
-      RunLocalRanks(kRanks, [&](Communicator& world) { return RunRank(world, strategy, state, result); });
+  const absl::Status status = RunLocalRanks(
+      kRanks, [&](Communicator& world) { return RunRank(world, strategy, state, result); });
   if (!status.ok()) {
     state.SkipWithError(std::string(status.message()).c_str());
     return;
@@ -92,8 +102,11 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy) {
   state.counters["ratio_to_peak"] = tokens_per_second * result.flops_per_token / result.gemm_peak;
 }
 
-#define ZEROTH_TRAIN_STEP(strategy) \
-  BENCHMARK_CAPTURE(BM_TrainStep, strategy, #strategy)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond)
+#define ZEROTH_TRAIN_STEP(strategy)                    \
+  BENCHMARK_CAPTURE(BM_TrainStep, strategy, #strategy) \
+      ->UseManualTime()                                \
+      ->Iterations(5)                                  \
+      ->Unit(benchmark::kMillisecond)
 
 ZEROTH_TRAIN_STEP(no_shard);
 ZEROTH_TRAIN_STEP(shard_grad_op);

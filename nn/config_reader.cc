@@ -17,11 +17,14 @@ bool ConfigReader::Has(absl::string_view key) const { return Find(key) != nullpt
 void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
   if (!status_.ok()) return;
   const nlohmann::json* found = Find(key);
-  const std::string what =
-      found == nullptr
-          ? "is missing"
-          : "is " + found->dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace).substr(0, 100);
-  status_ = absl::InvalidArgumentError(absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
+  const std::string what = found == nullptr
+                               ? "is missing"
+                               : "is " + found
+                                             ->dump(-1, ' ', /*ensure_ascii=*/true,
+                                                    nlohmann::json::error_handler_t::replace)
+                                             .substr(0, 100);
+  status_ = absl::InvalidArgumentError(
+      absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
 }
 
 int64_t ConfigReader::Size(absl::string_view key, std::optional<int64_t> fallback) {
@@ -29,7 +32,8 @@ int64_t ConfigReader::Size(absl::string_view key, std::optional<int64_t> fallbac
   constexpr int64_t kMax = int64_t{1} << 20;
   const nlohmann::json* found = Find(key);
   if (found == nullptr && fallback.has_value()) return *fallback;
-  if (found == nullptr || !found->is_number_integer() || found->get<int64_t>() < 1 || found->get<int64_t>() > kMax) {
+  if (found == nullptr || !found->is_number_integer() || found->get<int64_t>() < 1 ||
+      found->get<int64_t>() > kMax) {
     Wrong(key, absl::StrCat("an integer from 1 to ", kMax));
     return 1;
   }

@@ -13,8 +13,9 @@
 
 namespace zeroth {
 
-// Reads the keys of a Hugging Face config.json into a model's options and remembers the first thing that is wrong, so
-// that a family's reader is a list of its keys. Keys that are null count as absent.
+// Reads the keys of a Hugging Face config.json into a model's options and remembers the first thing
+// that is wrong, so that a family's reader is a list of its keys. Keys that are null count as
+// absent.
 class ConfigReader {
  public:
   explicit ConfigReader(const nlohmann::json& json) : json_(json) {}

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/ops/loss.h"
@@ -29,7 +30,9 @@ Registry& GlobalRegistry() {
 // Puts recording back however the scope is left.
 class RecordingOff {
  public:
-  explicit RecordingOff(Tape& tape) : tape_(tape), was_on_(tape.recording()) { tape_.set_recording(false); }
+  explicit RecordingOff(Tape& tape) : tape_(tape), was_on_(tape.recording()) {
+    tape_.set_recording(false);
+  }
   ~RecordingOff() { tape_.set_recording(was_on_); }
 
  private:
@@ -39,7 +42,8 @@ class RecordingOff {
 
 }  // namespace
 
-absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens, const Tensor& targets) {
+absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens,
+                                          const Tensor& targets) {
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
     return LinearCrossEntropyOp(context, hidden, head(), targets);
@@ -54,15 +58,17 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     const int64_t seq = hidden.data.dim(1);
     const int64_t dim = hidden.data.dim(2);
     if (from < 0 || from > seq || (from > 0 && batch != 1)) {
-      return absl::InvalidArgumentError(absl::StrCat("logits from position ", from, " of a batch of ", batch, " x ", seq,
-                                                     "; expected 0, or up to ", seq, " with a batch of 1"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("logits from position ", from, " of a batch of ", batch, " x ", seq,
+                       "; expected 0, or up to ", seq, " with a batch of 1"));
     }
     GemmArgs gemm;
     gemm.a = hidden.data.View(from * dim, Shape({batch * (seq - from), dim}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
     gemm.b = weight;
     gemm.transpose_b = true;
-    ZEROTH_ASSIGN_OR_RETURN(Tensor logits, context.Empty(Shape({batch, seq - from, weight.dim(0)})));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor logits,
+                            context.Empty(Shape({batch, seq - from, weight.dim(0)})));
     gemm.c = logits;
     ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
     return logits;
@@ -70,8 +76,8 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 }
 
 double LanguageModel::FlopsPerToken(int64_t seq) const {
-  // A product with a weight costs 2 forward and 4 backward. Causal scores and their use: half of 2 * 2 * seq * width
-  // forward, twice that backward.
+  // A product with a weight costs 2 forward and 4 backward. Causal scores and their use: half of 2
+  // * 2 * seq * width forward, twice that backward.
   return 6.0 * static_cast<double>(MatmulWeights()) +
          6.0 * static_cast<double>(AttentionWidth()) * static_cast<double>(seq);
 }
@@ -79,13 +85,15 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
 void ModelRegistry::Register(absl::string_view model_type, Factory factory) {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted = registry.factories.emplace(std::string(model_type), std::move(factory)).second;
+  const bool inserted =
+      registry.factories.emplace(std::string(model_type), std::move(factory)).second;
   ZEROTH_CHECK(inserted && "a model family with this model_type is already registered");
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohmann::json& config) {
   const auto type = config.find("model_type");
-  const std::string name = type != config.end() && type->is_string() ? type->get<std::string>() : "";
+  const std::string name =
+      type != config.end() && type->is_string() ? type->get<std::string>() : "";
   Factory factory;
   {
     Registry& registry = GlobalRegistry();
@@ -94,9 +102,9 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
     if (found != registry.factories.end()) factory = found->second;
   }
   if (factory == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("model_type ", name.empty() ? "is missing" : "'" + name + "'",
-                                                   " in the model's configuration; supported: ",
-                                                   absl::StrJoin(ModelTypes(), ", ")));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model_type ", name.empty() ? "is missing" : "'" + name + "'",
+        " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", ")));
   }
   return factory(config);
 }

@@ -11,26 +11,28 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
+
 #include "zeroth/nn/module.h"
 
 namespace zeroth {
 
-// A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a folder that registers
-// itself under its Hugging Face model_type.
+// A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a
+// folder that registers itself under its Hugging Face model_type.
 class LanguageModel : public Module {
  public:
   using Module::Module;
 
-  // Mean next-token cross-entropy, [1]. tokens and targets int32 [batch, seq], targets[b, s] being the token that follows
-  // tokens[b, s]. While recording, follow with context.tape().Backward().
+  // Mean next-token cross-entropy, [1]. tokens and targets int32 [batch, seq], targets[b, s] being
+  // the token that follows tokens[b, s]. While recording, follow with context.tape().Backward().
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
-  // Logits fp32 [batch, seq - from, vocab] of the positions from `from` on; from > 0 takes a batch of 1. Records nothing.
+  // Logits fp32 [batch, seq - from, vocab] of the positions from `from` on; from > 0 takes a batch
+  // of 1. Records nothing.
   absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0);
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
-  // Floating-point operations of forward and backward for one token in a sequence of `seq`: 6 for each weight that it
-  // is multiplied with, and causal attention. What utilisation is measured by.
+  // Floating-point operations of forward and backward for one token in a sequence of `seq`: 6 for
+  // each weight that it is multiplied with, and causal attention. What utilisation is measured by.
   double FlopsPerToken(int64_t seq) const;
   // The Hugging Face configuration that describes this model, for config.json.
   virtual nlohmann::json HfConfig() const = 0;
@@ -49,8 +51,10 @@ class LanguageModel : public Module {
 // Model families by Hugging Face model_type. Thread-safe.
 class ModelRegistry {
  public:
-  // Builds a model from the content of a config.json; errors name the key, what it holds and what is supported.
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(const nlohmann::json& config)>;
+  // Builds a model from the content of a config.json; errors name the key, what it holds and what
+  // is supported.
+  using Factory =
+      std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(const nlohmann::json& config)>;
 
   static void Register(absl::string_view model_type, Factory factory);
   // InvalidArgument lists the families linked in if `config` has another model_type, or none.

@@ -31,7 +31,8 @@ int64_t Module::ParameterCount() const {
 }
 
 Parameter* Module::AddParameter(absl::string_view suffix, Shape shape, Initializer initializer) {
-  owned_parameters_.push_back(std::make_unique<Parameter>(Scoped(suffix), std::move(shape), initializer));
+  owned_parameters_.push_back(
+      std::make_unique<Parameter>(Scoped(suffix), std::move(shape), initializer));
   own_parameters_.push_back(owned_parameters_.back().get());
   return own_parameters_.back();
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Modules: named parameters, children, and hooks around forward and backward through which sharding reaches a model
-// without the model knowing.
+// Modules: named parameters, children, and hooks around forward and backward through which sharding
+// reaches a model without the model knowing.
 
 #ifndef ZEROTH_NN_MODULE_H_
 #define ZEROTH_NN_MODULE_H_
@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
@@ -33,8 +34,9 @@ class ModuleHooks {
   virtual void AfterError() = 0;
 };
 
-// A part of a model. Parameters are declared with their shapes and initializers; their storage comes later, from whoever
-// manages it, so building a model of any size allocates nothing. Neither copyable nor movable. One rank's thread only.
+// A part of a model. Parameters are declared with their shapes and initializers; their storage
+// comes later, from whoever manages it, so building a model of any size allocates nothing. Neither
+// copyable nor movable. One rank's thread only.
 class Module {
  public:
   // `name` is the full name, as in "transformer.h.0.attn"; "" for a root without a prefix.
@@ -73,8 +75,8 @@ class Module {
   // name() + "." + suffix, or the suffix alone under an unnamed root.
   std::string Scoped(absl::string_view suffix) const;
 
-  // Runs `body`, a callable returning absl::StatusOr<…>, between the hooks. Every public forward of every module goes
-  // through here: what does not could not be a unit.
+  // Runs `body`, a callable returning absl::StatusOr<…>, between the hooks. Every public forward of
+  // every module goes through here: what does not could not be a unit.
   template <typename Body>
   auto Hooked(Context& context, Body&& body) -> decltype(body()) {
     if (hooks_ == nullptr) return body();

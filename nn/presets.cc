@@ -17,10 +17,8 @@ struct Gpt2Preset {
 };
 
 constexpr Gpt2Preset kGpt2[] = {
-    {"gpt2_nano", 257, 256, 128, 4, 4},
-    {"gpt2_124m", 50257, 1024, 768, 12, 12},
-    {"gpt2_355m", 50257, 1024, 1024, 24, 16},
-    {"gpt2_774m", 50257, 1024, 1280, 36, 20},
+    {"gpt2_nano", 257, 256, 128, 4, 4},        {"gpt2_124m", 50257, 1024, 768, 12, 12},
+    {"gpt2_355m", 50257, 1024, 1024, 24, 16},  {"gpt2_774m", 50257, 1024, 1280, 36, 20},
     {"gpt2_1558m", 50257, 1024, 1600, 48, 25},
 };
 
@@ -41,9 +39,14 @@ constexpr LlamaPreset kLlama[] = {
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   for (const Gpt2Preset& preset : kGpt2) {
     if (name != preset.name) continue;
-    return nlohmann::json{{"model_type", "gpt2"},       {"vocab_size", preset.vocab}, {"n_positions", preset.positions},
-                          {"n_embd", preset.embd},      {"n_layer", preset.layers},   {"n_head", preset.heads},
-                          {"layer_norm_epsilon", 1e-5}, {"initializer_range", 0.02}};
+    return nlohmann::json{{"model_type", "gpt2"},
+                          {"vocab_size", preset.vocab},
+                          {"n_positions", preset.positions},
+                          {"n_embd", preset.embd},
+                          {"n_layer", preset.layers},
+                          {"n_head", preset.heads},
+                          {"layer_norm_epsilon", 1e-5},
+                          {"initializer_range", 0.02}};
   }
   for (const LlamaPreset& preset : kLlama) {
     if (name != preset.name) continue;
@@ -60,8 +63,8 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
                           {"initializer_range", 0.02},
                           {"tie_word_embeddings", false}};
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown model '", name, "'; the presets are: ", absl::StrJoin(PresetNames(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown model '", name, "'; the presets are: ", absl::StrJoin(PresetNames(), ", ")));
 }
 
 std::vector<std::string> PresetNames() {

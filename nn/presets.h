@@ -12,7 +12,8 @@
 
 namespace zeroth {
 
-// The configuration of a named model, as a Hugging Face config.json would have it: for ModelRegistry::Create.
+// The configuration of a named model, as a Hugging Face config.json would have it: for
+// ModelRegistry::Create.
 //   gpt2_nano   0.8 M parameters over bytes, for the first minute
 //   gpt2_124m, gpt2_355m, gpt2_774m, gpt2_1558m   the published sizes
 //   llama_tiny  0.8 M parameters over bytes

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/nn/language_model.h"
 
 namespace zeroth {
@@ -14,7 +15,7 @@ namespace {
 
 TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168},  {"gpt2_774m", 774030080},
+      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168}, {"gpt2_774m", 774030080},
       {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384}, {"llama_8b", 8030261248}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
@@ -33,15 +34,18 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
 TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = PresetConfig("gpt5").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const std::string& name : PresetNames()) EXPECT_NE(status.ToString().find(name), std::string::npos) << status;
+  for (const std::string& name : PresetNames())
+    EXPECT_NE(status.ToString().find(name), std::string::npos) << status;
 }
 
 // What a model says of itself builds the same model again.
 TEST(PresetsTest, ConfigurationsRoundTrip) {
   for (const char* name : {"gpt2_nano", "llama_tiny"}) {
-    const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig(name));
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+        ModelRegistry::Create(*PresetConfig(name));
     ASSERT_TRUE(model.ok()) << model.status();
-    const absl::StatusOr<std::unique_ptr<LanguageModel>> again = ModelRegistry::Create((*model)->HfConfig());
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> again =
+        ModelRegistry::Create((*model)->HfConfig());
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ((*again)->HfConfig(), (*model)->HfConfig());
     const std::vector<Parameter*> a = (*model)->Parameters();
@@ -76,7 +80,8 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
 
 // 6 operations for each weight that a token meets in a product, and half of attention's square.
 TEST(PresetsTest, OperationsOfGpt2) {
-  const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig("gpt2_124m"));
+  const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      ModelRegistry::Create(*PresetConfig("gpt2_124m"));
   ASSERT_TRUE(model.ok());
   const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
   EXPECT_DOUBLE_EQ((*model)->FlopsPerToken(256), 6 * weights + 6.0 * 12 * 768 * 256);

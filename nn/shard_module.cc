@@ -18,8 +18,10 @@ struct Wrapped {
   std::vector<Parameter*> parameters;
 };
 
-// The unwrapped parameters of `module` and below, in order of declaration; units go to `wrapped`, parents before children.
-std::vector<Parameter*> Collect(Module& module, const WrapPolicy& policy, bool is_root, std::vector<Wrapped>& wrapped) {
+// The unwrapped parameters of `module` and below, in order of declaration; units go to `wrapped`,
+// parents before children.
+std::vector<Parameter*> Collect(Module& module, const WrapPolicy& policy, bool is_root,
+                                std::vector<Wrapped>& wrapped) {
   std::vector<Parameter*> mine(module.own_parameters().begin(), module.own_parameters().end());
   std::vector<Wrapped> below;
   for (Module* child : module.children()) {
@@ -37,7 +39,8 @@ std::vector<Parameter*> Collect(Module& module, const WrapPolicy& policy, bool i
     wrapped.push_back({&module, std::move(unique)});
     unique.clear();
   }
-  wrapped.insert(wrapped.end(), std::make_move_iterator(below.begin()), std::make_move_iterator(below.end()));
+  wrapped.insert(wrapped.end(), std::make_move_iterator(below.begin()),
+                 std::make_move_iterator(below.end()));
   return unique;
 }
 
@@ -48,7 +51,8 @@ WrapPolicy WrapBlocks() {
 }
 
 WrapPolicy WrapByMinNumel(int64_t min_numel) {
-  return [min_numel](const Module&, int64_t unwrapped_numel) { return unwrapped_numel >= min_numel; };
+  return
+      [min_numel](const Module&, int64_t unwrapped_numel) { return unwrapped_numel >= min_numel; };
 }
 
 WrapPolicy WrapNothing() {
@@ -65,7 +69,8 @@ WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
     unit.is_root = entry.module == &model;
     unit.name = unit.is_root ? "root" : entry.module->name();
     // A container may share its name with a layer inside; messages must tell them apart.
-    for (int copy = 2; !names.insert(unit.name).second; ++copy) unit.name = absl::StrCat(entry.module->name(), "#", copy);
+    for (int copy = 2; !names.insert(unit.name).second; ++copy)
+      unit.name = absl::StrCat(entry.module->name(), "#", copy);
     unit.parameters = std::move(entry.parameters);
     plan.units.push_back(std::move(unit));
     plan.modules.push_back(entry.module);
@@ -77,11 +82,16 @@ class ShardingHooks::UnitHooks : public ModuleHooks {
  public:
   UnitHooks(Scheduler& scheduler, Unit& unit) : scheduler_(scheduler), unit_(unit) {}
 
-  absl::Status BeforeForward(bool recording) override { return scheduler_.BeforeForward(unit_, recording); }
-  absl::Status AfterForward(bool recording) override { return scheduler_.AfterForward(unit_, recording); }
+  absl::Status BeforeForward(bool recording) override {
+    return scheduler_.BeforeForward(unit_, recording);
+  }
+  absl::Status AfterForward(bool recording) override {
+    return scheduler_.AfterForward(unit_, recording);
+  }
   absl::Status BeforeBackward() override { return scheduler_.BeforeBackward(unit_); }
   absl::Status AfterBackward() override { return scheduler_.AfterBackward(unit_); }
-  // The error that led here is the one to report; a communicator that broke will repeat itself on the next call.
+  // The error that led here is the one to report; a communicator that broke will repeat itself on
+  // the next call.
   void AfterError() override { scheduler_.Abandon().IgnoreError(); }
 
  private:
@@ -95,18 +105,20 @@ ShardingHooks::~ShardingHooks() {
   for (Module* module : modules_) module->set_hooks(nullptr);
 }
 
-absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapPlan& plan, Sharding& sharding) {
+absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapPlan& plan,
+                                                                     Sharding& sharding) {
   const absl::Span<Unit* const> units = sharding.units();
   if (units.size() != plan.modules.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("sharding hooks: the plan has ", plan.modules.size(),
-                                                   " units, the sharding ", units.size(),
-                                                   "; create the sharding from the plan's units"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding hooks: the plan has ", plan.modules.size(), " units, the sharding ",
+                     units.size(), "; create the sharding from the plan's units"));
   }
   std::unique_ptr<ShardingHooks> hooks(new ShardingHooks);
   for (size_t i = 0; i < units.size(); ++i) {
     if (units[i]->name() != plan.units[i].name) {
-      return absl::InvalidArgumentError(absl::StrCat("sharding hooks: unit ", i, " is '", units[i]->name(),
-                                                     "', the plan says '", plan.units[i].name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat("sharding hooks: unit ", i, " is '",
+                                                     units[i]->name(), "', the plan says '",
+                                                     plan.units[i].name, "'"));
     }
     hooks->hooks_.push_back(std::make_unique<UnitHooks>(sharding.scheduler(), *units[i]));
     hooks->modules_.push_back(plan.modules[i]);

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
@@ -21,7 +22,8 @@ namespace zeroth {
 namespace {
 
 std::unique_ptr<LanguageModel> MakeModel(const char* preset) {
-  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*PresetConfig(preset));
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      ModelRegistry::Create(*PresetConfig(preset));
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
@@ -40,7 +42,8 @@ TEST(PlanUnitsTest, ABlockIsAUnitAndTheRestIsTheRoot) {
   ASSERT_EQ(plan.units.size(), 5u);
   EXPECT_EQ(plan.units[0].name, "root");
   EXPECT_TRUE(plan.units[0].is_root);
-  EXPECT_EQ(plan.units[0].parameters.size(), 4u);  // both embeddings and the last norm; the tied head once
+  EXPECT_EQ(plan.units[0].parameters.size(),
+            4u);  // both embeddings and the last norm; the tied head once
   EXPECT_EQ(plan.units[1].name, "transformer.h.0");
   EXPECT_EQ(plan.units[4].name, "transformer.h.3");
   EXPECT_EQ(CountElements(plan), model->ParameterCount());
@@ -101,27 +104,31 @@ class OneLayer : public Module {
   Linear* layer_;
 };
 
-// Weights 1 to 4 and inputs of 2: the outputs add up to 20, whatever is sharded; backward gathers again, and in between
-// nothing keeps the full weight.
+// Weights 1 to 4 and inputs of 2: the outputs add up to 20, whatever is sharded; backward gathers
+// again, and in between nothing keeps the full weight.
 absl::Status RunOneLayer(Communicator& world) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
                           KernelRegistry::Create(*device, device->compute_stream()));
   OneLayer model;
-  const WrapPlan plan =
-      PlanUnits(model, [](const Module& module, int64_t) { return module.name() == "model.layer"; });
+  const WrapPlan plan = PlanUnits(
+      model, [](const Module& module, int64_t) { return module.name() == "model.layer"; });
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
                           Sharding::Create(world, *device, ShardingOptions(), plan.units));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks, ShardingHooks::Attach(plan, *sharding));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks,
+                          ShardingHooks::Attach(plan, *sharding));
   ZEROTH_RETURN_IF_ERROR(sharding->Load([](const Parameter&, int64_t begin, absl::Span<float> out) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(begin) + static_cast<float>(i) + 1.0f;
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(begin) + static_cast<float>(i) + 1.0f;
     return absl::OkStatus();
   }));
   Tape tape;
   Context context(*device, *kernels, tape);
   const std::vector<float> twos = {2, 2};
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, Tensor::FromHost<float>(*device, Shape({1, 2}), absl::MakeConstSpan(twos),
-                                                                  MemoryCategory::kActivations));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x,
+                          Tensor::FromHost<float>(*device, Shape({1, 2}), absl::MakeConstSpan(twos),
+                                                  MemoryCategory::kActivations));
   const auto gathered = [&] {
     return device->allocator().stats()[MemoryCategory::kGatheredParameters].current_bytes;
   };
@@ -130,12 +137,14 @@ absl::Status RunOneLayer(Communicator& world) {
   Unit* unit = sharding->FindUnit("model.layer");
   EXPECT_EQ(unit->state(), UnitState::kSharded);
   EXPECT_FALSE(unit->parameters()[0]->data().defined());
-  const int64_t gathers = sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls;
+  const int64_t gathers =
+      sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls;
   // Only the set's buffer itself is left, idle; the tape holds no view of it.
   EXPECT_LE(gathered(), 64);
   y.node->grad = x;
   ZEROTH_RETURN_IF_ERROR(tape.Backward());
-  EXPECT_EQ(sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls, gathers + 1);
+  EXPECT_EQ(sharding->stats().collectives[static_cast<size_t>(CollectiveOp::kAllGather)].calls,
+            gathers + 1);
   ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> gradient,
                           unit->GradientShardView(unit->PieceOf(0)).ToHost<float>());
@@ -165,10 +174,11 @@ class TiedAcrossUnits : public Module {
 
 TEST(ShardingHooksTest, AParameterInTwoUnitsIsAnErrorNamingBoth) {
   const absl::Status status = RunLocalRanks(1, [](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
     TiedAcrossUnits model;
-    const WrapPlan plan =
-        PlanUnits(model, [](const Module& module, int64_t) { return module.name() == "model.embed"; });
+    const WrapPlan plan = PlanUnits(
+        model, [](const Module& module, int64_t) { return module.name() == "model.embed"; });
     return Sharding::Create(world, *device, ShardingOptions(), plan.units).status();
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -179,23 +189,28 @@ TEST(ShardingHooksTest, AParameterInTwoUnitsIsAnErrorNamingBoth) {
 
 TEST(ShardingHooksTest, AFailingForwardLeavesEverythingSharded) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
                             KernelRegistry::Create(*device, device->compute_stream()));
     const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
     const WrapPlan plan = PlanUnits(*model, WrapBlocks());
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
                             Sharding::Create(world, *device, ShardingOptions(), plan.units));
-    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks, ShardingHooks::Attach(plan, *sharding));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks,
+                            ShardingHooks::Attach(plan, *sharding));
     ZEROTH_RETURN_IF_ERROR(sharding->Initialize(1));
     Tape tape;
     Context context(*device, *kernels, tape);
     const std::vector<int32_t> ids = {1, 2, 3, 4};
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, Tensor::FromHost<int32_t>(*device, Shape({1, 4}), absl::MakeConstSpan(ids),
-                                                                           MemoryCategory::kActivations));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor tokens,
+        Tensor::FromHost<int32_t>(*device, Shape({1, 4}), absl::MakeConstSpan(ids),
+                                  MemoryCategory::kActivations));
     const Tensor targets = tokens.View(0, Shape({1, 3}));
     // The loss refuses targets of another length after all blocks have run, on all ranks alike.
-    EXPECT_EQ(model->Loss(context, tokens, targets).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(model->Loss(context, tokens, targets).status().code(),
+              absl::StatusCode::kInvalidArgument);
     tape.Clear();
     for (const Unit* unit : sharding->units()) {
       EXPECT_EQ(unit->state(), UnitState::kSharded) << unit->name();

@@ -3,6 +3,7 @@
 #include "zeroth/nn/tape.h"
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -10,7 +11,8 @@ namespace zeroth {
 
 absl::Status Tape::Backward() {
   if (entries_.empty()) {
-    return absl::FailedPreconditionError("backward: nothing was recorded; run a forward with recording on first");
+    return absl::FailedPreconditionError(
+        "backward: nothing was recorded; run a forward with recording on first");
   }
   while (!entries_.empty()) {
     const Entry entry = std::move(entries_.back());
@@ -50,7 +52,8 @@ Value Context::MakeValue(Tensor data) {
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape) {
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
-  // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a copy then.
+  // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
+  // copy then.
   if (slot.accumulate && node.grad.buffer().use_count() > 1) {
     ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(shape));
     ZEROTH_RETURN_IF_ERROR(context.device().Copy(own.raw_data(), node.grad.raw_data(), own.bytes(),
@@ -75,7 +78,8 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {
   if (parameter.data().defined()) return parameter.data();
   return absl::FailedPreconditionError(
-      absl::StrCat("parameter '", parameter.name(), "' is not gathered: it was used outside of its unit's forward or "
+      absl::StrCat("parameter '", parameter.name(),
+                   "' is not gathered: it was used outside of its unit's forward or "
                    "backward; wrap it together with the module that uses it"));
 }
 

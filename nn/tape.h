@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Reverse-mode differentiation by a tape: forward records how to go back, backward plays the record in reverse.
+// Reverse-mode differentiation by a tape: forward records how to go back, backward plays the record
+// in reverse.
 
 #ifndef ZEROTH_NN_TAPE_H_
 #define ZEROTH_NN_TAPE_H_
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -25,15 +27,17 @@ struct GradientNode {
   Tensor grad;  // undefined until the first contribution
 };
 
-// An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share both.
+// An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share
+// both.
 struct Value {
   Tensor data;
   std::shared_ptr<GradientNode> node;
 };
 
-// The record of one forward. Each entry holds what its backward reads, and nothing else; it is freed as soon as it was
-// played, so activations go away while backward proceeds. Entries must hold Parameters by address and read their data
-// when played: a kept view would keep a gather buffer. Used by one thread only.
+// The record of one forward. Each entry holds what its backward reads, and nothing else; it is
+// freed as soon as it was played, so activations go away while backward proceeds. Entries must hold
+// Parameters by address and read their data when played: a kept view would keep a gather buffer.
+// Used by one thread only.
 class Tape {
  public:
   using Entry = std::function<absl::Status()>;
@@ -43,11 +47,13 @@ class Tape {
   void set_recording(bool on) { recording_ = on; }
 
   void Record(Entry backward) { entries_.push_back(std::move(backward)); }
-  // Called, latest first, if backward fails or the record is dropped: puts right what forward has left in progress.
+  // Called, latest first, if backward fails or the record is dropped: puts right what forward has
+  // left in progress.
   void RecordCleanup(std::function<void()> cleanup) { cleanups_.push_back(std::move(cleanup)); }
 
-  // Plays everything back and leaves the tape empty. The gradient of the last operation's result must be set, which the
-  // loss operations do themselves. FailedPrecondition if nothing was recorded.
+  // Plays everything back and leaves the tape empty. The gradient of the last operation's result
+  // must be set, which the loss operations do themselves. FailedPrecondition if nothing was
+  // recorded.
   absl::Status Backward();
   // Drops the record without playing it, for a forward whose backward will not come.
   void Clear();
@@ -63,7 +69,8 @@ class Tape {
 // What an operation runs with. Everything outlives the context; one per rank.
 class Context {
  public:
-  Context(Device& device, Kernels& kernels, Tape& tape) : device_(device), kernels_(kernels), tape_(tape) {}
+  Context(Device& device, Kernels& kernels, Tape& tape)
+      : device_(device), kernels_(kernels), tape_(tape) {}
 
   Device& device() { return device_; }
   Kernels& kernels() { return kernels_; }
@@ -86,14 +93,15 @@ class Context {
   float loss_scale_ = 1.0f;
 };
 
-// Where an operation's backward writes its contribution to an activation's gradient. With `accumulate`, it adds to what
-// is there; the tensor is then safe to change in place.
+// Where an operation's backward writes its contribution to an activation's gradient. With
+// `accumulate`, it adds to what is there; the tensor is then safe to change in place.
 struct NodeSlot {
   Tensor tensor;
   bool accumulate = false;
 };
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape);
-// A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not write to it afterwards.
+// A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
+// write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
 
 // The full values of a parameter; FailedPrecondition if nobody has made them available.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,8 +23,9 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
       if (!layout.trainable) continue;
       State state{unit, i, Tensor(), Tensor()};
       for (Tensor* moment : {&state.m, &state.v}) {
-        ZEROTH_ASSIGN_OR_RETURN(*moment, Tensor::Zeros(sharding.device(), Shape({layout.shard_numel}), DType::kFloat32,
-                                                       MemoryCategory::kOptimizer));
+        ZEROTH_ASSIGN_OR_RETURN(
+            *moment, Tensor::Zeros(sharding.device(), Shape({layout.shard_numel}), DType::kFloat32,
+                                   MemoryCategory::kOptimizer));
       }
       optimizer->states_.push_back(std::move(state));
     }
@@ -31,8 +33,8 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
   return optimizer;
 }
 
-// Neighbours with the same decay are one kernel call. The gap between them is zero in parameters and gradients, and an
-// update of zeros by zeros is zero.
+// Neighbours with the same decay are one kernel call. The gap between them is zero in parameters
+// and gradients, and an update of zeros by zeros is zero.
 std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
   std::vector<Range> ranges;
   bool joins = false;  // the last parameter seen was updated
@@ -78,7 +80,8 @@ absl::Status AdamW::Step(double lr, double grad_scale) {
       args.m = state.m.View(range.offset, shape);
       args.v = state.v.View(range.offset, shape);
       args.weight_decay = range.decay ? options_.weight_decay : 0.0;
-      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(args), absl::StrCat("unit '", state.unit->name(), "'"));
+      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(args),
+                                  absl::StrCat("unit '", state.unit->name(), "'"));
     }
   }
   return absl::OkStatus();
@@ -86,7 +89,8 @@ absl::Status AdamW::Step(double lr, double grad_scale) {
 
 int64_t AdamW::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const State& state : states_) bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
+  for (const State& state : states_)
+    bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -22,18 +23,19 @@ struct AdamWOptions {
   EpsMode eps_mode = EpsMode::kAfterCorrection;
 };
 
-// AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank owns and nothing else
-// (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where shards begin changes no bit.
-// Used by one rank's thread only.
+// AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
+// owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where
+// shards begin changes no bit. Used by one rank's thread only.
 class AdamW {
  public:
   // Allocates zeroed moments. `sharding` and `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options);
 
-  // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between Scheduler::FinishBackward
-  // and EndStep. Parameters that do not require a gradient now keep values and moments. FailedPrecondition names a unit
-  // whose gradients are not reduced; nothing is changed then.
+  // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
+  // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
+  // values and moments. FailedPrecondition names a unit whose gradients are not reduced; nothing is
+  // changed then.
   absl::Status Step(double lr, double grad_scale = 1.0);
 
   // Steps taken.

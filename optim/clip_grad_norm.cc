@@ -14,15 +14,17 @@ namespace {
 
 constexpr double kEpsilon = 1e-6;  // torch's
 
-// Adds the squares that this rank answers for: its pieces, and what every rank holds whole only once for the group.
+// Adds the squares that this rank answers for: its pieces, and what every rank holds whole only
+// once for the group.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   const bool answers_for_whole = sharding.mesh().shard_index() == 0;
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
       if (!layout.trainable) continue;
-      ZEROTH_RETURN_IF_ERROR_WITH(unit->ExpectGradientState(GradientState::kReduced, "take the norm"),
-                                  "gradient norm: call Scheduler::FinishBackward first");
+      ZEROTH_RETURN_IF_ERROR_WITH(
+          unit->ExpectGradientState(GradientState::kReduced, "take the norm"),
+          "gradient norm: call Scheduler::FinishBackward first");
       if (layout.replicated && !answers_for_whole) continue;
       // Gaps and padding are zeros, which add nothing.
       ZEROTH_RETURN_IF_ERROR(kernels.AddSquares(unit->segment(i).grad_shard, sum));
@@ -35,12 +37,14 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
 
 absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm) {
   Device& device = sharding.device();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Tensor::Zeros(device, Shape({ExactSum::kWords}), DType::kInt64,
-                                                          MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor sum,
+      Tensor::Zeros(device, Shape({ExactSum::kWords}), DType::kInt64, MemoryCategory::kWorkspace));
   ZEROTH_RETURN_IF_ERROR(AddOwnSquares(sharding, kernels, sum));
   Communicator& group = sharding.mesh().shard_reduce();
   if (sharding.strategy().placement().gradients && group.size() > 1) {
-    ZEROTH_RETURN_IF_ERROR(group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));
+    ZEROTH_RETURN_IF_ERROR(
+        group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> words, sum.ToHost<int64_t>());
   ClipResult result;

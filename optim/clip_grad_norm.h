@@ -4,6 +4,7 @@
 #define ZEROTH_OPTIM_CLIP_GRAD_NORM_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -14,11 +15,13 @@ struct ClipResult {
   double scale = 1;  // what to multiply gradients with
 };
 
-// The global 2-norm of all reduced gradients and the factor min(1, max_norm / (norm + 1e-6)) that brings it to max_norm,
-// as torch's clip_grad_norm_ (Pascanu et al., 2013); gradients are left as they are, since the optimizer applies the
-// factor on its way. max_norm <= 0: no clipping, scale 1. Collective: one small all-reduce over the shard group, none if
-// gradients are whole. Squares are summed exactly, so the result has the same bits wherever shards begin. Call it
-// between Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients are not reduced.
+// The global 2-norm of all reduced gradients and the factor min(1, max_norm / (norm + 1e-6)) that
+// brings it to max_norm, as torch's clip_grad_norm_ (Pascanu et al., 2013); gradients are left as
+// they are, since the optimizer applies the factor on its way. max_norm <= 0: no clipping, scale 1.
+// Collective: one small all-reduce over the shard group, none if gradients are whole. Squares are
+// summed exactly, so the result has the same bits wherever shards begin. Call it between
+// Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients are not
+// reduced.
 absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm);
 
 }  // namespace zeroth

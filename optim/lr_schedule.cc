@@ -19,20 +19,24 @@ bool IsRate(double value) { return std::isfinite(value) && value >= 0; }
 
 std::vector<std::string> LrSchedule::Names() { return {"constant", "linear", "cosine"}; }
 
-absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name, const LrScheduleOptions& options) {
+absl::StatusOr<LrSchedule> LrSchedule::Create(absl::string_view name,
+                                              const LrScheduleOptions& options) {
   const std::vector<std::string> names = Names();
   const auto found = std::find(names.begin(), names.end(), std::string(name));
   if (found == names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown learning-rate schedule '", name, "'; expected one of: ",
-                                                   absl::StrJoin(names, ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown learning-rate schedule '", name,
+                     "'; expected one of: ", absl::StrJoin(names, ", ")));
   }
   if (!IsRate(options.lr) || !IsRate(options.min_lr)) {
-    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: lr = ", options.lr, " and min_lr = ",
-                                                   options.min_lr, ", expected finite numbers of at least 0"));
+    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: lr = ", options.lr,
+                                                   " and min_lr = ", options.min_lr,
+                                                   ", expected finite numbers of at least 0"));
   }
   if (options.warmup_steps < 0 || options.total_steps < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: ", options.warmup_steps, " warm-up steps of ",
-                                                   options.total_steps, ", expected at least 0 each"));
+    return absl::InvalidArgumentError(absl::StrCat("learning-rate schedule: ", options.warmup_steps,
+                                                   " warm-up steps of ", options.total_steps,
+                                                   ", expected at least 0 each"));
   }
   return LrSchedule(static_cast<Kind>(found - names.begin()), options);
 }
@@ -44,9 +48,12 @@ double LrSchedule::At(int64_t step) const {
   }
   if (kind_ == Kind::kConstant) return peak;
   const int64_t length = options_.total_steps - options_.warmup_steps;
-  const double progress =
-      length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - options_.warmup_steps) / static_cast<double>(length));
-  const double left = kind_ == Kind::kLinear ? 1.0 - progress : 0.5 * (1.0 + std::cos(kPi * progress));
+  const double progress = length <= 0
+                              ? 1.0
+                              : std::min(1.0, static_cast<double>(step - options_.warmup_steps) /
+                                                  static_cast<double>(length));
+  const double left =
+      kind_ == Kind::kLinear ? 1.0 - progress : 0.5 * (1.0 + std::cos(kPi * progress));
   return options_.min_lr + (peak - options_.min_lr) * left;
 }
 

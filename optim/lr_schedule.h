@@ -19,7 +19,8 @@ struct LrScheduleOptions {
   int64_t total_steps = 0;   // of the whole run
 };
 
-// The learning rate as a function of the step, from 0. Warm-up: lr * (step + 1) / warmup_steps. After it
+// The learning rate as a function of the step, from 0. Warm-up: lr * (step + 1) / warmup_steps.
+// After it
 //   constant  lr
 //   linear    from lr down to min_lr at total_steps
 //   cosine    the same along half a cosine (Loshchilov and Hutter, "SGDR", 2017)
@@ -27,7 +28,8 @@ struct LrScheduleOptions {
 class LrSchedule {
  public:
   // InvalidArgument lists the names, or says which option is out of its range.
-  static absl::StatusOr<LrSchedule> Create(absl::string_view name, const LrScheduleOptions& options);
+  static absl::StatusOr<LrSchedule> Create(absl::string_view name,
+                                           const LrScheduleOptions& options);
   static std::vector<std::string> Names();
 
   double At(int64_t step) const;

@@ -6,15 +6,18 @@
 #include <utility>
 
 #include "nlohmann/json.hpp"
+
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
-absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(Trainer& trainer, const std::string& directory,
-                                                                const std::vector<std::string>& tokenizer_files) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(trainer.model().HfConfig().dump(), "the model"));
+absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(
+    Trainer& trainer, const std::string& directory,
+    const std::vector<std::string>& tokenizer_files) {
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
+                          HfConfig::Parse(trainer.model().HfConfig().dump(), "the model"));
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : trainer.sharding().parameters()) {
     TensorDeclaration tensor;
@@ -24,7 +27,8 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(Trainer& trainer
   }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<HfDirectoryWriter> writer,
                           HfDirectoryWriter::Create(directory, config, std::move(tensors)));
-  for (const std::string& file : tokenizer_files) ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
+  for (const std::string& file : tokenizer_files)
+    ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
   return writer;
 }
 
@@ -36,10 +40,10 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   if (trainer.world().rank() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(writer, StartWriting(trainer, directory, tokenizer_files));
   }
-  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
-      [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
-        return writer == nullptr ? absl::OkStatus() : writer->Write(parameter.name(), begin, values);
-      }));
+  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull([&](const Parameter& parameter, int64_t begin,
+                                                          absl::Span<const float> values) {
+    return writer == nullptr ? absl::OkStatus() : writer->Write(parameter.name(), begin, values);
+  }));
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
   if (writer != nullptr) ZEROTH_RETURN_IF_ERROR(writer->Finish());
   // Nobody reports success before the files are there.

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
 
-// Writes the model as a Hugging Face directory (config.json, model.safetensors in fp32, tokenizer files): collective;
-// rank 0 writes, one gathered unit at a time, and every rank returns its error. The directory appears whole or not at
-// all.
+// Writes the model as a Hugging Face directory (config.json, model.safetensors in fp32, tokenizer
+// files): collective; rank 0 writes, one gathered unit at a time, and every rank returns its error.
+// The directory appears whole or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const std::vector<std::string>& tokenizer_files);
 

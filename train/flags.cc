@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace {
@@ -20,66 +21,88 @@ const zeroth::TrainOptions kDefaults;
 }  // namespace
 
 ABSL_FLAG(std::string, data, kDefaults.data,
-          "What to train on: a text file, a directory, a glob, a comma-separated list of these, or token files (NumPy .npy "
+          "What to train on: a text file, a directory, a glob, a comma-separated list of these, or "
+          "token files (NumPy .npy "
           "with a 1-D stream or 2-D rows of seq_len + 1; llm.c .bin). Required.");
 ABSL_FLAG(std::string, model, kDefaults.model,
-          "The model to start from scratch: gpt2_nano (the default), gpt2_124m, gpt2_355m, gpt2_774m, gpt2_1558m, llama_tiny, llama_1b, "
+          "The model to start from scratch: gpt2_nano (the default), gpt2_124m, gpt2_355m, "
+          "gpt2_774m, gpt2_1558m, llama_tiny, llama_1b, "
           "llama_8b.");
 ABSL_FLAG(std::string, init_from, kDefaults.init_from,
-          "A Hugging Face directory (config.json and safetensors) to take model and weights from, instead of --model.");
+          "A Hugging Face directory (config.json and safetensors) to take model and weights from, "
+          "instead of --model.");
 ABSL_FLAG(std::string, tokenizer, kDefaults.tokenizer,
-          "byte: every byte a token. A directory: GPT-2 BPE from its vocab.json and merges.txt. auto: those files of "
+          "byte: every byte a token. A directory: GPT-2 BPE from its vocab.json and merges.txt. "
+          "auto: those files of "
           "--init_from if it has them, otherwise byte.");
 ABSL_FLAG(std::string, device, kDefaults.device, "The kind of device to train on.");
 ABSL_FLAG(std::string, comm, kDefaults.comm, "How ranks talk: local (threads of this process).");
 ABSL_FLAG(std::string, strategy, kDefaults.strategy,
-          "What is sharded: no_shard (nothing), shard_grad_op (gradients and optimizer state), full_shard (parameters too), "
+          "What is sharded: no_shard (nothing), shard_grad_op (gradients and optimizer state), "
+          "full_shard (parameters too), "
           "hybrid_shard (full_shard in groups of --shard_size ranks, replicated across groups).");
 ABSL_FLAG(int, world_size, kDefaults.world_size, "Number of ranks.");
-ABSL_FLAG(int, shard_size, kDefaults.shard_size, "Ranks in a shard group, for hybrid_shard; divides the world size.");
-ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank, "CPU threads of one rank; 0 shares the cores among the ranks.");
+ABSL_FLAG(int, shard_size, kDefaults.shard_size,
+          "Ranks in a shard group, for hybrid_shard; divides the world size.");
+ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
+          "CPU threads of one rank; 0 shares the cores among the ranks.");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
-          "Make a unit of as many modules as hold at least this many parameters; 0: a unit per transformer block.");
-ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size, "Sequences per rank and step; the global batch is this times --world_size.");
+          "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
+          "transformer block.");
+ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size,
+          "Sequences per rank and step; the global batch is this times --world_size.");
 ABSL_FLAG(int64_t, seq_len, kDefaults.seq_len, "Tokens per sequence.");
 ABSL_FLAG(int64_t, steps, kDefaults.steps, "Optimizer steps.");
 ABSL_FLAG(double, lr, kDefaults.lr, "Peak learning rate.");
-ABSL_FLAG(double, min_lr, kDefaults.min_lr, "Learning rate at the end of a linear or cosine schedule.");
-ABSL_FLAG(std::string, lr_schedule, kDefaults.lr_schedule, "constant, linear or cosine, after the warm-up.");
-ABSL_FLAG(int64_t, warmup_steps, kDefaults.warmup_steps, "Steps over which the learning rate rises to its peak.");
+ABSL_FLAG(double, min_lr, kDefaults.min_lr,
+          "Learning rate at the end of a linear or cosine schedule.");
+ABSL_FLAG(std::string, lr_schedule, kDefaults.lr_schedule,
+          "constant, linear or cosine, after the warm-up.");
+ABSL_FLAG(int64_t, warmup_steps, kDefaults.warmup_steps,
+          "Steps over which the learning rate rises to its peak.");
 ABSL_FLAG(double, beta1, kDefaults.beta1, "AdamW: decay of the first moment.");
 ABSL_FLAG(double, beta2, kDefaults.beta2, "AdamW: decay of the second moment.");
 ABSL_FLAG(double, eps, kDefaults.eps, "AdamW: added to the root of the second moment.");
-ABSL_FLAG(double, weight_decay, kDefaults.weight_decay, "AdamW: decay of parameters with two or more dimensions.");
-ABSL_FLAG(double, clip_grad_norm, kDefaults.clip_grad_norm, "Largest global gradient norm; 0: no clipping.");
+ABSL_FLAG(double, weight_decay, kDefaults.weight_decay,
+          "AdamW: decay of parameters with two or more dimensions.");
+ABSL_FLAG(double, clip_grad_norm, kDefaults.clip_grad_norm,
+          "Largest global gradient norm; 0: no clipping.");
 ABSL_FLAG(uint64_t, seed, kDefaults.seed, "Of initial weights, shuffling and sampling.");
-ABSL_FLAG(bool, shuffle, kDefaults.shuffle, "Draw sequences in random order; false: in the data's order.");
+ABSL_FLAG(bool, shuffle, kDefaults.shuffle,
+          "Draw sequences in random order; false: in the data's order.");
 ABSL_FLAG(std::string, eval_data, kDefaults.eval_data, "What to evaluate on, as --data.");
-ABSL_FLAG(int64_t, eval_every, kDefaults.eval_every, "Steps between evaluations; 0: at the end only, if there is --eval_data.");
+ABSL_FLAG(int64_t, eval_every, kDefaults.eval_every,
+          "Steps between evaluations; 0: at the end only, if there is --eval_data.");
 ABSL_FLAG(int64_t, eval_batches, kDefaults.eval_batches, "Batches of one evaluation.");
-ABSL_FLAG(int64_t, sample_every, kDefaults.sample_every, "Steps between samples; 0: at the end only.");
+ABSL_FLAG(int64_t, sample_every, kDefaults.sample_every,
+          "Steps between samples; 0: at the end only.");
 ABSL_FLAG(int64_t, sample_tokens, kDefaults.sample_tokens, "Length of a sample; 0: no samples.");
 ABSL_FLAG(double, temperature, kDefaults.temperature, "Of samples; 0 takes the likeliest token.");
 ABSL_FLAG(std::string, prompt, kDefaults.prompt, "What a sample continues.");
-ABSL_FLAG(std::string, out, kDefaults.out, "Directory for metrics.jsonl and final/, the trained model.");
-ABSL_FLAG(int64_t, log_every, kDefaults.log_every, "Steps between printed lines where there is no terminal.");
+ABSL_FLAG(std::string, out, kDefaults.out,
+          "Directory for metrics.jsonl and final/, the trained model.");
+ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
+          "Steps between printed lines where there is no terminal.");
 
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "Trains a GPT-2 or Llama model on text, sharded over ranks.\n\n  ./bazelw run //train -- --data=README.md\n\n"
+      "Trains a GPT-2 or Llama model on text, sharded over ranks.\n\n  ./bazelw run //train -- "
+      "--data=README.md\n\n"
       "Relative paths are taken from the directory that the command was given in.");
   absl::FlagsUsageConfig usage;
   // --help shows this program's flags, not those of the libraries.
-  usage.contains_helpshort_flags = [](absl::string_view file) { return absl::StrContains(file, "train/flags.cc"); };
+  usage.contains_helpshort_flags = [](absl::string_view file) {
+    return absl::StrContains(file, "train/flags.cc");
+  };
   usage.contains_help_flags = usage.contains_helpshort_flags;
   absl::SetFlagsUsageConfig(usage);
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument '", rest[1], "': flags start with --, as in --data=FILE; see --help"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unexpected argument '", rest[1], "': flags start with --, as in --data=FILE; see --help"));
   }
   TrainOptions options;
   options.data = absl::GetFlag(FLAGS_data);

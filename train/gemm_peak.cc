@@ -20,8 +20,9 @@ constexpr int kRounds = 5;
 absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels) {
   GemmArgs gemm;
   for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor, Tensor::Zeros(device, Shape({kSize, kSize}), DType::kFloat32,
-                                                               MemoryCategory::kWorkspace));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor tensor,
+        Tensor::Zeros(device, Shape({kSize, kSize}), DType::kFloat32, MemoryCategory::kWorkspace));
     *matrix = tensor;
   }
   Stream& stream = device.compute_stream();
@@ -37,7 +38,8 @@ absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kern
   }
   if (world.size() == 1) return best;
   const std::vector<float> mine = {static_cast<float>(best)};
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Tensor::FromHost<float>(device, Shape({1}), mine, MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Tensor::FromHost<float>(device, Shape({1}), mine,
+                                                                    MemoryCategory::kWorkspace));
   ZEROTH_RETURN_IF_ERROR(world.AllReduce(sum, ReduceOp::kSum, stream, "GEMM peak"));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> total, sum.ToHost<float>());
   return static_cast<double>(total[0]);

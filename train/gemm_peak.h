@@ -4,14 +4,16 @@
 #define ZEROTH_TRAIN_GEMM_PEAK_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
 
-// Floating-point operations per second that all ranks together reach on a large square product, all computing at once:
-// what model FLOP utilisation is measured against. Collective; the best of several rounds, well under a second each.
+// Floating-point operations per second that all ranks together reach on a large square product, all
+// computing at once: what model FLOP utilisation is measured against. Collective; the best of
+// several rounds, well under a second each.
 absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels);
 
 }  // namespace zeroth

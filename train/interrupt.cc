@@ -2,15 +2,15 @@
 
 #include "zeroth/train/interrupt.h"
 
-#include <csignal>
-
 #include <atomic>
+#include <csignal>
 
 namespace zeroth {
 namespace {
 
 std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+static_assert(std::atomic<bool>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
 
 void OnSignal(int) { interrupted.store(true); }
 

@@ -5,8 +5,8 @@
 
 namespace zeroth {
 
-// From now on, the first SIGINT or SIGTERM only sets a flag, so that the run can end after the current step and save; a
-// second one ends the program at once, as usual.
+// From now on, the first SIGINT or SIGTERM only sets a flag, so that the run can end after the
+// current step and save; a second one ends the program at once, as usual.
 void CatchInterrupts();
 
 // Whether one has come. Thread-safe.

@@ -19,11 +19,13 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// Under `bazel run` the program starts in Bazel's folders, but relative paths mean where the user stands.
+// Under `bazel run` the program starts in Bazel's folders, but relative paths mean where the user
+// stands.
 absl::Status EnterUsersDirectory() {
   const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
   if (directory == nullptr || chdir(directory) == 0) return absl::OkStatus();
-  return absl::NotFoundError(std::string("cannot enter ") + directory + ": " + std::strerror(errno));
+  return absl::NotFoundError(std::string("cannot enter ") + directory + ": " +
+                             std::strerror(errno));
 }
 
 }  // namespace

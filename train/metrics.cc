@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -27,20 +28,25 @@ std::string Number(T value) {
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(std::string path, std::ofstream file) : path_(std::move(path)), file_(std::move(file)) {}
+MetricsWriter::MetricsWriter(std::string path, std::ofstream file)
+    : path_(std::move(path)), file_(std::move(file)) {}
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
   std::ofstream file(path, std::ios::trunc);
-  if (!file) return absl::PermissionDeniedError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  if (!file)
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   return MetricsWriter(path, std::move(file));
 }
 
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
-  std::string line = absl::StrCat("{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
-                                  ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
-                                  ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
-                                  ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
-  if (metrics.eval_loss.has_value()) absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
+  std::string line =
+      absl::StrCat("{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
+                   ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
+                   ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
+                   ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
+  if (metrics.eval_loss.has_value())
+    absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   return WriteLine(line + "}");
 }
 
@@ -50,7 +56,8 @@ absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
 
 absl::Status MetricsWriter::WriteLine(const std::string& line) {
   file_ << line << '\n' << std::flush;
-  if (!file_) return absl::DataLossError(absl::StrCat("writing ", path_, " failed: ", std::strerror(errno)));
+  if (!file_)
+    return absl::DataLossError(absl::StrCat("writing ", path_, " failed: ", std::strerror(errno)));
   return absl::OkStatus();
 }
 

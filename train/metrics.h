@@ -16,18 +16,19 @@ namespace zeroth {
 
 // One optimizer step, as it is reported.
 struct StepMetrics {
-  int64_t step = 0;         // from 1
-  float loss = 0;           // mean over the global batch
-  double grad_norm = 0;     // before clipping
+  int64_t step = 0;      // from 1
+  float loss = 0;        // mean over the global batch
+  double grad_norm = 0;  // before clipping
   double lr = 0;
   double tokens_per_second = 0;
   int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
   std::optional<float> eval_loss;
 };
 
-// Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched and survives what ends
-// it. Numbers are printed with the fewest digits that read back as the same float or double; what is not finite becomes
-// a string ("nan", "inf"), since JSON has no number for it.
+// Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched
+// and survives what ends it. Numbers are printed with the fewest digits that read back as the same
+// float or double; what is not finite becomes a string ("nan", "inf"), since JSON has no number for
+// it.
 class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/gpt2_bpe.h"
@@ -31,7 +32,8 @@ std::string StoredName(const WeightsSource& weights, const std::string& name) {
   return name;
 }
 
-// Stored tensors that hold no weights: attention masks and rotary tables of old files, and a tied head's second copy.
+// Stored tensors that hold no weights: attention masks and rotary tables of old files, and a tied
+// head's second copy.
 bool IsKnownExtra(const std::string& name) {
   return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
          absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
@@ -44,7 +46,8 @@ absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parame
     const std::string stored = StoredName(weights, parameter->name());
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
-      wrong.push_back(absl::StrCat("missing: ", parameter->name(), " ", parameter->shape().ToString()));
+      wrong.push_back(
+          absl::StrCat("missing: ", parameter->name(), " ", parameter->shape().ToString()));
     } else if (*shape != parameter->shape()) {
       wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
                                    parameter->shape().ToString()));
@@ -52,7 +55,8 @@ absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parame
     used.insert(stored);
   }
   for (const std::string& name : weights.names()) {
-    if (used.count(name) == 0 && !IsKnownExtra(name)) wrong.push_back(absl::StrCat("unexpected: ", name));
+    if (used.count(name) == 0 && !IsKnownExtra(name))
+      wrong.push_back(absl::StrCat("unexpected: ", name));
   }
   if (wrong.empty()) return absl::OkStatus();
   constexpr size_t kShown = 12;
@@ -61,9 +65,9 @@ absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parame
     wrong.resize(kShown);
     wrong.push_back(absl::StrCat("… and ", count - kShown, " more"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("the weights of ", weights.description(),
-                                                 " do not fit the model that its config.json describes:\n  ",
-                                                 absl::StrJoin(wrong, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the weights of ", weights.description(),
+      " do not fit the model that its config.json describes:\n  ", absl::StrJoin(wrong, "\n  ")));
 }
 
 }  // namespace
@@ -71,7 +75,8 @@ absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parame
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
   if (options.init_from.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(source.config_, PresetConfig(options.model.empty() ? kDefaultModel : options.model));
+    ZEROTH_ASSIGN_OR_RETURN(source.config_,
+                            PresetConfig(options.model.empty() ? kDefaultModel : options.model));
     return source;
   }
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));
@@ -85,7 +90,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
   absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config_);
-  if (!model.ok() && directory_.has_value()) return Annotate(model.status(), directory_->config().where());
+  if (!model.ok() && directory_.has_value())
+    return Annotate(model.status(), directory_->config().where());
   return model;
 }
 
@@ -101,18 +107,22 @@ absl::Status ModelSource::Fill(Sharding& sharding, uint64_t seed) const {
   });
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const std::string& choice) const {
+absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(
+    const std::string& choice) const {
   if (choice == "byte") return std::make_unique<ByteTokenizer>();
   if (choice != "auto") return Gpt2Bpe::LoadDirectory(choice);
   std::set<std::string> names;
-  for (const std::string& path : TokenizerFiles(choice)) names.insert(path.substr(path.rfind('/') + 1));
-  if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0) return Gpt2Bpe::LoadDirectory(directory_->path());
+  for (const std::string& path : TokenizerFiles(choice))
+    names.insert(path.substr(path.rfind('/') + 1));
+  if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0)
+    return Gpt2Bpe::LoadDirectory(directory_->path());
   return std::make_unique<ByteTokenizer>();
 }
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
   if (choice == "byte") return {};
-  if (choice != "auto") return {absl::StrCat(choice, "/vocab.json"), absl::StrCat(choice, "/merges.txt")};
+  if (choice != "auto")
+    return {absl::StrCat(choice, "/vocab.json"), absl::StrCat(choice, "/merges.txt")};
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
 }
 

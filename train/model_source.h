@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/language_model.h"
@@ -19,15 +20,17 @@
 
 namespace zeroth {
 
-// Where a run's model comes from: a preset, or a Hugging Face directory. Immutable after Open; shared by all ranks.
+// Where a run's model comes from: a preset, or a Hugging Face directory. Immutable after Open;
+// shared by all ranks.
 class ModelSource {
  public:
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
 
   // A new model without values; one per rank.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
-  // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its initializers from
-  // `seed`. Weights that are missing, unexpected or of another shape are an error that lists them.
+  // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
+  // initializers from `seed`. Weights that are missing, unexpected or of another shape are an error
+  // that lists them.
   absl::Status Fill(Sharding& sharding, uint64_t seed) const;
   // As --tokenizer says.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice) const;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,27 +23,33 @@ absl::Status AtLeast(const char* flag, int64_t value, int64_t least, const char*
 }
 
 absl::Status NotNegative(const char* flag, double value) {
-  return std::isfinite(value) && value >= 0 ? absl::OkStatus() : Bad(flag, value, "a finite number of at least 0");
+  return std::isfinite(value) && value >= 0 ? absl::OkStatus()
+                                            : Bad(flag, value, "a finite number of at least 0");
 }
 
 absl::Status Fraction(const char* flag, double value) {
-  return value >= 0 && value < 1 ? absl::OkStatus() : Bad(flag, value, "a number from 0 up to, but not including, 1");
+  return value >= 0 && value < 1 ? absl::OkStatus()
+                                 : Bad(flag, value, "a number from 0 up to, but not including, 1");
 }
 
 absl::Status ValidateSizes(const TrainOptions& options) {
   const char* one = "at least 1";
   const char* zero = "at least 0";
   ZEROTH_RETURN_IF_ERROR(AtLeast("world_size", options.world_size, 1, "at least 1 rank"));
-  ZEROTH_RETURN_IF_ERROR(AtLeast("shard_size", options.shard_size, 0, "0 (the strategy's default) or a number of ranks"));
-  ZEROTH_RETURN_IF_ERROR(AtLeast("threads_per_rank", options.threads_per_rank, 0, "0 (share the cores) or more"));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("shard_size", options.shard_size, 0,
+                                 "0 (the strategy's default) or a number of ranks"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("threads_per_rank", options.threads_per_rank, 0, "0 (share the cores) or more"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("min_wrap_numel", options.min_wrap_numel, 0, zero));
   ZEROTH_RETURN_IF_ERROR(AtLeast("batch_size", options.batch_size, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("seq_len", options.seq_len, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("steps", options.steps, 0, zero));
   ZEROTH_RETURN_IF_ERROR(AtLeast("warmup_steps", options.warmup_steps, 0, zero));
-  ZEROTH_RETURN_IF_ERROR(AtLeast("eval_every", options.eval_every, 0, "0 (never) or a number of steps"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("eval_every", options.eval_every, 0, "0 (never) or a number of steps"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("eval_batches", options.eval_batches, 1, one));
-  ZEROTH_RETURN_IF_ERROR(AtLeast("sample_every", options.sample_every, 0, "0 (at the end only) or a number of steps"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("sample_every", options.sample_every, 0, "0 (at the end only) or a number of steps"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("sample_tokens", options.sample_tokens, 0, zero));
   return AtLeast("log_every", options.log_every, 1, one);
 }
@@ -63,16 +70,18 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
 absl::Status Validate(const TrainOptions& options) {
   if (options.data.empty()) {
     return absl::InvalidArgumentError(
-        "--data is missing: give a text file, a directory, a glob, or token files (.npy, .bin); for a first try, "
+        "--data is missing: give a text file, a directory, a glob, or token files (.npy, .bin); "
+        "for a first try, "
         "--data=README.md");
   }
   if (options.out.empty()) {
-    return absl::InvalidArgumentError("--out is empty: give a directory for metrics and the trained model");
+    return absl::InvalidArgumentError(
+        "--out is empty: give a directory for metrics and the trained model");
   }
   if (!options.init_from.empty() && !options.model.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--model=", options.model, " and --init_from=", options.init_from,
-                     " both say what the model is; leave --model out to take it from the directory"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model=", options.model, " and --init_from=", options.init_from,
+        " both say what the model is; leave --model out to take it from the directory"));
   }
   if (options.eval_every > 0 && options.eval_data.empty()) {
     return absl::InvalidArgumentError("--eval_every needs --eval_data: say on what to evaluate");

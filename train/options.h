@@ -10,7 +10,8 @@
 
 namespace zeroth {
 
-// Everything that a training run is told, field by field as the flags of the same names (see flags.cc for their texts).
+// Everything that a training run is told, field by field as the flags of the same names (see
+// flags.cc for their texts).
 struct TrainOptions {
   std::string data;
   std::string model;  // a preset; empty: gpt2_nano, or what init_from holds
@@ -56,7 +57,8 @@ struct TrainOptions {
 // InvalidArgument names the flag, its value, and what is allowed.
 absl::Status Validate(const TrainOptions& options);
 
-// The threads that each rank gets: what was asked for, or the machine's cores divided among the ranks, at least one.
+// The threads that each rank gets: what was asked for, or the machine's cores divided among the
+// ranks, at least one.
 int ThreadsPerRank(const TrainOptions& options);
 
 }  // namespace zeroth

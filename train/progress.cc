@@ -24,7 +24,8 @@ std::string FormatRate(double tokens_per_second) {
 std::string FormatDuration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   const int64_t total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
-  if (total >= 3600) return absl::StrFormat("%d:%02d:%02d", total / 3600, total / 60 % 60, total % 60);
+  if (total >= 3600)
+    return absl::StrFormat("%d:%02d:%02d", total / 3600, total / 60 % 60, total % 60);
   return absl::StrFormat("%d:%02d", total / 60, total % 60);
 }
 
@@ -36,26 +37,31 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrFormat("%.1f KiB", value / kKiB);
 }
 
-std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics, double seconds_left) {
-  std::string line =
-      absl::StrFormat("step %d/%d  loss %.4f  norm %.3f  lr %.2e  %s tok/s", metrics.step, options.steps, metrics.loss,
-                      metrics.grad_norm, metrics.lr, FormatRate(metrics.tokens_per_second));
+std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
+                           double seconds_left) {
+  std::string line = absl::StrFormat("step %d/%d  loss %.4f  norm %.3f  lr %.2e  %s tok/s",
+                                     metrics.step, options.steps, metrics.loss, metrics.grad_norm,
+                                     metrics.lr, FormatRate(metrics.tokens_per_second));
   if (options.gemm_peak_flops > 0) {
-    const double utilisation = metrics.tokens_per_second * options.flops_per_token / options.gemm_peak_flops;
+    const double utilisation =
+        metrics.tokens_per_second * options.flops_per_token / options.gemm_peak_flops;
     absl::StrAppendFormat(&line, "  MFU %.0f%%", 100 * utilisation);
   }
-  absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ", FormatDuration(seconds_left));
+  absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ",
+                  FormatDuration(seconds_left));
   return line;
 }
 
-Progress::Progress(const ProgressOptions& options) : options_(options), live_(isatty(fileno(options.out)) == 1) {}
+Progress::Progress(const ProgressOptions& options)
+    : options_(options), live_(isatty(fileno(options.out)) == 1) {}
 
 void Progress::Step(const StepMetrics& metrics, double seconds_left) {
   const std::string line = FormatProgress(options_, metrics, seconds_left);
   if (live_) {
     std::fprintf(options_.out, "\r%s\x1b[K", line.c_str());
     shown_ = line;
-  } else if (metrics.step == 1 || metrics.step == options_.steps || metrics.step % options_.log_every == 0) {
+  } else if (metrics.step == 1 || metrics.step == options_.steps ||
+             metrics.step % options_.log_every == 0) {
     std::fprintf(options_.out, "%s\n", line.c_str());
   }
   std::fflush(options_.out);

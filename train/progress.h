@@ -19,15 +19,18 @@ struct ProgressOptions {
   std::FILE* out = stdout;
 };
 
-// "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  MFU 41%  mem 38 MiB/rank  left 0:31".
-std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics, double seconds_left);
+// "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  MFU 41%  mem 38 MiB/rank  left
+// 0:31".
+std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
+                           double seconds_left);
 // "1:02:03", "4:05", "0:07".
 std::string FormatDuration(double seconds);
 // "38.2 MiB".
 std::string FormatBytes(int64_t bytes);
 
-// Shows how training goes: on a terminal one line that is redrawn, otherwise a line every log_every steps, the first and
-// the last. Lines printed in between through Print do not tear it. One thread only.
+// Shows how training goes: on a terminal one line that is redrawn, otherwise a line every log_every
+// steps, the first and the last. Lines printed in between through Print do not tear it. One thread
+// only.
 class Progress {
  public:
   explicit Progress(const ProgressOptions& options);

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-
 #include <optional>
 #include <string>
 #include <system_error>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
@@ -38,7 +38,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // What all ranks share, opened and checked once.
 struct Job {
@@ -66,8 +68,9 @@ absl::Status CreateOutput(const std::string& out) {
   std::error_code error;
   std::filesystem::create_directories(out, error);
   if (error || !std::filesystem::is_directory(out)) {
-    return absl::PermissionDeniedError(absl::StrCat("--out=", out, ": cannot create this directory: ",
-                                                    error ? error.message() : "something else has this name"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("--out=", out, ": cannot create this directory: ",
+                     error ? error.message() : "something else has this name"));
   }
   return absl::OkStatus();
 }
@@ -76,7 +79,8 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   if (options.seq_len > model->max_seq_len()) {
-    return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len, ": the model has ", model->max_seq_len(),
+    return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len,
+                                                   ": the model has ", model->max_seq_len(),
                                                    " positions; expected at most that"));
   }
   LrScheduleOptions schedule_options;
@@ -84,22 +88,28 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   schedule_options.min_lr = options.min_lr;
   schedule_options.warmup_steps = options.warmup_steps;
   schedule_options.total_steps = options.steps;
-  ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule, LrSchedule::Create(options.lr_schedule, schedule_options));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, source.OpenTokenizer(options.tokenizer));
+  ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
+                          LrSchedule::Create(options.lr_schedule, schedule_options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          source.OpenTokenizer(options.tokenizer));
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> data, OpenData(options.data, data_options));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> data,
+                          OpenData(options.data, data_options));
   std::shared_ptr<const TokenSource> eval_data;
   if (!options.eval_data.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenData(options.eval_data, data_options));
-    ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
   }
   // Also refuses data that are too short, before anything is started or written.
-  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(), "--data");
+  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
+                              "--data");
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
-  return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer), std::move(data),
-                                      std::move(eval_data), std::move(schedule), absl::StrCat(options.out, "/final")});
+  return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
+                                      std::move(data), std::move(eval_data), std::move(schedule),
+                                      absl::StrCat(options.out, "/final")});
 }
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options) {
@@ -119,8 +129,10 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options) {
 // Rank 0's side of a run: what is printed and written.
 class Reporter {
  public:
-  static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer, double gemm_peak) {
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Create(absl::StrCat(job.options.out, "/metrics.jsonl")));
+  static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
+                                                          double gemm_peak) {
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics,
+                            MetricsWriter::Create(absl::StrCat(job.options.out, "/metrics.jsonl")));
     ProgressOptions progress;
     progress.steps = job.options.steps;
     progress.log_every = job.options.log_every;
@@ -135,7 +147,8 @@ class Reporter {
     last_ = metrics;
     progress_.Step(metrics, seconds_left);
     if (metrics.eval_loss.has_value()) {
-      progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
+      progress_.Print(
+          absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
     }
     return metrics_.Write(metrics);
   }
@@ -155,28 +168,30 @@ class Reporter {
     nlohmann::json collectives;
     for (int i = 0; i < kCollectiveOpCount; ++i) {
       const CommStats::Counter& counter = stats.collectives[static_cast<size_t>(i)];
-      collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {{"calls", counter.calls},
-                                                                                  {"bytes", counter.bytes}};
+      collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
+          {"calls", counter.calls}, {"bytes", counter.bytes}};
     }
-    const double tokens = static_cast<double>(last_.step * job_.options.batch_size * job_.options.seq_len *
-                                              job_.options.world_size);
-    ZEROTH_RETURN_IF_ERROR(metrics_.WriteSummary({{"steps", last_.step},
-                                                  {"interrupted", interrupted},
-                                                  {"loss", last_.loss},
-                                                  {"seconds", seconds},
-                                                  {"tokens", tokens},
-                                                  {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
-                                                  {"parameters", stats.total_numel},
-                                                  {"parameters_local", stats.local_numel},
-                                                  {"sharding_ratio", stats.local_ratio},
-                                                  {"strategy", job_.options.strategy},
-                                                  {"world_size", job_.options.world_size},
-                                                  {"memory_peak_bytes", stats.memory.total.peak_bytes},
-                                                  {"memory_peak_bytes_by_category", memory},
-                                                  {"collectives", collectives}}));
-    progress_.Print(absl::StrFormat("%s after %d steps in %s: model in %s, metrics in %s/metrics.jsonl",
-                                    interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
-                                    job_.final_directory, job_.options.out));
+    const double tokens = static_cast<double>(last_.step * job_.options.batch_size *
+                                              job_.options.seq_len * job_.options.world_size);
+    ZEROTH_RETURN_IF_ERROR(
+        metrics_.WriteSummary({{"steps", last_.step},
+                               {"interrupted", interrupted},
+                               {"loss", last_.loss},
+                               {"seconds", seconds},
+                               {"tokens", tokens},
+                               {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
+                               {"parameters", stats.total_numel},
+                               {"parameters_local", stats.local_numel},
+                               {"sharding_ratio", stats.local_ratio},
+                               {"strategy", job_.options.strategy},
+                               {"world_size", job_.options.world_size},
+                               {"memory_peak_bytes", stats.memory.total.peak_bytes},
+                               {"memory_peak_bytes_by_category", memory},
+                               {"collectives", collectives}}));
+    progress_.Print(
+        absl::StrFormat("%s after %d steps in %s: model in %s, metrics in %s/metrics.jsonl",
+                        interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
+                        job_.final_directory, job_.options.out));
     return absl::OkStatus();
   }
 
@@ -187,16 +202,21 @@ class Reporter {
   void PrintHeader(double gemm_peak) {
     const TrainOptions& options = job_.options;
     const ShardingStats stats = trainer_.sharding().stats();
-    const std::string name = !options.init_from.empty() ? options.init_from : options.model.empty() ? "gpt2_nano" : options.model;
-    progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s", name,
-                                    static_cast<double>(stats.total_numel) / 1e6, trainer_.model().vocab_size(),
-                                    job_.tokenizer->name()));
-    progress_.Print(absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
-    progress_.Print(absl::StrFormat("strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
-                                    options.strategy, options.world_size, ThreadsPerRank(options), options.device,
-                                    options.comm, 100 * stats.local_ratio));
-    progress_.Print(absl::StrFormat("batch     %d sequences of %d tokens a step; GEMM peak %.0f GFLOP/s",
-                                    options.batch_size * options.world_size, options.seq_len, gemm_peak / 1e9));
+    const std::string name = !options.init_from.empty() ? options.init_from
+                             : options.model.empty()    ? "gpt2_nano"
+                                                        : options.model;
+    progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
+                                    name, static_cast<double>(stats.total_numel) / 1e6,
+                                    trainer_.model().vocab_size(), job_.tokenizer->name()));
+    progress_.Print(
+        absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
+    progress_.Print(absl::StrFormat(
+        "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
+        options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
+        100 * stats.local_ratio));
+    progress_.Print(
+        absl::StrFormat("batch     %d sequences of %d tokens a step; GEMM peak %.0f GFLOP/s",
+                        options.batch_size * options.world_size, options.seq_len, gemm_peak / 1e9));
   }
 
   const Job& job_;
@@ -222,9 +242,10 @@ class RankRun {
     }
     const double seconds = SecondsSince(start);
     ZEROTH_RETURN_IF_ERROR(ShowSample(step));
-    ZEROTH_RETURN_IF_ERROR(
-        ExportModel(*trainer_, job_.final_directory, job_.source.TokenizerFiles(options_.tokenizer)));
-    return reporter_ == nullptr ? absl::OkStatus() : reporter_->Finish(stop && step < options_.steps, seconds);
+    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory,
+                                       job_.source.TokenizerFiles(options_.tokenizer)));
+    return reporter_ == nullptr ? absl::OkStatus()
+                                : reporter_->Finish(stop && step < options_.steps, seconds);
   }
 
  private:
@@ -233,17 +254,19 @@ class RankRun {
     device_options.threads = ThreadsPerRank(options_);
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
-    ZEROTH_ASSIGN_OR_RETURN(loader_, DataLoader::Create(job_.data, LoaderOptionsFor(options_, world_.rank())));
+    ZEROTH_ASSIGN_OR_RETURN(
+        loader_, DataLoader::Create(job_.data, LoaderOptionsFor(options_, world_.rank())));
     if (job_.eval_data != nullptr) {
       LoaderOptions eval_options = LoaderOptionsFor(options_, world_.rank());
       eval_options.shuffle = false;  // every evaluation sees the same text
       ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(job_.eval_data, eval_options));
     }
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job_.source.Build());
-    ZEROTH_ASSIGN_OR_RETURN(trainer_,
-                            Trainer::Create(world_, *device_, std::move(model), TrainerOptionsFor(options_)));
+    ZEROTH_ASSIGN_OR_RETURN(
+        trainer_, Trainer::Create(world_, *device_, std::move(model), TrainerOptionsFor(options_)));
     ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
-    ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak, MeasureGemmPeak(world_, *device_, trainer_->kernels()));
+    ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
+                            MeasureGemmPeak(world_, *device_, trainer_->kernels()));
     device_->allocator().Trim();
     device_->allocator().ResetPeaks();
     if (world_.rank() == 0) {
@@ -263,11 +286,13 @@ class RankRun {
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
     metrics.lr = lr;
-    const double tokens = static_cast<double>(options_.batch_size * options_.seq_len * options_.world_size);
+    const double tokens =
+        static_cast<double>(options_.batch_size * options_.seq_len * options_.world_size);
     metrics.tokens_per_second = tokens / std::max(SecondsSince(step_start), 1e-9);
     metrics.memory_peak_bytes = device_->allocator().stats().total.peak_bytes;
     const bool last = step + 1 == options_.steps || result.stop;
-    if (eval_loader_.has_value() && (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
+    if (eval_loader_.has_value() &&
+        (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
       ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
     }
     if (reporter_ != nullptr) {

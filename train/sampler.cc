@@ -8,23 +8,29 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
-// Length of the valid UTF-8 sequence of two bytes or more at the start of `text`; 0 if there is none.
+// Length of the valid UTF-8 sequence of two bytes or more at the start of `text`; 0 if there is
+// none.
 size_t MultibyteLength(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
-  const size_t length = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 0;
+  const size_t length = lead >= 0xF0 && lead <= 0xF4  ? 4
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                                                      : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
   const bool overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool surrogate_or_beyond = (lead == 0xED && byte(1) > 0x9F) || (lead == 0xF4 && byte(1) > 0x8F);
+  const bool surrogate_or_beyond =
+      (lead == 0xED && byte(1) > 0x9F) || (lead == 0xF4 && byte(1) > 0x8F);
   // U+0080 to U+009F are control characters, which a terminal would act on.
   const bool control = lead == 0xC2 && byte(1) < 0xA0;
   return overlong || surrogate_or_beyond || control ? 0 : length;
@@ -39,7 +45,8 @@ int32_t PickToken(absl::Span<const float> logits, double temperature, double uni
   std::vector<double> weights(logits.size());
   double total = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    weights[i] = std::exp((static_cast<double>(logits[i]) - static_cast<double>(*largest)) / temperature);
+    weights[i] =
+        std::exp((static_cast<double>(logits[i]) - static_cast<double>(*largest)) / temperature);
     total += weights[i];
   }
   double rest = uniform * total;
@@ -50,15 +57,18 @@ int32_t PickToken(absl::Span<const float> logits, double temperature, double uni
   return likeliest;  // rounding left a crumb
 }
 
-absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer, const SampleOptions& options) {
+absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
+                                   const SampleOptions& options) {
   std::vector<int32_t> ids = tokenizer.Encode(options.prompt);
   if (ids.empty()) ids.push_back(tokenizer.end_of_text());
   const size_t prompt_length = ids.size();
   const size_t context = static_cast<size_t>(trainer.model().max_seq_len());
-  const size_t known = static_cast<size_t>(std::min<int64_t>(tokenizer.vocab_size(), trainer.model().vocab_size()));
+  const size_t known =
+      static_cast<size_t>(std::min<int64_t>(tokenizer.vocab_size(), trainer.model().vocab_size()));
   for (const int32_t id : ids) {
     if (id >= trainer.model().vocab_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the prompt has token ", id, ", but the model's vocabulary ends at ",
+      return absl::InvalidArgumentError(absl::StrCat("the prompt has token ", id,
+                                                     ", but the model's vocabulary ends at ",
                                                      trainer.model().vocab_size() - 1));
     }
   }
@@ -66,7 +76,8 @@ absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
   for (int64_t i = 0; i < options.tokens; ++i) {
     const size_t length = std::min(ids.size(), context);
     const absl::Span<const int32_t> window(ids.data() + ids.size() - length, length);
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, trainer.Logits(window, static_cast<int64_t>(length) - 1));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor logits,
+                            trainer.Logits(window, static_cast<int64_t>(length) - 1));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, logits.ToHost<float>());
     const int32_t next = PickToken(absl::MakeConstSpan(values).first(known), options.temperature,
                                    rng.Uniform(static_cast<uint64_t>(i)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/clip_grad_norm.h"
 
@@ -19,33 +20,41 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->device_ = &device;
   trainer->clip_grad_norm_ = options.clip_grad_norm;
   trainer->model_ = std::move(model);
-  ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_, KernelRegistry::Create(device, device.compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
+                          KernelRegistry::Create(device, device.compute_stream()));
   const WrapPlan plan = PlanUnits(*trainer->model_, options.wrap);
-  ZEROTH_ASSIGN_OR_RETURN(trainer->sharding_, Sharding::Create(world, device, options.sharding, plan.units));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->sharding_,
+                          Sharding::Create(world, device, options.sharding, plan.units));
   ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
-  ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_, AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
+                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
   trainer->context_ = std::make_unique<Context>(device, *trainer->kernels_, trainer->tape_);
   return trainer;
 }
 
 absl::StatusOr<Tensor> Trainer::Upload(absl::Span<const int32_t> tokens, Shape shape) {
-  return Tensor::FromHost<int32_t>(*device_, std::move(shape), tokens, MemoryCategory::kActivations);
+  return Tensor::FromHost<int32_t>(*device_, std::move(shape), tokens,
+                                   MemoryCategory::kActivations);
 }
 
 absl::Status Trainer::MeanOverRanks(absl::Span<float> values, absl::string_view label) {
   if (world_->size() == 1) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor,
-                          Tensor::FromHost<float>(*device_, Shape({static_cast<int64_t>(values.size())}),
-                                                  absl::Span<const float>(values), MemoryCategory::kCommunication));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor tensor,
+      Tensor::FromHost<float>(*device_, Shape({static_cast<int64_t>(values.size())}),
+                              absl::Span<const float>(values), MemoryCategory::kCommunication));
   Stream& stream = device_->compute_stream();
   ZEROTH_RETURN_IF_ERROR(world_->AllReduce(tensor, ReduceOp::kMean, stream, label));
-  ZEROTH_RETURN_IF_ERROR(device_->CopyToHost(values.data(), tensor.raw_data(), tensor.bytes(), stream));
+  ZEROTH_RETURN_IF_ERROR(
+      device_->CopyToHost(values.data(), tensor.raw_data(), tensor.bytes(), stream));
   return stream.Synchronize();
 }
 
 absl::StatusOr<float> Trainer::Loss(const Batch& batch) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor inputs, Upload(batch.inputs, Shape({batch.batch, batch.seq})));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor targets, Upload(batch.targets, Shape({batch.batch, batch.seq})));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor inputs,
+                          Upload(batch.inputs, Shape({batch.batch, batch.seq})));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor targets,
+                          Upload(batch.targets, Shape({batch.batch, batch.seq})));
   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, inputs, targets));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> value, loss.data.ToHost<float>());
   return value[0];
@@ -65,7 +74,8 @@ absl::StatusOr<float> Trainer::ForwardBackward(const Batch& batch) {
 
 absl::StatusOr<StepResult> Trainer::Step(const Batch& batch, double lr, bool stop) {
   ZEROTH_ASSIGN_OR_RETURN(const float loss, ForwardBackward(batch));
-  ZEROTH_ASSIGN_OR_RETURN(const ClipResult clip, ClipGradNorm(*sharding_, *kernels_, clip_grad_norm_));
+  ZEROTH_ASSIGN_OR_RETURN(const ClipResult clip,
+                          ClipGradNorm(*sharding_, *kernels_, clip_grad_norm_));
   ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, clip.scale));
   ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
@@ -89,7 +99,8 @@ absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor input, Upload(tokens, Shape({1, static_cast<int64_t>(tokens.size())})));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor input,
+                          Upload(tokens, Shape({1, static_cast<int64_t>(tokens.size())})));
   return model_->Logits(*context_, input, from);
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One rank's training loop body: model, sharding and optimizer put together. The trainer program is built on it, and so
-// can be any other program that brings its own loop.
+// One rank's training loop body: model, sharding and optimizer put together. The trainer program is
+// built on it, and so can be any other program that brings its own loop.
 
 #ifndef ZEROTH_TRAIN_TRAINER_H_
 #define ZEROTH_TRAIN_TRAINER_H_
@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
@@ -35,22 +36,26 @@ struct StepResult {
   bool stop = false;     // some rank asked to stop
 };
 
-// Collective: every rank creates one and makes the same calls in the same order. One rank's thread only.
+// Collective: every rank creates one and makes the same calls in the same order. One rank's thread
+// only.
 class Trainer {
  public:
-  // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or Load.
+  // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
+  // Load.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
 
-  // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of the global batch.
-  // `stop` asks all ranks to end together (StepResult::stop).
+  // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
+  // the global batch. `stop` asks all ranks to end together (StepResult::stop).
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false);
-  // Forward and backward only: gradients are reduced and readable through the units until EndStep().
+  // Forward and backward only: gradients are reduced and readable through the units until
+  // EndStep().
   absl::StatusOr<float> ForwardBackward(const Batch& batch);
   // Mean loss over the batches of all ranks, without gradients.
   absl::StatusOr<float> Evaluate(const Batch& batch);
-  // Logits of the positions from `from` on of one sequence, the same on every rank; see LanguageModel::Logits.
+  // Logits of the positions from `from` on of one sequence, the same on every rank; see
+  // LanguageModel::Logits.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from);
 
   LanguageModel& model() { return *model_; }

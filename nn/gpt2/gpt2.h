@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), with the parameter names and
-// shapes of Hugging Face's GPT2LMHeadModel: weights of linear layers are [in, out], the head is tied to the embedding.
+// GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), with the
+// parameter names and shapes of Hugging Face's GPT2LMHeadModel: weights of linear layers are [in,
+// out], the head is tied to the embedding.
 
 #ifndef ZEROTH_NN_GPT2_GPT2_H_
 #define ZEROTH_NN_GPT2_GPT2_H_
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/embedding.h"
@@ -29,8 +31,9 @@ struct Gpt2Config {
   float layer_norm_epsilon = 1e-5f;
   float initializer_range = 0.02f;
 
-  // From the content of a config.json. InvalidArgument for what this implementation does not compute: other activations
-  // than gelu_new, dropout, scaled or reordered attention, an untied head.
+  // From the content of a config.json. InvalidArgument for what this implementation does not
+  // compute: other activations than gelu_new, dropout, scaled or reordered attention, an untied
+  // head.
   static absl::StatusOr<Gpt2Config> FromJson(const nlohmann::json& json);
 };
 

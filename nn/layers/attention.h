@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/attention.h"
@@ -16,16 +17,19 @@ namespace zeroth {
 
 struct AttentionOptions {
   int64_t heads = 0;
-  int64_t kv_heads = 0;  // divides heads; fewer than heads: grouped-query attention (Ainslie et al., 2023)
+  int64_t kv_heads =
+      0;  // divides heads; fewer than heads: grouped-query attention (Ainslie et al., 2023)
   int64_t head_dim = 0;
   std::optional<float> rope_theta;  // rotary positions, or none
 };
 
-// Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` gives queries, keys and values side by side,
-// `out` takes the heads back to dim; their names and storage are the model's choice.
+// Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` gives queries, keys and
+// values side by side, `out` takes the heads back to dim; their names and storage are the model's
+// choice.
 class Attention : public Module {
  public:
-  Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv, std::unique_ptr<Linear> out);
+  Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
+            std::unique_ptr<Linear> out);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
 

@@ -8,11 +8,13 @@
 
 namespace zeroth {
 
-Embedding::Embedding(std::string name, int64_t vocab, int64_t dim, float init_std) : Module(std::move(name)) {
+Embedding::Embedding(std::string name, int64_t vocab, int64_t dim, float init_std)
+    : Module(std::move(name)) {
   weight_ = AddParameter("weight", Shape({vocab, dim}), Initializer::Normal(init_std));
 }
 
-absl::StatusOr<Value> Embedding::Forward(Context& context, const Tensor& tokens, Parameter* positions) {
+absl::StatusOr<Value> Embedding::Forward(Context& context, const Tensor& tokens,
+                                         Parameter* positions) {
   return Hooked(context, [&] { return EmbeddingOp(context, tokens, *weight_, positions); });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/module.h"
 
 namespace zeroth {
@@ -16,7 +17,8 @@ class Embedding : public Module {
   Embedding(std::string name, int64_t vocab, int64_t dim, float init_std = 0.02f);
 
   // With `positions` [max_seq, dim] of another module, row s is added at position s.
-  absl::StatusOr<Value> Forward(Context& context, const Tensor& tokens, Parameter* positions = nullptr);
+  absl::StatusOr<Value> Forward(Context& context, const Tensor& tokens,
+                                Parameter* positions = nullptr);
 
   Parameter* weight() { return weight_; }
 

@@ -6,14 +6,16 @@
 
 namespace zeroth {
 
-Linear::Linear(std::string name, const LinearOptions& options) : Module(std::move(name)), layout_(options.layout) {
+Linear::Linear(std::string name, const LinearOptions& options)
+    : Module(std::move(name)), layout_(options.layout) {
   for (const LinearOptions::Projection& projection : options.projections) {
     const std::string prefix = projection.name.empty() ? "" : projection.name + ".";
     const Shape shape = layout_ == WeightLayout::kInOut ? Shape({options.in, projection.out})
                                                         : Shape({projection.out, options.in});
     LinearPart part;
     part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
-    if (options.bias) part.bias = AddParameter(prefix + "bias", Shape({projection.out}), Initializer::Zeros());
+    if (options.bias)
+      part.bias = AddParameter(prefix + "bias", Shape({projection.out}), Initializer::Zeros());
     parts_.push_back(part);
   }
 }

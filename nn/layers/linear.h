@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/linear.h"
 
@@ -14,8 +15,8 @@ namespace zeroth {
 
 struct LinearOptions {
   int64_t in = 0;
-  // One entry for each projection: its name next to the module's, and its width. A plain layer has one with an empty
-  // name; query, key and value stored apart have three.
+  // One entry for each projection: its name next to the module's, and its width. A plain layer has
+  // one with an empty name; query, key and value stored apart have three.
   struct Projection {
     std::string name;
     int64_t out = 0;
@@ -32,7 +33,8 @@ class Linear : public Module {
   Linear(std::string name, const LinearOptions& options);
 
   // `activation` other than kNone only while not recording; see LinearOp.
-  absl::StatusOr<Value> Forward(Context& context, const Value& x, Activation activation = Activation::kNone);
+  absl::StatusOr<Value> Forward(Context& context, const Value& x,
+                                Activation activation = Activation::kNone);
 
  private:
   std::vector<LinearPart> parts_;

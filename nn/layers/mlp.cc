@@ -8,7 +8,8 @@
 
 namespace zeroth {
 
-Mlp::Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in, std::unique_ptr<Linear> out)
+Mlp::Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in,
+         std::unique_ptr<Linear> out)
     : Module(std::move(name)), activation_(activation) {
   in_ = AddChild(std::move(in));
   out_ = AddChild(std::move(out));

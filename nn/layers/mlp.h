@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"
 
@@ -20,7 +21,8 @@ enum class MlpActivation : uint8_t {
 // x [.., dim] → [.., dim] through a wider layer.
 class Mlp : public Module {
  public:
-  Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in, std::unique_ptr<Linear> out);
+  Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in,
+      std::unique_ptr<Linear> out);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
 

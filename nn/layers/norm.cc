@@ -6,7 +6,8 @@
 
 namespace zeroth {
 
-LayerNorm::LayerNorm(std::string name, int64_t dim, float eps) : Module(std::move(name)), eps_(eps) {
+LayerNorm::LayerNorm(std::string name, int64_t dim, float eps)
+    : Module(std::move(name)), eps_(eps) {
   weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
   bias_ = AddParameter("bias", Shape({dim}), Initializer::Zeros());
 }
@@ -16,7 +17,8 @@ absl::StatusOr<Value> LayerNorm::Forward(Context& context, const Value& x) {
   return std::move(result.normalized);
 }
 
-absl::StatusOr<NormResult> LayerNorm::ForwardResidual(Context& context, const Value& x, const Value& residual) {
+absl::StatusOr<NormResult> LayerNorm::ForwardResidual(Context& context, const Value& x,
+                                                      const Value& residual) {
   return Hooked(context, [&] { return LayerNormOp(context, x, residual, *weight_, *bias_, eps_); });
 }
 
@@ -29,7 +31,8 @@ absl::StatusOr<Value> RMSNorm::Forward(Context& context, const Value& x) {
   return std::move(result.normalized);
 }
 
-absl::StatusOr<NormResult> RMSNorm::ForwardResidual(Context& context, const Value& x, const Value& residual) {
+absl::StatusOr<NormResult> RMSNorm::ForwardResidual(Context& context, const Value& x,
+                                                    const Value& residual) {
   return Hooked(context, [&] { return RmsNormOp(context, x, residual, *weight_, eps_); });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/norm.h"
 
@@ -19,7 +20,8 @@ class LayerNorm : public Module {
   // x [.., dim] → the same shape.
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   // Normalises x + residual and gives the sum too.
-  absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x, const Value& residual);
+  absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
+                                             const Value& residual);
 
  private:
   Parameter* weight_;
@@ -33,7 +35,8 @@ class RMSNorm : public Module {
   RMSNorm(std::string name, int64_t dim, float eps);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
-  absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x, const Value& residual);
+  absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
+                                             const Value& residual);
 
  private:
   Parameter* weight_;

@@ -6,13 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/nn/config_reader.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
 namespace {
 
-std::unique_ptr<Linear> MakeLinear(std::string name, int64_t in, std::vector<LinearOptions::Projection> projections,
+std::unique_ptr<Linear> MakeLinear(std::string name, int64_t in,
+                                   std::vector<LinearOptions::Projection> projections,
                                    float init_std) {
   LinearOptions options;
   options.in = in;
@@ -57,7 +59,8 @@ absl::StatusOr<LlamaConfig> LlamaConfig::FromJson(const nlohmann::json& json) {
   config.num_hidden_layers = reader.Size("num_hidden_layers");
   config.num_attention_heads = reader.Size("num_attention_heads");
   config.num_key_value_heads = reader.Size("num_key_value_heads", config.num_attention_heads);
-  reader.Require(reader.Has("head_dim") || config.hidden_size % config.num_attention_heads == 0, "num_attention_heads",
+  reader.Require(reader.Has("head_dim") || config.hidden_size % config.num_attention_heads == 0,
+                 "num_attention_heads",
                  absl::StrCat("a divisor of hidden_size = ", config.hidden_size));
   config.head_dim = reader.Size("head_dim", config.hidden_size / config.num_attention_heads);
   config.rms_norm_eps = static_cast<float>(reader.Number("rms_norm_eps", 1e-6));
@@ -65,9 +68,11 @@ absl::StatusOr<LlamaConfig> LlamaConfig::FromJson(const nlohmann::json& json) {
   config.tie_word_embeddings = reader.Flag("tie_word_embeddings", false);
   absl::Status nested;
   config.rope_theta = static_cast<float>(RopeTheta(reader, json, &nested));
-  reader.Require(config.num_attention_heads % config.num_key_value_heads == 0, "num_key_value_heads",
+  reader.Require(config.num_attention_heads % config.num_key_value_heads == 0,
+                 "num_key_value_heads",
                  absl::StrCat("a divisor of num_attention_heads = ", config.num_attention_heads));
-  reader.Require(config.head_dim % 2 == 0, "head_dim", "an even number (rotary positions pair elements)");
+  reader.Require(config.head_dim % 2 == 0, "head_dim",
+                 "an even number (rotary positions pair elements)");
   reader.Require(reader.Text("hidden_act", "silu") == "silu", "hidden_act", "\"silu\"");
   reader.Require(!reader.Flag("attention_bias", false), "attention_bias", "false");
   reader.Require(!reader.Flag("mlp_bias", false), "mlp_bias", "false");
@@ -86,13 +91,14 @@ LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config) : Module(std
   attention.rope_theta = config.rope_theta;
   const int64_t q = attention.heads * attention.head_dim;
   const int64_t kv = attention.kv_heads * attention.head_dim;
-  input_layernorm_ = AddChild(std::make_unique<RMSNorm>(Scoped("input_layernorm"), dim, config.rms_norm_eps));
+  input_layernorm_ =
+      AddChild(std::make_unique<RMSNorm>(Scoped("input_layernorm"), dim, config.rms_norm_eps));
   self_attn_ = AddChild(std::make_unique<Attention>(
       Scoped("self_attn"), attention,
       MakeLinear(Scoped("self_attn"), dim, {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}}, std),
       MakeLinear(Scoped("self_attn.o_proj"), q, {{"", dim}}, std)));
-  post_attention_layernorm_ =
-      AddChild(std::make_unique<RMSNorm>(Scoped("post_attention_layernorm"), dim, config.rms_norm_eps));
+  post_attention_layernorm_ = AddChild(
+      std::make_unique<RMSNorm>(Scoped("post_attention_layernorm"), dim, config.rms_norm_eps));
   const int64_t hidden = config.intermediate_size;
   mlp_ = AddChild(std::make_unique<Mlp>(
       Scoped("mlp"), MlpActivation::kSwiGlu,
@@ -104,19 +110,23 @@ absl::StatusOr<Value> LlamaBlock::Forward(Context& context, const Value& x) {
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value normed, input_layernorm_->Forward(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value attended, self_attn_->Forward(context, normed));
-    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle, post_attention_layernorm_->ForwardResidual(context, x, attended));
+    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle,
+                            post_attention_layernorm_->ForwardResidual(context, x, attended));
     ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
     return AddOp(context, middle.sum, out);
   });
 }
 
 Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {
-  embed_tokens_ = AddChild(std::make_unique<Embedding>(Scoped("model.embed_tokens"), config.vocab_size,
-                                                       config.hidden_size, config.initializer_range));
+  embed_tokens_ =
+      AddChild(std::make_unique<Embedding>(Scoped("model.embed_tokens"), config.vocab_size,
+                                           config.hidden_size, config.initializer_range));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    layers_.push_back(AddChild(std::make_unique<LlamaBlock>(Scoped(absl::StrCat("model.layers.", i)), config)));
+    layers_.push_back(
+        AddChild(std::make_unique<LlamaBlock>(Scoped(absl::StrCat("model.layers.", i)), config)));
   }
-  norm_ = AddChild(std::make_unique<RMSNorm>(Scoped("model.norm"), config.hidden_size, config.rms_norm_eps));
+  norm_ = AddChild(
+      std::make_unique<RMSNorm>(Scoped("model.norm"), config.hidden_size, config.rms_norm_eps));
   if (config.tie_word_embeddings) {
     head_ = embed_tokens_->weight();
     ShareParameter(head_);
@@ -128,7 +138,8 @@ Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {
 
 absl::StatusOr<Value> Llama::Hidden(Context& context, const Tensor& tokens) {
   if (tokens.shape().rank() == 2 && tokens.dim(1) > config_.max_position_embeddings) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1), " exceeds the model's ",
+    return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
+                                                   " exceeds the model's ",
                                                    config_.max_position_embeddings, " positions"));
   }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embed_tokens_->Forward(context, tokens));
@@ -142,7 +153,8 @@ int64_t Llama::MatmulWeights() const {
   const int64_t dim = config_.hidden_size;
   const int64_t q = config_.num_attention_heads * config_.head_dim;
   const int64_t kv = config_.num_key_value_heads * config_.head_dim;
-  return config_.num_hidden_layers * (2 * dim * q + 2 * dim * kv + 3 * dim * config_.intermediate_size) +
+  return config_.num_hidden_layers *
+             (2 * dim * q + 2 * dim * kv + 3 * dim * config_.intermediate_size) +
          config_.vocab_size * dim;
 }
 
@@ -172,11 +184,11 @@ nlohmann::json Llama::HfConfig() const {
 
 namespace {
 
-const ModelRegistration registration("llama",
-                                     [](const nlohmann::json& json) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
-                                       ZEROTH_ASSIGN_OR_RETURN(const LlamaConfig config, LlamaConfig::FromJson(json));
-                                       return std::make_unique<Llama>(config);
-                                     });
+const ModelRegistration registration(
+    "llama", [](const nlohmann::json& json) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+      ZEROTH_ASSIGN_OR_RETURN(const LlamaConfig config, LlamaConfig::FromJson(json));
+      return std::make_unique<Llama>(config);
+    });
 
 }  // namespace
 }  // namespace zeroth

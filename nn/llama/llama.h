@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Llama (Touvron et al., 2023): RMS-norm, rotary positions, grouped-query attention, SwiGLU, with the parameter names
-// and shapes of Hugging Face's LlamaForCausalLM: weights of linear layers are [out, in].
+// Llama (Touvron et al., 2023): RMS-norm, rotary positions, grouped-query attention, SwiGLU, with
+// the parameter names and shapes of Hugging Face's LlamaForCausalLM: weights of linear layers are
+// [out, in].
 
 #ifndef ZEROTH_NN_LLAMA_LLAMA_H_
 #define ZEROTH_NN_LLAMA_LLAMA_H_
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/embedding.h"
@@ -33,8 +35,8 @@ struct LlamaConfig {
   float initializer_range = 0.02f;
   bool tie_word_embeddings = false;
 
-  // From the content of a config.json. InvalidArgument for what this implementation does not compute: other activations
-  // than silu, biases, dropout, rope scaling.
+  // From the content of a config.json. InvalidArgument for what this implementation does not
+  // compute: other activations than silu, biases, dropout, rope scaling.
   static absl::StatusOr<LlamaConfig> FromJson(const nlohmann::json& json);
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -28,33 +29,35 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   AttentionArgs args;
   args.shape = shape;
   args.qkv = qkv.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim})));
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim})));
   if (context.recording()) {
     ZEROTH_ASSIGN_OR_RETURN(args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq})));
   }
   ZEROTH_RETURN_IF_ERROR(context.kernels().Attention(args));
   Value result = context.MakeValue(args.out);
   if (context.recording() && qkv.node != nullptr) {
-    context.tape().Record([&context, args, node = qkv.node, out_node = result.node, rope_theta]() -> absl::Status {
-      if (!out_node->grad.defined()) return absl::OkStatus();
-      AttentionBackwardArgs backward;
-      backward.shape = args.shape;
-      backward.dout = out_node->grad;
-      backward.qkv = args.qkv;
-      backward.out = args.out;
-      backward.lse = args.lse;
-      ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape()));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().AttentionBackward(backward));
-      if (rope_theta.has_value()) {
-        RopeArgs rotate_back;
-        rotate_back.shape = args.shape;
-        rotate_back.qkv = backward.dqkv;
-        rotate_back.theta = *rope_theta;
-        rotate_back.inverse = true;
-        ZEROTH_RETURN_IF_ERROR(context.kernels().Rope(rotate_back));
-      }
-      return AddGradient(context, *node, std::move(backward.dqkv));
-    });
+    context.tape().Record(
+        [&context, args, node = qkv.node, out_node = result.node, rope_theta]() -> absl::Status {
+          if (!out_node->grad.defined()) return absl::OkStatus();
+          AttentionBackwardArgs backward;
+          backward.shape = args.shape;
+          backward.dout = out_node->grad;
+          backward.qkv = args.qkv;
+          backward.out = args.out;
+          backward.lse = args.lse;
+          ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape()));
+          ZEROTH_RETURN_IF_ERROR(context.kernels().AttentionBackward(backward));
+          if (rope_theta.has_value()) {
+            RopeArgs rotate_back;
+            rotate_back.shape = args.shape;
+            rotate_back.qkv = backward.dqkv;
+            rotate_back.theta = *rope_theta;
+            rotate_back.inverse = true;
+            ZEROTH_RETURN_IF_ERROR(context.kernels().Rope(rotate_back));
+          }
+          return AddGradient(context, *node, std::move(backward.dqkv));
+        });
   }
   return result;
 }

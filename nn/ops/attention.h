@@ -6,14 +6,16 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
 
-// Causal self-attention over packed queries, keys and values [batch, seq, (heads + 2 * kv_heads) * head_dim] →
-// [batch, seq, heads * head_dim]. With `rope_theta`, queries and keys are rotated first, in place: qkv must not be used
-// otherwise. `shape`'s batch and seq are taken from the tensor.
+// Causal self-attention over packed queries, keys and values [batch, seq, (heads + 2 * kv_heads) *
+// head_dim] → [batch, seq, heads * head_dim]. With `rope_theta`, queries and keys are rotated
+// first, in place: qkv must not be used otherwise. `shape`'s batch and seq are taken from the
+// tensor.
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                   std::optional<float> rope_theta);
 

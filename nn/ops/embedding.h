@@ -4,15 +4,17 @@
 #define ZEROTH_NN_OPS_EMBEDDING_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
 
-// tokens int32 [batch, seq] → [batch, seq, dim]: the rows of `table` [vocab, dim], plus row s of `positions`
-// [max_seq, dim] at position s if that is not nullptr. InvalidArgument for a token outside the vocabulary or a sequence
-// longer than max_seq.
-absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parameter& table, Parameter* positions);
+// tokens int32 [batch, seq] → [batch, seq, dim]: the rows of `table` [vocab, dim], plus row s of
+// `positions` [max_seq, dim] at position s if that is not nullptr. InvalidArgument for a token
+// outside the vocabulary or a sequence longer than max_seq.
+absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parameter& table,
+                                  Parameter* positions);
 
 }  // namespace zeroth
 

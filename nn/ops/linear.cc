@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -21,16 +22,16 @@ absl::Status Validate(const Value& x, absl::Span<const LinearPart> parts, Weight
     const Shape& shape = part.weight->shape();
     const int64_t in = shape.rank() == 2 ? shape.dim(layout == WeightLayout::kInOut ? 0 : 1) : -1;
     if (x.data.shape().rank() < 1 || x.data.dim(-1) != in) {
-      return absl::InvalidArgumentError(absl::StrCat("linear layer with weight '", part.weight->name(), "' ",
-                                                     shape.ToString(), ": its input is ", x.data.shape().ToString(),
-                                                     ", expected [.., ", in, "]"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("linear layer with weight '", part.weight->name(), "' ", shape.ToString(),
+                       ": its input is ", x.data.shape().ToString(), ", expected [.., ", in, "]"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout, const Matrix& x,
-                          const Matrix& dy) {
+absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout,
+                          const Matrix& x, const Matrix& dy) {
   if (part.weight->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.weight->TakeGradient());
     GemmArgs gemm;
@@ -48,8 +49,8 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
   return absl::OkStatus();
 }
 
-absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, WeightLayout layout, const Tensor& x,
-                      GradientNode* x_node, const Tensor& dy) {
+absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, WeightLayout layout,
+                      const Tensor& x, GradientNode* x_node, const Tensor& dy) {
   int64_t column = 0;
   for (const LinearPart& part : parts) {
     const int64_t out = OutFeatures(part, layout);
@@ -76,7 +77,8 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
                                WeightLayout layout, Activation activation) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, parts, layout));
   if (activation != Activation::kNone && context.recording()) {
-    return absl::FailedPreconditionError("linear layer: a fused activation keeps nothing for backward; use it with recording off");
+    return absl::FailedPreconditionError(
+        "linear layer: a fused activation keeps nothing for backward; use it with recording off");
   }
   int64_t out = 0;
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
@@ -100,8 +102,8 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   }
   Value result = context.MakeValue(std::move(y));
   if (context.recording()) {
-    context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()), layout, x_data = x.data,
-                           x_node = x.node, y_node = result.node] {
+    context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()),
+                           layout, x_data = x.data, x_node = x.node, y_node = result.node] {
       if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
       return Backward(context, parts, layout, x_data, x_node.get(), y_node->grad);
     });

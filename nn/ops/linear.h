@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/tape.h"
@@ -19,9 +20,10 @@ struct LinearPart {
   Parameter* bias = nullptr;    // [out], or nullptr
 };
 
-// x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections of one input that are
-// stored apart (query, key and value; gate and up) still give one packed tensor. `activation` is for inference only
-// (what it needs in backward is not kept): FailedPrecondition while recording.
+// x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections
+// of one input that are stored apart (query, key and value; gate and up) still give one packed
+// tensor. `activation` is for inference only (what it needs in backward is not kept):
+// FailedPrecondition while recording.
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation = Activation::kNone);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -14,14 +15,14 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
                                            const Tensor& targets) {
   const Shape& shape = hidden.data.shape();
   if (shape.rank() != 3 || weight.shape().rank() != 2 || shape.dim(2) != weight.shape().dim(1)) {
-    return absl::InvalidArgumentError(absl::StrCat("loss: hidden states ", shape.ToString(), " against head '",
-                                                   weight.name(), "' ", weight.shape().ToString(),
-                                                   ", expected [batch, seq, dim] and [vocab, dim]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "loss: hidden states ", shape.ToString(), " against head '", weight.name(), "' ",
+        weight.shape().ToString(), ", expected [batch, seq, dim] and [vocab, dim]"));
   }
   if (targets.dtype() != DType::kInt32 || targets.shape() != Shape({shape.dim(0), shape.dim(1)})) {
-    return absl::InvalidArgumentError(absl::StrCat("loss: targets are ", DTypeName(targets.dtype()), " ",
-                                                   targets.shape().ToString(), ", expected int32 [", shape.dim(0), ", ",
-                                                   shape.dim(1), "]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "loss: targets are ", DTypeName(targets.dtype()), " ", targets.shape().ToString(),
+        ", expected int32 [", shape.dim(0), ", ", shape.dim(1), "]"));
   }
   const int64_t rows = shape.dim(0) * shape.dim(1);
   LinearCrossEntropyArgs args;
@@ -41,9 +42,10 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().LinearCrossEntropy(args), "loss");
   Value loss = context.MakeValue(args.loss);
   if (context.recording() && hidden.node != nullptr) {
-    context.tape().Record([&context, node = hidden.node, dhidden = args.dhidden.Reshape(shape)]() mutable {
-      return AddGradient(context, *node, std::move(dhidden));
-    });
+    context.tape().Record(
+        [&context, node = hidden.node, dhidden = args.dhidden.Reshape(shape)]() mutable {
+          return AddGradient(context, *node, std::move(dhidden));
+        });
   }
   return loss;
 }

@@ -4,14 +4,17 @@
 #define ZEROTH_NN_OPS_LOSS_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
 
-// Mean cross-entropy of hidden [batch, seq, dim] projected by weight [vocab, dim] against targets int32 [batch, seq]
-// (-100: left out) → [1]. The head of a model and the start of backward: its gradients, of context.loss_scale() * loss,
-// are computed here with the loss, in chunks, so that full logits never exist.
+// Mean cross-entropy of hidden [batch, seq, dim] projected by weight [vocab, dim] against targets
+// int32 [batch, seq]
+// (-100: left out) → [1]. The head of a model and the start of backward: its gradients, of
+// context.loss_scale() * loss, are computed here with the loss, in chunks, so that full logits
+// never exist.
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets);
 

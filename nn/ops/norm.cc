@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -15,19 +16,22 @@ namespace {
 absl::Status Validate(const Value& x, const Value& residual, const Parameter& gamma) {
   const Shape& shape = x.data.shape();
   if (shape.rank() < 1 || gamma.shape() != Shape({shape.dim(-1)})) {
-    return absl::InvalidArgumentError(absl::StrCat("norm with weight '", gamma.name(), "' ", gamma.shape().ToString(),
-                                                   ": its input is ", shape.ToString(), ", expected [.., ",
-                                                   gamma.numel(), "]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("norm with weight '", gamma.name(), "' ", gamma.shape().ToString(),
+                     ": its input is ", shape.ToString(), ", expected [.., ", gamma.numel(), "]"));
   }
   if (residual.data.defined() && residual.data.shape() != shape) {
-    return absl::InvalidArgumentError(absl::StrCat("norm with weight '", gamma.name(), "': residual ",
-                                                   residual.data.shape().ToString(), " added to ", shape.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("norm with weight '", gamma.name(),
+                                                   "': residual ", residual.data.shape().ToString(),
+                                                   " added to ", shape.ToString()));
   }
   return absl::OkStatus();
 }
 
-// The gradient of a sum is the gradient of both summands. They share the tensor; whoever adds to it makes a copy first.
-absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x, GradientNode* residual) {
+// The gradient of a sum is the gradient of both summands. They share the tensor; whoever adds to it
+// makes a copy first.
+absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x,
+                            GradientNode* residual) {
   if (!sum.grad.defined()) return absl::OkStatus();
   Tensor grad = std::exchange(sum.grad, Tensor());
   if (residual != nullptr) ZEROTH_RETURN_IF_ERROR(AddGradient(context, *residual, grad));
@@ -67,8 +71,8 @@ absl::StatusOr<Prepared> Prepare(Context& context, const Value& x, const Value& 
 
 }  // namespace
 
-absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
-                                       Parameter& beta, float eps) {
+absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual,
+                                       Parameter& gamma, Parameter& beta, float eps) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
   ZEROTH_ASSIGN_OR_RETURN(Prepared prepared, Prepare(context, x, residual));
   const NormResult& result = prepared.result;
@@ -86,9 +90,10 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
   if (!context.recording()) return result;
 
   const bool summed = residual.data.defined();
-  context.tape().Record([&context, &gamma, &beta, input = result.sum.data, sum = result.sum.node, x_node = x.node,
-                         residual_node = residual.node, out = result.normalized.node, mean = args.mean,
-                         rstd = args.rstd, summed]() -> absl::Status {
+  context.tape().Record([&context, &gamma, &beta, input = result.sum.data, sum = result.sum.node,
+                         x_node = x.node, residual_node = residual.node,
+                         out = result.normalized.node, mean = args.mean, rstd = args.rstd,
+                         summed]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
       LayerNormBackwardArgs backward;
       backward.dy = out->grad;
@@ -103,13 +108,14 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(beta, &backward.dbeta, &backward.accumulate_dbeta));
       ZEROTH_RETURN_IF_ERROR(context.kernels().LayerNormBackward(backward));
     }
-    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get()) : absl::OkStatus();
+    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
+                  : absl::OkStatus();
   });
   return result;
 }
 
-absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
-                                     float eps) {
+absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual,
+                                     Parameter& gamma, float eps) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
   ZEROTH_ASSIGN_OR_RETURN(Prepared prepared, Prepare(context, x, residual));
   const NormResult& result = prepared.result;
@@ -125,9 +131,9 @@ absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Val
   if (!context.recording()) return result;
 
   const bool summed = residual.data.defined();
-  context.tape().Record([&context, &gamma, input = result.sum.data, sum = result.sum.node, x_node = x.node,
-                         residual_node = residual.node, out = result.normalized.node, rstd = args.rstd,
-                         summed]() -> absl::Status {
+  context.tape().Record([&context, &gamma, input = result.sum.data, sum = result.sum.node,
+                         x_node = x.node, residual_node = residual.node,
+                         out = result.normalized.node, rstd = args.rstd, summed]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
       RmsNormBackwardArgs backward;
       backward.dy = out->grad;
@@ -140,7 +146,8 @@ absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Val
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
       ZEROTH_RETURN_IF_ERROR(context.kernels().RmsNormBackward(backward));
     }
-    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get()) : absl::OkStatus();
+    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
+                  : absl::OkStatus();
   });
   return result;
 }

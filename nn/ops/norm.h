@@ -4,6 +4,7 @@
 #define ZEROTH_NN_OPS_NORM_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
 
@@ -15,12 +16,13 @@ struct NormResult {
   Value normalized;  // same shape
 };
 
-// Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [.., dim], gamma and beta [dim].
-absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
-                                       Parameter& beta, float eps);
+// Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [..,
+// dim], gamma and beta [dim].
+absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual,
+                                       Parameter& gamma, Parameter& beta, float eps);
 // The same by root mean square.
-absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual, Parameter& gamma,
-                                     float eps);
+absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual,
+                                     Parameter& gamma, float eps);
 
 }  // namespace zeroth
 

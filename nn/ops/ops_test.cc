@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+
 #include "zeroth/nn/ops/attention.h"
 #include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/ops/linear.h"
@@ -30,20 +31,23 @@ TEST_P(LinearOpTest, GradientsOfSeveralProjectionsOfOneInput) {
   Bench bench;
   Parameter q("q", WeightShape(5, 7)), k("k", WeightShape(5, 3)), bias("bias", Shape({3}));
   for (Parameter* parameter : {&q, &k, &bias}) bench.Own(*parameter);
-  CheckGradients(bench, {Shape({2, 3, 5})}, {&q, &k, &bias}, [&](Context& context, const Inputs& in) {
-    return LinearOp(context, in[0], {{&q, nullptr}, {&k, &bias}}, GetParam());
-  });
+  CheckGradients(bench, {Shape({2, 3, 5})}, {&q, &k, &bias},
+                 [&](Context& context, const Inputs& in) {
+                   return LinearOp(context, in[0], {{&q, nullptr}, {&k, &bias}}, GetParam());
+                 });
 }
 
 TEST_P(LinearOpTest, AWeightUsedTwiceAccumulatesBothContributions) {
   Bench bench;
   Parameter weight("weight", WeightShape(4, 4));
   bench.Own(weight);
-  CheckGradients(bench, {Shape({3, 4})}, {&weight}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-    const absl::StatusOr<Value> once = LinearOp(context, in[0], {{&weight, nullptr}}, GetParam());
-    if (!once.ok()) return once.status();
-    return LinearOp(context, *once, {{&weight, nullptr}}, GetParam());
-  });
+  CheckGradients(bench, {Shape({3, 4})}, {&weight},
+                 [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                   const absl::StatusOr<Value> once =
+                       LinearOp(context, in[0], {{&weight, nullptr}}, GetParam());
+                   if (!once.ok()) return once.status();
+                   return LinearOp(context, *once, {{&weight, nullptr}}, GetParam());
+                 });
 }
 
 TEST_P(LinearOpTest, AFrozenWeightTakesNoGradientButPassesItOn) {
@@ -61,7 +65,8 @@ TEST_P(LinearOpTest, WrongWidthNamesTheWeightAndBothShapes) {
   Parameter weight("fc.weight", WeightShape(4, 6));
   bench.Own(weight);
   const Value x = bench.context->MakeValue(bench.Upload(Shape({2, 5}), bench.Draw(10)));
-  const absl::Status status = LinearOp(*bench.context, x, {{&weight, nullptr}}, GetParam()).status();
+  const absl::Status status =
+      LinearOp(*bench.context, x, {{&weight, nullptr}}, GetParam()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.ToString().find("'fc.weight'"), std::string::npos) << status;
   EXPECT_NE(status.ToString().find("[2, 5]"), std::string::npos) << status;
@@ -71,12 +76,14 @@ TEST_P(LinearOpTest, AParameterThatNobodyGatheredIsNamed) {
   Bench bench;
   Parameter weight("h.0.weight", WeightShape(4, 6));
   const Value x = bench.context->MakeValue(bench.Upload(Shape({2, 4}), bench.Draw(8)));
-  const absl::Status status = LinearOp(*bench.context, x, {{&weight, nullptr}}, GetParam()).status();
+  const absl::Status status =
+      LinearOp(*bench.context, x, {{&weight, nullptr}}, GetParam()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.ToString().find("'h.0.weight' is not gathered"), std::string::npos) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, LinearOpTest, ::testing::Values(WeightLayout::kInOut, WeightLayout::kOutIn));
+INSTANTIATE_TEST_SUITE_P(Layouts, LinearOpTest,
+                         ::testing::Values(WeightLayout::kInOut, WeightLayout::kOutIn));
 
 TEST(NormOpTest, LayerNormWithAndWithoutResidual) {
   for (const bool with_residual : {false, true}) {
@@ -86,12 +93,14 @@ TEST(NormOpTest, LayerNormWithAndWithoutResidual) {
     bench.Own(beta);
     std::vector<Shape> shapes(with_residual ? 2 : 1, Shape({2, 3, 9}));
     // The sum is used as well, so that its two gradients meet.
-    CheckGradients(bench, shapes, {&gamma, &beta}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-      const Value residual = with_residual ? in[1] : Value();
-      const absl::StatusOr<NormResult> norm = LayerNormOp(context, in[0], residual, gamma, beta, 1e-5f);
-      if (!norm.ok()) return norm.status();
-      return AddOp(context, norm->sum, norm->normalized);
-    });
+    CheckGradients(bench, shapes, {&gamma, &beta},
+                   [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                     const Value residual = with_residual ? in[1] : Value();
+                     const absl::StatusOr<NormResult> norm =
+                         LayerNormOp(context, in[0], residual, gamma, beta, 1e-5f);
+                     if (!norm.ok()) return norm.status();
+                     return AddOp(context, norm->sum, norm->normalized);
+                   });
   }
 }
 
@@ -101,12 +110,13 @@ TEST(NormOpTest, RmsNormWithAndWithoutResidual) {
     Parameter gamma("gamma", Shape({9}));
     bench.Own(gamma);
     std::vector<Shape> shapes(with_residual ? 2 : 1, Shape({2, 3, 9}));
-    CheckGradients(bench, shapes, {&gamma}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-      const Value residual = with_residual ? in[1] : Value();
-      const absl::StatusOr<NormResult> norm = RmsNormOp(context, in[0], residual, gamma, 1e-5f);
-      if (!norm.ok()) return norm.status();
-      return AddOp(context, norm->normalized, norm->sum);
-    });
+    CheckGradients(
+        bench, shapes, {&gamma}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+          const Value residual = with_residual ? in[1] : Value();
+          const absl::StatusOr<NormResult> norm = RmsNormOp(context, in[0], residual, gamma, 1e-5f);
+          if (!norm.ok()) return norm.status();
+          return AddOp(context, norm->normalized, norm->sum);
+        });
   }
 }
 
@@ -122,7 +132,8 @@ TEST(PointwiseOpTest, SwiGlu) {
                  [](Context& context, const Inputs& in) { return SwiGluOp(context, in[0]); });
 }
 
-// Both summands get the same gradient tensor, which is then added to in two places and turned into another in a third.
+// Both summands get the same gradient tensor, which is then added to in two places and turned into
+// another in a third.
 TEST(PointwiseOpTest, SharedGradientsAreNotWrittenThrough) {
   Bench bench;
   CheckGradients(bench, {Shape({4, 5}), Shape({4, 5})}, {},
@@ -147,11 +158,13 @@ TEST(AttentionOpTest, GroupedQueriesWithAndWithoutRotation) {
     shape.kv_heads = 2;
     shape.head_dim = 6;
     // A product of weights in front, since the rotation works in place.
-    CheckGradients(bench, {Shape({2, 5, shape.packed_dim()})}, {}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-      const absl::StatusOr<Value> own = AddOp(context, in[0], in[0]);
-      if (!own.ok()) return own.status();
-      return AttentionOp(context, *own, shape, rotate ? std::optional<float>(100.0f) : std::nullopt);
-    });
+    CheckGradients(bench, {Shape({2, 5, shape.packed_dim()})}, {},
+                   [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                     const absl::StatusOr<Value> own = AddOp(context, in[0], in[0]);
+                     if (!own.ok()) return own.status();
+                     return AttentionOp(context, *own, shape,
+                                        rotate ? std::optional<float>(100.0f) : std::nullopt);
+                   });
   }
 }
 
@@ -161,11 +174,12 @@ TEST(EmbeddingOpTest, TablesAndTiedHead) {
   bench.Own(table);
   bench.Own(positions);
   const std::vector<int32_t> ids = {1, 3, 3, 0, 10, 1, 3, 7};
-  const absl::StatusOr<Tensor> tokens =
-      Tensor::FromHost<int32_t>(*bench.device, Shape({2, 4}), absl::MakeConstSpan(ids), MemoryCategory::kActivations);
+  const absl::StatusOr<Tensor> tokens = Tensor::FromHost<int32_t>(
+      *bench.device, Shape({2, 4}), absl::MakeConstSpan(ids), MemoryCategory::kActivations);
   ASSERT_TRUE(tokens.ok());
-  CheckGradients(bench, {}, {&table, &positions},
-                 [&](Context& context, const Inputs&) { return EmbeddingOp(context, *tokens, table, &positions); });
+  CheckGradients(bench, {}, {&table, &positions}, [&](Context& context, const Inputs&) {
+    return EmbeddingOp(context, *tokens, table, &positions);
+  });
 }
 
 TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
@@ -173,8 +187,8 @@ TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
   Parameter head("head", Shape({11, 6}));
   bench.Own(head);
   const std::vector<int32_t> ids = {1, 3, -100, 0, 10, 1};
-  const absl::StatusOr<Tensor> targets =
-      Tensor::FromHost<int32_t>(*bench.device, Shape({2, 3}), absl::MakeConstSpan(ids), MemoryCategory::kActivations);
+  const absl::StatusOr<Tensor> targets = Tensor::FromHost<int32_t>(
+      *bench.device, Shape({2, 3}), absl::MakeConstSpan(ids), MemoryCategory::kActivations);
   ASSERT_TRUE(targets.ok());
   const std::vector<float> hidden = bench.Draw(36);
   const std::vector<float> direction = bench.Draw(36);
@@ -196,7 +210,8 @@ TEST(LossOpTest, GradientsAreThoseOfTheScaledMeanLoss) {
   ASSERT_TRUE(loss.ok()) << loss.status();
   ASSERT_TRUE(bench.tape.Backward().ok());
   double analytic = 0;
-  for (size_t i = 0; i < hidden.size(); ++i) analytic += static_cast<double>(input.node->grad.data<float>()[i]) * direction[i];
+  for (size_t i = 0; i < hidden.size(); ++i)
+    analytic += static_cast<double>(input.node->grad.data<float>()[i]) * direction[i];
   EXPECT_NEAR(analytic / 8.0, numeric, 2e-3);
   EXPECT_TRUE(head.has_gradient());
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -13,20 +14,22 @@ namespace zeroth {
 
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
   if (a.data.shape() != b.data.shape()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(a.data.shape()));
   ZEROTH_RETURN_IF_ERROR(context.kernels().Add(a.data, b.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording()) {
-    context.tape().Record([&context, a_node = a.node, b_node = b.node, out_node = result.node]() -> absl::Status {
-      if (!out_node->grad.defined()) return absl::OkStatus();
-      Tensor grad = std::exchange(out_node->grad, Tensor());
-      if (a_node != nullptr) ZEROTH_RETURN_IF_ERROR(AddGradient(context, *a_node, grad));
-      if (b_node != nullptr) ZEROTH_RETURN_IF_ERROR(AddGradient(context, *b_node, std::move(grad)));
-      return absl::OkStatus();
-    });
+    context.tape().Record(
+        [&context, a_node = a.node, b_node = b.node, out_node = result.node]() -> absl::Status {
+          if (!out_node->grad.defined()) return absl::OkStatus();
+          Tensor grad = std::exchange(out_node->grad, Tensor());
+          if (a_node != nullptr) ZEROTH_RETURN_IF_ERROR(AddGradient(context, *a_node, grad));
+          if (b_node != nullptr)
+            ZEROTH_RETURN_IF_ERROR(AddGradient(context, *b_node, std::move(grad)));
+          return absl::OkStatus();
+        });
   }
   return result;
 }
@@ -36,18 +39,20 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
   ZEROTH_RETURN_IF_ERROR(context.kernels().Gelu(x.data, y));
   Value result = context.MakeValue(std::move(y));
   if (context.recording() && x.node != nullptr) {
-    context.tape().Record([&context, x_data = x.data, x_node = x.node, y_node = result.node]() -> absl::Status {
-      if (!y_node->grad.defined()) return absl::OkStatus();
-      Tensor dy = std::exchange(y_node->grad, Tensor());
-      Tensor dx = dy;
-      // In place unless somebody else reads this gradient; this function holds two of the handles.
-      if (dy.buffer().use_count() > 2) {
-        ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x_data.shape()));
-      }
-      ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(x_data, dy, dx));
-      dy = Tensor();
-      return AddGradient(context, *x_node, std::move(dx));
-    });
+    context.tape().Record(
+        [&context, x_data = x.data, x_node = x.node, y_node = result.node]() -> absl::Status {
+          if (!y_node->grad.defined()) return absl::OkStatus();
+          Tensor dy = std::exchange(y_node->grad, Tensor());
+          Tensor dx = dy;
+          // In place unless somebody else reads this gradient; this function holds two of the
+          // handles.
+          if (dy.buffer().use_count() > 2) {
+            ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x_data.shape()));
+          }
+          ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(x_data, dy, dx));
+          dy = Tensor();
+          return AddGradient(context, *x_node, std::move(dx));
+        });
   }
   return result;
 }
@@ -56,7 +61,8 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   const Shape& shape = gate_up.data.shape();
   if (shape.rank() < 1 || shape.dim(-1) % 2 != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("swiglu: input ", shape.ToString(), ", expected an even last dimension: gate and up side by side"));
+        absl::StrCat("swiglu: input ", shape.ToString(),
+                     ", expected an even last dimension: gate and up side by side"));
   }
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims.back() /= 2;
@@ -64,7 +70,8 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGlu(gate_up.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording() && gate_up.node != nullptr) {
-    context.tape().Record([&context, data = gate_up.data, node = gate_up.node, out_node = result.node]() -> absl::Status {
+    context.tape().Record([&context, data = gate_up.data, node = gate_up.node,
+                           out_node = result.node]() -> absl::Status {
       if (!out_node->grad.defined()) return absl::OkStatus();
       ZEROTH_ASSIGN_OR_RETURN(Tensor grad, context.Empty(data.shape()));
       ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGluBackward(data, out_node->grad, grad));

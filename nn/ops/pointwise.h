@@ -4,6 +4,7 @@
 #define ZEROTH_NN_OPS_POINTWISE_H_
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
@@ -12,7 +13,8 @@ namespace zeroth {
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b);
 // Gaussian error linear unit, tanh approximation.
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x);
-// silu(gate) * up of [.., gate | up], [.., 2 * hidden] → [.., hidden] (Shazeer, "GLU variants improve transformer", 2020).
+// silu(gate) * up of [.., gate | up], [.., 2 * hidden] → [.., hidden] (Shazeer, "GLU variants
+// improve transformer", 2020).
 absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up);
 
 }  // namespace zeroth

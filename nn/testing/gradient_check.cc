@@ -7,13 +7,15 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/philox.h"
 
 namespace zeroth::testing {
 namespace {
 
-// Half the distance of the two points of a difference: large enough for float32 to see it, small enough for curvature not to.
+// Half the distance of the two points of a difference: large enough for float32 to see it, small
+// enough for curvature not to.
 constexpr float kStep = 1e-2f;
 
 double Dot(const std::vector<float>& a, const std::vector<float>& b) {
@@ -42,8 +44,9 @@ std::vector<Value> MakeInputs(Bench& bench, const std::vector<Shape>& shapes, co
 }
 
 // sum(output * weights) at a point; draws the weights at the first call.
-double LossAt(Bench& bench, const std::vector<Shape>& shapes, const std::vector<Parameter*>& parameters,
-              const Point& point, const Forward& forward, std::vector<float>& weights) {
+double LossAt(Bench& bench, const std::vector<Shape>& shapes,
+              const std::vector<Parameter*>& parameters, const Point& point, const Forward& forward,
+              std::vector<float>& weights) {
   bench.tape.set_recording(false);
   for (size_t i = 0; i < parameters.size(); ++i) {
     parameters[i]->set_data(bench.Upload(parameters[i]->shape(), point.parameters[i]));
@@ -57,7 +60,8 @@ double LossAt(Bench& bench, const std::vector<Shape>& shapes, const std::vector<
 
 Point Moved(const Point& from, const Point& direction, float distance) {
   Point to = from;
-  const auto move = [distance](std::vector<std::vector<float>>& values, const std::vector<std::vector<float>>& along) {
+  const auto move = [distance](std::vector<std::vector<float>>& values,
+                               const std::vector<std::vector<float>>& along) {
     for (size_t i = 0; i < values.size(); ++i) {
       for (size_t j = 0; j < values[i].size(); ++j) values[i][j] += distance * along[i][j];
     }
@@ -74,14 +78,16 @@ Bench::Bench() {
   ZEROTH_CHECK(opened.ok());
   device = *std::move(opened);
   device->BindThread();
-  absl::StatusOr<std::unique_ptr<Kernels>> made = KernelRegistry::Create(*device, device->compute_stream());
+  absl::StatusOr<std::unique_ptr<Kernels>> made =
+      KernelRegistry::Create(*device, device->compute_stream());
   ZEROTH_CHECK(made.ok());
   kernels = *std::move(made);
   context = std::make_unique<Context>(*device, *kernels, tape);
 }
 
 Tensor Bench::Upload(const Shape& shape, const std::vector<float>& values) {
-  absl::StatusOr<Tensor> tensor = Tensor::FromHost<float>(*device, shape, values, MemoryCategory::kActivations);
+  absl::StatusOr<Tensor> tensor =
+      Tensor::FromHost<float>(*device, shape, values, MemoryCategory::kActivations);
   ZEROTH_CHECK(tensor.ok());
   return *std::move(tensor);
 }
@@ -95,13 +101,14 @@ std::vector<float> Bench::Draw(int64_t count, float scale) {
 void Bench::Own(Parameter& parameter, float scale) {
   parameter.set_data(Upload(parameter.shape(), Draw(parameter.numel(), scale)));
   parameter.set_gradient_provider([this, &parameter] {
-    parameter.set_grad(Upload(parameter.shape(), std::vector<float>(static_cast<size_t>(parameter.numel()), NAN)));
+    parameter.set_grad(
+        Upload(parameter.shape(), std::vector<float>(static_cast<size_t>(parameter.numel()), NAN)));
     return absl::OkStatus();
   });
 }
 
-void CheckGradients(Bench& bench, const std::vector<Shape>& shapes, const std::vector<Parameter*>& parameters,
-                    const Forward& forward) {
+void CheckGradients(Bench& bench, const std::vector<Shape>& shapes,
+                    const std::vector<Parameter*>& parameters, const Forward& forward) {
   Point point;
   Point direction;
   for (const Shape& shape : shapes) {
@@ -111,11 +118,14 @@ void CheckGradients(Bench& bench, const std::vector<Shape>& shapes, const std::v
   for (Parameter* parameter : parameters) {
     point.parameters.push_back(Host(parameter->data()));
     direction.parameters.push_back(bench.Draw(parameter->requires_grad() ? parameter->numel() : 0));
-    direction.parameters.back().resize(static_cast<size_t>(parameter->numel()));  // frozen ones stay where they are
+    direction.parameters.back().resize(
+        static_cast<size_t>(parameter->numel()));  // frozen ones stay where they are
   }
   std::vector<float> weights;
-  const double ahead = LossAt(bench, shapes, parameters, Moved(point, direction, kStep), forward, weights);
-  const double behind = LossAt(bench, shapes, parameters, Moved(point, direction, -kStep), forward, weights);
+  const double ahead =
+      LossAt(bench, shapes, parameters, Moved(point, direction, kStep), forward, weights);
+  const double behind =
+      LossAt(bench, shapes, parameters, Moved(point, direction, -kStep), forward, weights);
   const double numeric = (ahead - behind) / (2.0 * kStep);
 
   LossAt(bench, shapes, parameters, point, forward, weights);  // puts the parameters back
@@ -132,8 +142,10 @@ void CheckGradients(Bench& bench, const std::vector<Shape>& shapes, const std::v
     analytic += Dot(Host(inputs[i].node->grad), direction.inputs[i]);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    ASSERT_EQ(parameters[i]->has_gradient(), parameters[i]->requires_grad()) << parameters[i]->name();
-    if (parameters[i]->requires_grad()) analytic += Dot(Host(parameters[i]->grad()), direction.parameters[i]);
+    ASSERT_EQ(parameters[i]->has_gradient(), parameters[i]->requires_grad())
+        << parameters[i]->name();
+    if (parameters[i]->requires_grad())
+      analytic += Dot(Host(parameters[i]->grad()), direction.parameters[i]);
     parameters[i]->set_grad(Tensor());
   }
   EXPECT_NEAR(analytic, numeric, 5e-3 * std::abs(numeric) + 5e-3);

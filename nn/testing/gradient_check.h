@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Checks an operation's backward against what its forward does: the derivative along a random direction, by central
-// differences. Kernels have references of their own; this is about how operations wire them together.
+// Checks an operation's backward against what its forward does: the derivative along a random
+// direction, by central differences. Kernels have references of their own; this is about how
+// operations wire them together.
 
 #ifndef ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
 #define ZEROTH_NN_TESTING_GRADIENT_CHECK_H_
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/kernels/kernels.h"
@@ -38,12 +40,14 @@ struct Bench {
   uint64_t draws_ = 0;
 };
 
-// `forward` maps the inputs to one output and may use the parameters. Expects (through GoogleTest) that for the loss
-// sum(output * fixed random weights) the gradients of all inputs and of all trainable parameters give the derivative along
-// random directions, and that frozen parameters get none.
-using Forward = std::function<absl::StatusOr<Value>(Context& context, const std::vector<Value>& inputs)>;
-void CheckGradients(Bench& bench, const std::vector<Shape>& inputs, const std::vector<Parameter*>& parameters,
-                    const Forward& forward);
+// `forward` maps the inputs to one output and may use the parameters. Expects (through GoogleTest)
+// that for the loss sum(output * fixed random weights) the gradients of all inputs and of all
+// trainable parameters give the derivative along random directions, and that frozen parameters get
+// none.
+using Forward =
+    std::function<absl::StatusOr<Value>(Context& context, const std::vector<Value>& inputs)>;
+void CheckGradients(Bench& bench, const std::vector<Shape>& inputs,
+                    const std::vector<Parameter*>& parameters, const Forward& forward);
 
 }  // namespace zeroth::testing
 

@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Measured peaks of gpt2_124m against the formula of docs/architecture.md. With P parameters, R of them in the root unit, L in a
-// block, and S ranks in a shard group, bytes per rank in float32 are
+// Measured peaks of gpt2_124m against the formula of docs/architecture.md. With P parameters, R of
+// them in the root unit, L in a block, and S ranks in a shard group, bytes per rank in float32 are
 //
 //   parameters  4 P / S
-//   gathered    0 if S = 1; 4 P under shard_grad_op; otherwise 4 (R + 2 L): the root and two blocks, never more
-//   gradients   4 P / S, and 4 (R + 2 L) if S > 1: full gradients on their way to their owners
-//   optimizer   8 P / S
+//   gathered    0 if S = 1; 4 P under shard_grad_op; otherwise 4 (R + 2 L): the root and two
+//   blocks, never more gradients   4 P / S, and 4 (R + 2 L) if S > 1: full gradients on their way
+//   to their owners optimizer   8 P / S
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
@@ -39,7 +40,8 @@ struct Sizes {
 // Counted from the parameters' names and shapes, not from the units that the code under test makes.
 absl::StatusOr<Sizes> CountParameters() {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig("gpt2_124m"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config));
   Sizes sizes;
   for (const Parameter* parameter : model->Parameters()) {
     const double numel = static_cast<double>(parameter->numel());
@@ -70,15 +72,18 @@ struct Case {
   int shard_size;  // of hybrid_shard
 };
 
-absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& mutex, std::vector<MemoryStats>& measured) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& mutex,
+                       std::vector<MemoryStats>& measured) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig("gpt2_124m"));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   TrainerOptions options;
   options.sharding.strategy = test_case.strategy;
   options.sharding.strategy_options.shard_size = test_case.shard_size;
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, Trainer::Create(world, *device, std::move(model), options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
   device->allocator().ResetPeaks();
   Batch batch;
   batch.batch = 1;
@@ -102,8 +107,9 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   ASSERT_EQ(sizes->total, 124439808);
   std::mutex mutex;
   std::vector<MemoryStats> measured;
-  const absl::Status status = RunLocalRanks(
-      test_case.world_size, [&](Communicator& world) { return TrainRank(test_case, world, mutex, measured); });
+  const absl::Status status = RunLocalRanks(test_case.world_size, [&](Communicator& world) {
+    return TrainRank(test_case, world, mutex, measured);
+  });
   ASSERT_TRUE(status.ok()) << status;
   const int shards = test_case.strategy == "no_shard" ? 1
                      : test_case.shard_size > 0       ? test_case.shard_size
@@ -111,31 +117,40 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   const Expected expected = Formula(*sizes, test_case.strategy, shards);
   ASSERT_EQ(measured.size(), static_cast<size_t>(test_case.world_size));
   for (const MemoryStats& rank : measured) {
-    const auto peak = [&](MemoryCategory category) { return static_cast<double>(rank[category].peak_bytes); };
+    const auto peak = [&](MemoryCategory category) {
+      return static_cast<double>(rank[category].peak_bytes);
+    };
     constexpr double kTolerance = 0.02;
-    EXPECT_NEAR(peak(MemoryCategory::kParameters), expected.parameters, kTolerance * expected.parameters);
-    EXPECT_NEAR(peak(MemoryCategory::kGatheredParameters), expected.gathered, kTolerance * expected.gathered);
-    EXPECT_NEAR(peak(MemoryCategory::kGradients), expected.gradients, kTolerance * expected.gradients);
-    EXPECT_NEAR(peak(MemoryCategory::kOptimizer), expected.optimizer, kTolerance * expected.optimizer);
+    EXPECT_NEAR(peak(MemoryCategory::kParameters), expected.parameters,
+                kTolerance * expected.parameters);
+    EXPECT_NEAR(peak(MemoryCategory::kGatheredParameters), expected.gathered,
+                kTolerance * expected.gathered);
+    EXPECT_NEAR(peak(MemoryCategory::kGradients), expected.gradients,
+                kTolerance * expected.gradients);
+    EXPECT_NEAR(peak(MemoryCategory::kOptimizer), expected.optimizer,
+                kTolerance * expected.optimizer);
     // Between steps nothing full is left.
     EXPECT_EQ(rank[MemoryCategory::kGatheredParameters].current_bytes, 0);
-    EXPECT_NEAR(static_cast<double>(rank[MemoryCategory::kGradients].current_bytes), 4 * sizes->total / shards,
-                kTolerance * 4 * sizes->total / shards);
+    EXPECT_NEAR(static_cast<double>(rank[MemoryCategory::kGradients].current_bytes),
+                4 * sizes->total / shards, kTolerance * 4 * sizes->total / shards);
   }
 }
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int world_size : {2, 4, 8}) {
-    for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) cases.push_back({strategy, world_size, 0});
+    for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"})
+      cases.push_back({strategy, world_size, 0});
     cases.push_back({"hybrid_shard", world_size, world_size / 2});
   }
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpt2_124m, MemoryFormulaTest, testing::ValuesIn(Cases()), [](const auto& instance) {
-  return absl::StrCat(instance.param.strategy, "_world", instance.param.world_size);
-});
+INSTANTIATE_TEST_SUITE_P(Gpt2_124m, MemoryFormulaTest, testing::ValuesIn(Cases()),
+                         [](const auto& instance) {
+                           return absl::StrCat(instance.param.strategy, "_world",
+                                               instance.param.world_size);
+                         });
 
 }  // namespace
 }  // namespace zeroth

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training under every strategy and world size against reference runs in float64, and against each other bit for bit.
+// Training under every strategy and world size against reference runs in float64, and against each
+// other bit for bit.
 
 #include <cmath>
 #include <cstring>
@@ -11,26 +12,31 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+
 #include "zeroth/tests/parity/reference_run.h"
 
 namespace zeroth {
 namespace {
 
-// What float32 can promise against float64 over 20 steps of these models, from the reference's makers.
+// What float32 can promise against float64 over 20 steps of these models, from the reference's
+// makers.
 constexpr double kFirstLossTolerance = 2e-6;
 constexpr double kLossTolerance = 2e-5;
 constexpr double kGradientTolerance = 1e-5;
 constexpr double kWeightTolerance = 1e-4;
 
-double Relative(double value, double reference) { return std::abs(value - reference) / std::abs(reference); }
+double Relative(double value, double reference) {
+  return std::abs(value - reference) / std::abs(reference);
+}
 
-// The key bias of GPT-2's attention has a true gradient of zero, since softmax does not see it; Adam turns the rounding
-// noise there into steps of full size.
+// The key bias of GPT-2's attention has a true gradient of zero, since softmax does not see it;
+// Adam turns the rounding noise there into steps of full size.
 bool IsNoise(const std::string& name, size_t index, size_t size) {
   return absl::EndsWith(name, "c_attn.bias") && index >= size / 3 && index < 2 * (size / 3);
 }
 
-double RelativeDistance(const std::string& name, const std::vector<float>& values, const std::vector<float>& reference) {
+double RelativeDistance(const std::string& name, const std::vector<float>& values,
+                        const std::vector<float>& reference) {
   double difference = 0;
   double norm = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
@@ -42,7 +48,8 @@ double RelativeDistance(const std::string& name, const std::vector<float>& value
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-void ExpectClose(const NamedValues& values, const NamedValues& reference, double tolerance, const char* what) {
+void ExpectClose(const NamedValues& values, const NamedValues& reference, double tolerance,
+                 const char* what) {
   ASSERT_EQ(values.size(), reference.size()) << what;
   for (const auto& [name, expected] : reference) {
     const auto found = values.find(name);
@@ -112,9 +119,12 @@ TEST_P(ParityTest, MeetsTheReference) {
   ASSERT_EQ(record.losses.size(), reference->losses.size());
   for (size_t step = 0; step < reference->losses.size(); ++step) {
     const double tolerance = step == 0 ? kFirstLossTolerance : kLossTolerance;
-    EXPECT_LE(Relative(record.losses[step], reference->losses[step]), tolerance) << "loss of step " << step;
-    // The norm is as good as the gradients that it is taken of; later ones inherit the weights' drift.
-    EXPECT_LE(Relative(record.grad_norms[step], reference->grad_norms[step]), step == 0 ? kGradientTolerance : kWeightTolerance)
+    EXPECT_LE(Relative(record.losses[step], reference->losses[step]), tolerance)
+        << "loss of step " << step;
+    // The norm is as good as the gradients that it is taken of; later ones inherit the weights'
+    // drift.
+    EXPECT_LE(Relative(record.grad_norms[step], reference->grad_norms[step]),
+              step == 0 ? kGradientTolerance : kWeightTolerance)
         << "gradient norm of step " << step;
   }
   ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
@@ -141,9 +151,11 @@ TEST_P(EqualityTest, StrategiesGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EqualityTest,
-                         testing::Combine(testing::Values("gpt2_tiny", "llama_tiny"), testing::Values(1, 2, 4, 8)),
+                         testing::Combine(testing::Values("gpt2_tiny", "llama_tiny"),
+                                          testing::Values(1, 2, 4, 8)),
                          [](const auto& instance) {
-                           return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
+                           return absl::StrCat(std::get<0>(instance.param), "_world",
+                                               std::get<1>(instance.param));
                          });
 
 // Neither prefetching, nor what is a unit, nor which parameters stay whole may touch a bit.
@@ -170,7 +182,8 @@ TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
   }
 }
 
-// World sizes that are no power of two, where groups and the flat reduction add in different orders.
+// World sizes that are no power of two, where groups and the flat reduction add in different
+// orders.
 TEST(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
   for (const int world_size : {3, 5, 6}) {
     std::vector<RunSetup> setups;
@@ -179,7 +192,9 @@ TEST(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
       setup.model = "gpt2_tiny";
       setup.strategy = strategy;
       setup.world_size = world_size;
-      setup.shard_size = std::string(strategy) != "hybrid_shard" ? 0 : world_size == 6 ? 2 : world_size;
+      setup.shard_size = std::string(strategy) != "hybrid_shard" ? 0
+                         : world_size == 6                       ? 2
+                                                                 : world_size;
       setup.rows_per_rank = 1;
       setup.steps = 8;
       setups.push_back(setup);

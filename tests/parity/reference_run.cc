@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/core/base/status_macros.h"
@@ -30,7 +31,8 @@ std::string Path(const std::string& model, const std::string& file) {
 absl::StatusOr<nlohmann::json> LoadExpected(const std::string& model) {
   std::ifstream file(Path(model, "expected.json"));
   nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return absl::NotFoundError(absl::StrCat("cannot read ", Path(model, "expected.json")));
+  if (!json.is_object())
+    return absl::NotFoundError(absl::StrCat("cannot read ", Path(model, "expected.json")));
   return json;
 }
 
@@ -49,7 +51,8 @@ struct Collector {
   std::mutex mutex;
   TrainingRecord record;
 
-  void Put(NamedValues& values, const Parameter& parameter, int64_t begin, absl::Span<const float> piece) {
+  void Put(NamedValues& values, const Parameter& parameter, int64_t begin,
+           absl::Span<const float> piece) {
     std::lock_guard<std::mutex> lock(mutex);
     std::vector<float>& whole = values[parameter.name()];
     whole.resize(static_cast<size_t>(parameter.numel()));
@@ -62,8 +65,10 @@ absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, unit->GradientShardView(piece).ToHost<float>());
-      collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)], piece.begin, values);
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
+                              unit->GradientShardView(piece).ToHost<float>());
+      collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)],
+                    piece.begin, values);
     }
   }
   return absl::OkStatus();
@@ -86,27 +91,33 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
 
 absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
                        Collector& collector) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, DeviceRegistry::Create("cpu", DeviceOptions()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory, HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(directory.config().json()));
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory,
+                          HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(directory.config().json()));
   DataOptions data_options;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> tokens,
                           OpenData(Path(setup.model, "tokens.npy"), data_options));
   LoaderOptions loader_options;
-  loader_options.batch_size =
-      setup.rows_per_rank > 0 ? setup.rows_per_rank : expected["global_batch"].get<int64_t>() / setup.world_size;
+  loader_options.batch_size = setup.rows_per_rank > 0
+                                  ? setup.rows_per_rank
+                                  : expected["global_batch"].get<int64_t>() / setup.world_size;
   loader_options.seq_len = expected["seq_len"].get<int64_t>();
   loader_options.world_size = setup.world_size;
   loader_options.rank = world.rank();
   loader_options.shuffle = false;
   ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(tokens, loader_options));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                          Trainer::Create(world, *device, std::move(model), MakeOptions(setup, expected)));
-  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-    return directory.weights().ReadElements(parameter.name(), begin, out);
-  }));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<Trainer> trainer,
+      Trainer::Create(world, *device, std::move(model), MakeOptions(setup, expected)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+        return directory.weights().ReadElements(parameter.name(), begin, out);
+      }));
 
   ZEROTH_ASSIGN_OR_RETURN(const Batch first, loader.Load(0));
   ZEROTH_RETURN_IF_ERROR(trainer->ForwardBackward(first).status());
@@ -116,7 +127,8 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   const int64_t steps = setup.steps > 0 ? setup.steps : expected["steps"].get<int64_t>();
   for (int64_t step = 0; step < steps; ++step) {
     ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader.Load(step));
-    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer->Step(batch, expected["lr"].get<double>()));
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                            trainer->Step(batch, expected["lr"].get<double>()));
     if (world.rank() != 0) continue;
     collector.record.losses.push_back(static_cast<double>(result.loss));
     collector.record.grad_norms.push_back(result.grad_norm);
@@ -141,7 +153,8 @@ absl::StatusOr<TrainingRecord> LoadReference(const std::string& model) {
   TrainingRecord record;
   record.losses = expected["loss"].get<std::vector<double>>();
   record.grad_norms = expected["grad_norm_before_clip"].get<std::vector<double>>();
-  ZEROTH_ASSIGN_OR_RETURN(record.first_gradients, LoadTensors(Path(model, "grads_step0.safetensors")));
+  ZEROTH_ASSIGN_OR_RETURN(record.first_gradients,
+                          LoadTensors(Path(model, "grads_step0.safetensors")));
   ZEROTH_ASSIGN_OR_RETURN(record.final_weights, LoadTensors(Path(model, "final.safetensors")));
   return record;
 }
@@ -149,10 +162,11 @@ absl::StatusOr<TrainingRecord> LoadReference(const std::string& model) {
 absl::StatusOr<TrainingRecord> Train(const RunSetup& setup) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(setup.model));
   Collector collector;
-  ZEROTH_RETURN_IF_ERROR_WITH(
-      RunLocalRanks(setup.world_size,
-                    [&](Communicator& world) { return TrainRank(setup, expected, world, collector); }),
-      setup.ToString());
+  ZEROTH_RETURN_IF_ERROR_WITH(RunLocalRanks(setup.world_size,
+                                            [&](Communicator& world) {
+                                              return TrainRank(setup, expected, world, collector);
+                                            }),
+                              setup.ToString());
   return std::move(collector.record);
 }
 

@@ -42,7 +42,8 @@ struct RunSetup {
   std::string ToString() const;
 };
 
-// Trains from the reference's initial weights on its tokens with its hyper-parameters, on real ranks.
+// Trains from the reference's initial weights on its tokens with its hyper-parameters, on real
+// ranks.
 absl::StatusOr<TrainingRecord> Train(const RunSetup& setup);
 
 }  // namespace zeroth
