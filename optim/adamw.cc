@@ -10,12 +10,29 @@
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
+namespace {
+
+absl::Status ValidateOptions(const AdamWOptions& options) {
+  const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
+  const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (is_decay_rate(options.beta1) && is_decay_rate(options.beta2) && is_size(options.eps) &&
+      is_size(options.weight_decay)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("AdamW: beta1 = ", options.beta1, ", beta2 = ", options.beta2,
+                   ", eps = ", options.eps, ", weight_decay = ", options.weight_decay,
+                   "; expected betas in [0, 1) and finite eps and weight_decay of at least 0"));
+}
+
+}  // namespace
 
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
     : sharding_(sharding), kernels_(kernels), options_(options) {}
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
                                                      const AdamWOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(ValidateOptions(options));
   std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {

@@ -28,7 +28,8 @@ struct AdamWOptions {
 // shards begin changes no bit. Used by one rank's thread only.
 class AdamW {
  public:
-  // Allocates zeroed moments. `sharding` and `kernels` outlive the optimizer.
+  // Allocates zeroed moments. InvalidArgument if an option is out of its range. `sharding` and
+  // `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options);
 

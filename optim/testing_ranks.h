@@ -1,0 +1,109 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Ranks with one hand-fed parameter set, for the optimizer's tests.
+
+#ifndef ZEROTH_OPTIM_TESTING_RANKS_H_
+#define ZEROTH_OPTIM_TESTING_RANKS_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth::testing {
+
+// How a set of parameters is sharded.
+struct Layout {
+  std::string strategy = "full_shard";
+  int world_size = 1;
+  int shard_size = 0;
+  int64_t min_shard_numel = 0;
+};
+
+inline std::vector<Layout> AllLayouts() {
+  std::vector<Layout> layouts;
+  for (const int world_size : {1, 2, 3, 4, 8}) {
+    for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+      layouts.push_back({strategy, world_size, 0, 0});
+    }
+    layouts.push_back({"full_shard", world_size, 0, 8});
+    if (world_size % 2 == 0) layouts.push_back({"hybrid_shard", world_size, 2, 0});
+  }
+  return layouts;
+}
+
+// One rank's parameters under test: "matrix" (decays) and "vector" (does not), in one unit.
+struct Rank {
+  Communicator& world;
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Kernels> kernels;
+  Parameter matrix;
+  Parameter vector;
+  std::unique_ptr<Sharding> sharding;
+
+  Rank(Communicator& communicator, const Shape& matrix_shape, const Shape& vector_shape)
+      : world(communicator), matrix("matrix", matrix_shape), vector("vector", vector_shape) {}
+
+  absl::Status Open(const Layout& layout) {
+    ZEROTH_ASSIGN_OR_RETURN(device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(kernels, KernelRegistry::Create(*device, device->compute_stream()));
+    ShardingOptions options;
+    options.strategy = layout.strategy;
+    options.strategy_options.shard_size = layout.shard_size;
+    options.min_shard_numel = layout.min_shard_numel;
+    UnitSpec unit;
+    unit.name = "unit";
+    unit.parameters = {&matrix, &vector};
+    ZEROTH_ASSIGN_OR_RETURN(sharding, Sharding::Create(world, *device, options, {unit}));
+    return absl::OkStatus();
+  }
+
+  absl::Status Load(const std::vector<float>& matrix_values,
+                    const std::vector<float>& vector_values) {
+    return sharding->Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+      const std::vector<float>& values = &parameter == &matrix ? matrix_values : vector_values;
+      std::copy_n(values.begin() + begin, out.size(), out.begin());
+      return absl::OkStatus();
+    });
+  }
+
+  // A forward and a backward whose gradient, on every rank, is the given one.
+  absl::Status Backward(const std::vector<float>& matrix_grad,
+                        const std::vector<float>& vector_grad) {
+    Scheduler& scheduler = sharding->scheduler();
+    Unit& unit = *sharding->FindUnit("unit");
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
+    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot m, matrix.TakeGradient());
+    std::copy(matrix_grad.begin(), matrix_grad.end(), m.tensor.data<float>());
+    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot v, vector.TakeGradient());
+    std::copy(vector_grad.begin(), vector_grad.end(), v.tensor.data<float>());
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
+    return scheduler.FinishBackward();
+  }
+
+  // Whole values of both parameters.
+  absl::Status Read(std::vector<float>& matrix_values, std::vector<float>& vector_values) {
+    return sharding->VisitFull([&](const Parameter& parameter, int64_t,
+                                   absl::Span<const float> values) {
+      (&parameter == &matrix ? matrix_values : vector_values).assign(values.begin(), values.end());
+      return absl::OkStatus();
+    });
+  }
+};
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_OPTIM_TESTING_RANKS_H_
