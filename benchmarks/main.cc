@@ -1,0 +1,76 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Runs the benchmarks that are linked in as Google Benchmark does, and ends with one table of what
+// each reached of its floor.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+
+namespace {
+
+// Prints as usual, and remembers what the table needs.
+class TableReporter : public benchmark::ConsoleReporter {
+ public:
+  // Colours are for eyes only.
+  TableReporter() : ConsoleReporter(isatty(STDOUT_FILENO) == 1 ? OO_Color : OO_None) {}
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    ConsoleReporter::ReportRuns(runs);
+    for (const Run& run : runs) {
+      Row row;
+      row.name = run.benchmark_name();
+      row.failed = run.error_occurred;
+      row.milliseconds = run.iterations > 0
+                             ? run.real_accumulated_time * 1e3 / static_cast<double>(run.iterations)
+                             : 0;
+      const auto ratio = run.counters.find("ratio_to_floor");
+      row.ratio = ratio == run.counters.end() ? 0 : static_cast<double>(ratio->second);
+      rows_.push_back(row);
+    }
+  }
+
+  // True if nothing failed.
+  bool PrintTable() const {
+    size_t width = 9;
+    for (const Row& row : rows_) width = std::max(width, row.name.size());
+    std::printf("\n%-*s  %12s  %14s\n", static_cast<int>(width), "benchmark", "ms",
+                "ratio to floor");
+    bool all_well = true;
+    for (const Row& row : rows_) {
+      if (row.failed) {
+        all_well = false;
+        std::printf("%-*s  %12s\n", static_cast<int>(width), row.name.c_str(), "FAILED");
+      } else {
+        std::printf("%-*s  %12.3f  %14.2f\n", static_cast<int>(width), row.name.c_str(),
+                    row.milliseconds, row.ratio);
+      }
+    }
+    return all_well;
+  }
+
+ private:
+  struct Row {
+    std::string name;
+    bool failed = false;
+    double milliseconds = 0;
+    double ratio = 0;
+  };
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  TableReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  benchmark::Shutdown();
+  return reporter.PrintTable() ? 0 : 1;
+}
