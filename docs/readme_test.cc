@@ -1,10 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <cstddef>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -18,14 +21,27 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
-  std::set<std::string> found;
+std::vector<std::smatch> Matches(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
-  for (auto match = std::sregex_iterator(text.begin(), text.end(), regex);
-       match != std::sregex_iterator(); ++match) {
-    found.insert((*match)[1]);
+  return {std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()};
+}
+
+// Text between double quotes, adjacent literals joined as the compiler does.
+std::string Unquoted(const std::string& literals) {
+  std::string joined;
+  for (const std::smatch& literal : Matches(literals, "\"([^\"]*)\"")) joined += literal[1];
+  return joined;
+}
+
+// The trainer's defaults by flag, as options.h spells them.
+std::map<std::string, std::string> Defaults() {
+  const std::string options = Read("train/options.h");
+  std::map<std::string, std::string> defaults;
+  for (const std::smatch& field : Matches(options, "\n  [\\w:]+ (\\w+)(?: = ([^;]+))?;")) {
+    const std::string value = field[2];
+    defaults[field[1]] = value.find('"') == std::string::npos ? value : Unquoted(value);
   }
-  return found;
+  return defaults;
 }
 
 TEST(ReadmeTest, ShowsTheExampleThatIsCompiled) {
@@ -36,14 +52,36 @@ TEST(ReadmeTest, ShowsTheExampleThatIsCompiled) {
   ASSERT_NE(to, std::string::npos);
   const std::string shown = example.substr(from, to - from);
   ASSERT_GT(shown.size(), 500u);
-  EXPECT_NE(Read("README.md").find(shown), std::string::npos) << shown;
+  EXPECT_NE(Read("README.md").find("```cpp\n" + shown + "```\n"), std::string::npos) << shown;
 }
 
-TEST(ReadmeTest, ListsTheFlagsOfTheTrainer) {
-  const std::set<std::string> listed = Matches(Read("README.md"), "\\n\\| `--(\\w+)` \\|");
-  const std::set<std::string> defined =
-      Matches(Read("train/flags.cc"), "ABSL_FLAG\\([\\w:]+,\\s*(\\w+),");
+TEST(ReadmeTest, ListsTheFlagsOfTheTrainerWithTheirDefaultsAndTexts) {
+  const std::string readme = Read("README.md");
+  const std::string flags = Read("train/flags.cc");
+  const std::map<std::string, std::string> defaults = Defaults();
+  std::set<std::string> described;
+  for (const std::smatch& flag : Matches(
+           flags,
+           "ABSL_FLAG\\([\\w:]+,\\s*(\\w+),\\s*kDefaults\\.(\\w+),\\s*((?:\"[^\"]*\"\\s*)+)\\);")) {
+    const std::string name = flag[1];
+    described.insert(name);
+    ASSERT_EQ(defaults.count(flag[2]), 1u) << name;
+    const std::string value = defaults.at(flag[2]);
+    const std::string quoted = value.empty() ? "" : "`" + value + "`";
+    const std::string row = "| `--" + name + "` | " + quoted + " | " + Unquoted(flag[3]) + " |";
+    EXPECT_NE(readme.find("\n" + row + "\n"), std::string::npos)
+        << "README.md should have this row:\n"
+        << row;
+  }
+  // Nothing was defined in a way that escaped the pattern above, and nothing listed is gone.
+  std::set<std::string> defined;
+  for (const std::smatch& flag : Matches(flags, "ABSL_FLAG\\([\\w:]+,\\s*(\\w+),")) {
+    defined.insert(flag[1]);
+  }
+  std::set<std::string> listed;
+  for (const std::smatch& row : Matches(readme, "\n\\| `--(\\w+)` \\|")) listed.insert(row[1]);
   EXPECT_GT(defined.size(), 30u);
+  EXPECT_EQ(described, defined);
   EXPECT_EQ(listed, defined);
 }
 

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,12 @@ std::string FormatRate(double tokens_per_second) {
   if (tokens_per_second >= 1e6) return absl::StrFormat("%.2fM", tokens_per_second / 1e6);
   if (tokens_per_second >= 1e4) return absl::StrFormat("%.1fk", tokens_per_second / 1e3);
   return absl::StrFormat("%.0f", tokens_per_second);
+}
+
+// Columns of the terminal behind `out`; 0 if it does not say.
+int TerminalWidth(std::FILE* out) {
+  winsize size = {};
+  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 }  // namespace
@@ -52,14 +59,19 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   return line;
 }
 
+std::string FitToWidth(const std::string& line, int width) {
+  return width > 0 ? line.substr(0, static_cast<size_t>(width)) : line;
+}
+
 Progress::Progress(const ProgressOptions& options)
     : options_(options), live_(isatty(fileno(options.out)) == 1) {}
 
 void Progress::Step(const StepMetrics& metrics, double seconds_left) {
   const std::string line = FormatProgress(options_, metrics, seconds_left);
   if (live_) {
-    std::fprintf(options_.out, "\r%s\x1b[K", line.c_str());
-    shown_ = line;
+    // A longer line would wrap, and the next one would be drawn below it instead of over it.
+    shown_ = FitToWidth(line, TerminalWidth(options_.out) - 1);
+    std::fprintf(options_.out, "\r%s\x1b[K", shown_.c_str());
   } else if (metrics.step == 1 || metrics.step == options_.steps ||
              metrics.step % options_.log_every == 0) {
     std::fprintf(options_.out, "%s\n", line.c_str());

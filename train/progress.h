@@ -28,6 +28,9 @@ std::string FormatDuration(double seconds);
 // "38.2 MiB".
 std::string FormatBytes(int64_t bytes);
 
+// The first `width` columns of an ASCII line; all of it if width is not positive.
+std::string FitToWidth(const std::string& line, int width);
+
 // Shows how training goes: on a terminal one line that is redrawn, otherwise a line every log_every
 // steps, the first and the last. Lines printed in between through Print do not tear it. One thread
 // only.

@@ -78,7 +78,11 @@ Outcome RunTrainer(const Flags& flags, const std::string& directory = "") {
 std::vector<nlohmann::json> Metrics(const fs::path& out) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(out / "metrics.jsonl");
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(file, line);) {
+    // A line may be half written while the trainer runs.
+    nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_discarded()) lines.push_back(std::move(json));
+  }
   return lines;
 }
 

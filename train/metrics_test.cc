@@ -1,0 +1,75 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/metrics.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace zeroth {
+namespace {
+
+TEST(MetricsTest, NumbersReadBackAsTheyWere) {
+  const std::string path = testing::TempDir() + "/metrics.jsonl";
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  std::vector<StepMetrics> written;
+  for (int i = 0; i < 200; ++i) {
+    StepMetrics metrics;
+    metrics.step = i + 1;
+    metrics.loss = std::nextafter(5.0f + 0.37f * static_cast<float>(i), 10.0f);
+    metrics.grad_norm = std::exp(0.1 * i) / 3.0;
+    metrics.lr = 1e-3 / (i + 1);
+    metrics.tokens_per_second = 1e5 / 7.0 * (i + 1);
+    metrics.memory_peak_bytes = int64_t{1} << (i % 60);
+    if (i % 3 == 0) metrics.eval_loss = metrics.loss / 3.0f;
+    ASSERT_TRUE(writer->Write(metrics).ok());
+    written.push_back(metrics);
+  }
+  ASSERT_TRUE(writer->WriteSummary({{"steps", 200}}).ok());
+  std::ifstream file(path);
+  std::string line;
+  for (const StepMetrics& metrics : written) {
+    ASSERT_TRUE(std::getline(file, line));
+    const nlohmann::json json = nlohmann::json::parse(line);
+    EXPECT_EQ(json["step"], metrics.step);
+    EXPECT_EQ(std::stof(json["loss"].dump()), metrics.loss);
+    EXPECT_EQ(json["grad_norm"].get<double>(), metrics.grad_norm);
+    EXPECT_EQ(json["lr"].get<double>(), metrics.lr);
+    EXPECT_EQ(json["tokens_per_second"].get<double>(), metrics.tokens_per_second);
+    EXPECT_EQ(json["memory_peak_bytes"], metrics.memory_peak_bytes);
+    EXPECT_EQ(json.contains("eval_loss"), metrics.eval_loss.has_value());
+  }
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(nlohmann::json::parse(line)["summary"]["steps"], 200);
+}
+
+TEST(MetricsTest, WhatIsNotFiniteIsStillJson) {
+  const std::string path = testing::TempDir() + "/not_finite.jsonl";
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Create(path);
+  ASSERT_TRUE(writer.ok());
+  StepMetrics metrics;
+  metrics.loss = std::numeric_limits<float>::quiet_NaN();
+  metrics.grad_norm = -std::numeric_limits<double>::infinity();
+  ASSERT_TRUE(writer->Write(metrics).ok());
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  const nlohmann::json json = nlohmann::json::parse(line);
+  EXPECT_EQ(json["loss"], "nan");
+  EXPECT_EQ(json["grad_norm"], "-inf");
+}
+
+TEST(MetricsTest, APathThatCannotBeWrittenIsNamed) {
+  const absl::Status status = MetricsWriter::Create("/no/such/directory/metrics.jsonl").status();
+  EXPECT_NE(status.ToString().find("/no/such/directory/metrics.jsonl"), std::string::npos)
+      << status;
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,71 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/options.h"
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+TrainOptions Valid() {
+  TrainOptions options;
+  options.data = "README.md";
+  return options;
+}
+
+TEST(OptionsTest, DefaultsNeedOnlyData) {
+  EXPECT_TRUE(Validate(Valid()).ok());
+  const absl::Status status = Validate(TrainOptions());
+  EXPECT_NE(status.ToString().find("--data=README.md"), std::string::npos) << status;
+}
+
+TEST(OptionsTest, EveryBadValueIsNamed) {
+  using Spoil = std::function<void(TrainOptions&)>;
+  const std::vector<std::pair<std::string, Spoil>> cases = {
+      {"--world_size=0", [](TrainOptions& o) { o.world_size = 0; }},
+      {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
+      {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
+      {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
+      {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
+      {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},
+      {"--lr=-0.1", [](TrainOptions& o) { o.lr = -0.1; }},
+      {"--lr=nan", [](TrainOptions& o) { o.lr = NAN; }},
+      {"--beta1=1", [](TrainOptions& o) { o.beta1 = 1; }},
+      {"--beta2=-0.5", [](TrainOptions& o) { o.beta2 = -0.5; }},
+      {"--eps=inf", [](TrainOptions& o) { o.eps = INFINITY; }},
+      {"--clip_grad_norm=-1", [](TrainOptions& o) { o.clip_grad_norm = -1; }},
+      {"--log_every=0", [](TrainOptions& o) { o.log_every = 0; }},
+      {"--eval_every", [](TrainOptions& o) { o.eval_every = 5; }},
+      {"--init_from=dir",
+       [](TrainOptions& o) {
+         o.model = "gpt2_124m";
+         o.init_from = "dir";
+       }},
+      {"--out", [](TrainOptions& o) { o.out.clear(); }},
+  };
+  for (const auto& [message, spoil] : cases) {
+    TrainOptions options = Valid();
+    spoil(options);
+    const absl::Status status = Validate(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_NE(status.ToString().find(message), std::string::npos) << status;
+  }
+}
+
+TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
+  TrainOptions options = Valid();
+  options.threads_per_rank = 3;
+  EXPECT_EQ(ThreadsPerRank(options), 3);
+  options.threads_per_rank = 0;
+  options.world_size = 1 << 20;
+  EXPECT_EQ(ThreadsPerRank(options), 1);
+}
+
+}  // namespace
+}  // namespace zeroth
