@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -45,13 +47,29 @@ fs::path Scratch() {
   return path;
 }
 
+// What the trainer printed lies in `log`, and what it said on stderr in ErrorLog(log).
+fs::path ErrorLog(const fs::path& log) { return log.string() + ".stderr"; }
+
+std::string Logs(const fs::path& log) { return Read(log) + Read(ErrorLog(log)); }
+
+// Waits, also where a signal of the test's own interrupts the wait, and returns the exit code, or
+// -1 for a process that a signal ended.
+int Wait(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 pid_t Start(const Flags& flags, const fs::path& log, const std::string& directory = "") {
   const std::string binary = fs::absolute("train/train").string();
+  const std::string error_log = ErrorLog(log).string();
   const pid_t child = fork();
   if (child != 0) return child;
   const int out = open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
   dup2(out, STDOUT_FILENO);
-  dup2(out, STDERR_FILENO);
+  dup2(open(error_log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644), STDERR_FILENO);
   if (!directory.empty()) setenv("BUILD_WORKING_DIRECTORY", directory.c_str(), 1);
   std::vector<std::string> words = {binary};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -64,15 +82,14 @@ pid_t Start(const Flags& flags, const fs::path& log, const std::string& director
 
 struct Outcome {
   int exit_code = -1;
-  std::string output;
+  std::string output;  // both streams
+  std::string errors;  // stderr alone
 };
 
 Outcome RunTrainer(const Flags& flags, const std::string& directory = "") {
   const fs::path log = Scratch() / "log";
-  const pid_t child = Start(flags, log, directory);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Read(log)};
+  const int exit_code = Wait(Start(flags, log, directory));
+  return {exit_code, Logs(log), Read(ErrorLog(log))};
 }
 
 std::vector<nlohmann::json> Metrics(const fs::path& out) {
@@ -130,7 +147,10 @@ TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
        "--seq_len=32", "--shuffle=false", "--steps=0", "--world_size=3", "--batch_size=1",
        "--sample_tokens=0", "--out=" + again.string()});
   ASSERT_EQ(copy.exit_code, 0) << copy.output;
-  EXPECT_EQ(Read(again / "final/model.safetensors"), Read(out / "final/model.safetensors"));
+  const std::string trained = Read(out / "final/model.safetensors");
+  ASSERT_FALSE(trained.empty());
+  EXPECT_NE(trained, Read("tests/testdata/gpt2_tiny/model.safetensors"));
+  EXPECT_TRUE(Read(again / "final/model.safetensors") == trained) << "the copy differs";
 }
 
 TEST(TrainCliTest, StrategiesWriteTheSameModel) {
@@ -147,13 +167,14 @@ TEST(TrainCliTest, StrategiesWriteTheSameModel) {
     for (const nlohmann::json& line : Metrics(out)) {
       if (line.contains("loss")) mine.push_back({line["loss"], line["grad_norm"]});
     }
+    ASSERT_EQ(mine.size(), 20u) << strategy;
     const std::string model = Read(out / "final/model.safetensors");
     ASSERT_FALSE(model.empty());
     if (weights.empty()) {
       weights = model;
       losses = mine;
     }
-    EXPECT_EQ(model, weights) << strategy;
+    EXPECT_TRUE(model == weights) << strategy << " wrote other weights than no_shard";
     EXPECT_EQ(mine, losses) << strategy;
   }
 }
@@ -173,29 +194,36 @@ TEST(TrainCliTest, RelativePathsMeanWhereTheUserStands) {
 TEST(TrainCliTest, AnInterruptEndsAfterTheStepAndSaves) {
   const fs::path out = Scratch() / "out";
   const fs::path log = Scratch() / "log";
+  fs::remove_all(out);  // an earlier run's metrics would pass for this one's
   Write(Scratch() / "text.txt", std::string(5000, 'b'));
-  const pid_t child = Start({"--data=" + (Scratch() / "text.txt").string(), "--steps=1000000",
+  const pid_t child = Start({"--data=" + (Scratch() / "text.txt").string(), "--steps=100000",
                              "--seq_len=16", "--batch_size=1", "--out=" + out.string()},
                             log);
-  int status = 0;
+  ASSERT_GT(child, 0);
   // The test's own time limit is what ends a trainer that never gets there.
-  while (Metrics(out).size() < 3 && waitpid(child, &status, WNOHANG) == 0) {
+  while (Metrics(out).size() < 3) {
+    // A pid that has been waited for may be another process's by the time it is signalled.
+    ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "ended by itself: " << Logs(log);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  kill(child, SIGINT);
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << Read(log);
+  ASSERT_EQ(kill(child, SIGINT), 0);
+  EXPECT_EQ(Wait(child), 0) << Logs(log);
   const std::vector<nlohmann::json> lines = Metrics(out);
-  ASSERT_TRUE(lines.back().contains("summary")) << Read(log);
-  EXPECT_EQ(lines.back()["summary"]["interrupted"], true);
+  ASSERT_GE(lines.size(), 4u);
+  ASSERT_TRUE(lines.back().contains("summary")) << Logs(log);
+  const nlohmann::json& summary = lines.back()["summary"];
+  EXPECT_EQ(summary["interrupted"], true);
+  EXPECT_EQ(summary["steps"], lines.size() - 1);
+  EXPECT_LT(summary["steps"], 100000);
+  EXPECT_TRUE(fs::exists(out / "final/config.json"));
   EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
-  EXPECT_NE(Read(log).find("interrupted after"), std::string::npos) << Read(log);
+  EXPECT_NE(Logs(log).find("interrupted after"), std::string::npos) << Logs(log);
 }
 
 struct Refusal {
   std::string name;
   Flags flags;
-  Flags message;  // parts of it
+  Flags message;  // parts of it, none of which the path of a file can hold by itself
 };
 
 class TrainCliErrorTest : public testing::TestWithParam<Refusal> {};
@@ -213,23 +241,26 @@ TEST_P(TrainCliErrorTest, SaysWhatIsWrongAndFails) {
     if (at != std::string::npos) flag.replace(at, 7, scratch.string());
     flags.push_back(flag);
   }
-  for (const char* model : {"truncated", "overlap", "lying", "bert"}) {
+  for (const char* model : {"cut_short", "ranges", "shapes", "header", "bert"}) {
     fs::create_directories(scratch / model);
     fs::copy_file("tests/testdata/gpt2_tiny/config.json", scratch / model / "config.json");
     Write(scratch / model / "model.safetensors",
           Read("tests/testdata/gpt2_tiny/model.safetensors"));
   }
-  const std::string whole = Read(scratch / "lying/model.safetensors");
-  Write(scratch / "truncated/model.safetensors", whole.substr(0, whole.size() / 2));
+  const std::string whole = Read(scratch / "cut_short/model.safetensors");
+  Write(scratch / "cut_short/model.safetensors", whole.substr(0, whole.size() / 2));
   const auto with_header = [](const std::string& header) {
     uint64_t length = header.size();
     return std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(32, '\0');
   };
   Write(
-      scratch / "overlap/model.safetensors",
+      scratch / "ranges/model.safetensors",
       with_header(
           R"({"a":{"dtype":"F32","shape":[6],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[4],"data_offsets":[16,32]}})"));
-  Write(scratch / "lying/model.safetensors",
+  const uint64_t absurd = uint64_t{1} << 62;
+  Write(scratch / "header/model.safetensors",
+        std::string(reinterpret_cast<const char*>(&absurd), 8) + "{}");
+  Write(scratch / "shapes/model.safetensors",
         with_header(R"({"a":{"dtype":"F32","shape":[1000000,1000000],"data_offsets":[0,32]}})"));
   nlohmann::json config = nlohmann::json::parse(Read(scratch / "bert/config.json"));
   config["model_type"] = "bert";
@@ -240,9 +271,12 @@ TEST_P(TrainCliErrorTest, SaysWhatIsWrongAndFails) {
   EXPECT_NE(run.exit_code, 0) << run.output;
   EXPECT_NE(run.exit_code, -1) << "ended by a signal: " << run.output;
   for (const std::string& part : GetParam().message) {
-    EXPECT_NE(run.output.find(part), std::string::npos)
-        << "expected '" << part << "' in: " << run.output;
+    EXPECT_NE(run.errors.find(part), std::string::npos)
+        << "expected '" << part << "' on stderr, which has: " << run.errors
+        << "\nboth streams: " << run.output;
   }
+  EXPECT_FALSE(fs::exists(scratch / "out/metrics.jsonl"));
+  EXPECT_FALSE(fs::exists(scratch / "out/final"));
 }
 
 const char kText[] = "--data=SCRATCH/text.txt";
@@ -259,32 +293,41 @@ INSTANTIATE_TEST_SUITE_P(
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--shard_size=3"},
                 {"shard size 3", "world size 4", "1, 2, 4"}},
         Refusal{"no_data", {kOut}, {"--data is missing"}},
-        Refusal{"absent_data", {"--data=SCRATCH/nothing.txt", kOut}, {"nothing.txt"}},
-        Refusal{"empty_data", {"--data=SCRATCH/empty.txt", kOut}, {"empty.txt"}},
-        Refusal{"short_data", {"--data=SCRATCH/short.txt", kOut}, {"short.txt", "129"}},
+        Refusal{"absent_data",
+                {"--data=SCRATCH/nothing.txt", kOut},
+                {"nothing.txt: No such file or directory"}},
+        Refusal{"empty_data", {"--data=SCRATCH/empty.txt", kOut}, {"empty.txt: is empty"}},
+        Refusal{
+            "short_data", {"--data=SCRATCH/short.txt", kOut}, {"short.txt: 6 tokens", "needs 129"}},
         Refusal{"truncated",
-                {kText, kOut, "--init_from=SCRATCH/truncated"},
-                {"truncated/model.safetensors"}},
+                {kText, kOut, "--init_from=SCRATCH/cut_short"},
+                {"cut_short/model.safetensors", "is it truncated?"}},
         Refusal{"overlap",
-                {kText, kOut, "--init_from=SCRATCH/overlap"},
-                {"overlap/model.safetensors", "overlap"}},
-        Refusal{"lying",
-                {kText, kOut, "--init_from=SCRATCH/lying"},
-                {"lying/model.safetensors", "1000000"}},
+                {kText, kOut, "--init_from=SCRATCH/ranges"},
+                {"ranges/model.safetensors", "\"a\" and \"b\" overlap", "[16, 24)"}},
+        Refusal{"lying_shape",
+                {kText, kOut, "--init_from=SCRATCH/shapes"},
+                {"shapes/model.safetensors", "span 32 bytes, expected 4000000000000"}},
+        Refusal{"lying_header_length",
+                {kText, kOut, "--init_from=SCRATCH/header"},
+                {"header/model.safetensors", "4611686018427387904 bytes"}},
         Refusal{
             "architecture", {kText, kOut, "--init_from=SCRATCH/bert"}, {"'bert'", "gpt2", "llama"}},
-        Refusal{"unwritable", {kText, "--out=SCRATCH/text.txt/out"}, {"--out=", "text.txt/out"}},
-        Refusal{"flag", {kText, kOut, "--no_such_flag"}, {"no_such_flag"}},
-        Refusal{"number", {kText, kOut, "--lr=fast"}, {"lr"}},
+        Refusal{"unwritable",
+                {kText, "--out=SCRATCH/text.txt/out"},
+                {"--out=", "text.txt/out: cannot create this directory"}},
+        Refusal{
+            "flag", {kText, kOut, "--no_such_flag"}, {"Unknown command line flag 'no_such_flag'"}},
+        Refusal{"number", {kText, kOut, "--lr=abc"}, {"'abc'", "'lr'"}},
         Refusal{"argument", {kText, kOut, "stray"}, {"'stray'"}},
         Refusal{"model", {kText, kOut, "--model=gpt9"}, {"'gpt9'", "gpt2_124m", "llama_8b"}},
         Refusal{"two_models",
                 {kText, kOut, "--model=gpt2_nano", "--init_from=tests/testdata/gpt2_tiny"},
-                {"--model", "--init_from"}},
-        Refusal{"positions", {kText, kOut, "--seq_len=4000"}, {"--seq_len=4000", "256"}},
+                {"--model=gpt2_nano and --init_from=", "both say what the model is"}},
+        Refusal{"positions", {kText, kOut, "--seq_len=4000"}, {"--seq_len=4000", "256 positions"}},
         Refusal{"schedule", {kText, kOut, "--lr_schedule=step"}, {"'step'", "cosine"}},
-        Refusal{"device", {kText, kOut, "--device=tpu"}, {"tpu", "cpu"}},
-        Refusal{"comm", {kText, kOut, "--comm=pigeon"}, {"pigeon", "local"}}),
+        Refusal{"device", {kText, kOut, "--device=tpu"}, {"'tpu'", "it has: cpu"}},
+        Refusal{"comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local"}}),
     [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
