@@ -39,8 +39,8 @@ absl::StatusOr<Gpt2Config> Gpt2Config::FromJson(const nlohmann::json& json) {
   config.n_layer = reader.Size("n_layer");
   config.n_head = reader.Size("n_head");
   config.n_inner = reader.Has("n_inner") ? reader.Size("n_inner") : 0;
-  config.layer_norm_epsilon = static_cast<float>(reader.Number("layer_norm_epsilon", 1e-5));
-  config.initializer_range = static_cast<float>(reader.Number("initializer_range", 0.02));
+  config.layer_norm_epsilon = reader.Number("layer_norm_epsilon", 1e-5);
+  config.initializer_range = reader.Number("initializer_range", 0.02);
   reader.Require(config.n_embd % config.n_head == 0, "n_head",
                  absl::StrCat("a divisor of n_embd = ", config.n_embd));
   reader.Require(reader.Text("activation_function", "gelu_new") == "gelu_new",
@@ -57,7 +57,7 @@ absl::StatusOr<Gpt2Config> Gpt2Config::FromJson(const nlohmann::json& json) {
 
 Gpt2Block::Gpt2Block(std::string name, const Gpt2Config& config) : Module(std::move(name)) {
   const int64_t dim = config.n_embd;
-  const float std = config.initializer_range;
+  const float std = static_cast<float>(config.initializer_range);
   // Residual projections start smaller, so that the residual stream's variance does not grow with
   // depth (GPT-2, §2.3).
   const float residual_std = std / std::sqrt(2.0f * static_cast<float>(config.n_layer));
@@ -88,10 +88,10 @@ absl::StatusOr<Value> Gpt2Block::Forward(Context& context, const Value& x) {
 
 Gpt2::Gpt2(const Gpt2Config& config) : LanguageModel("transformer"), config_(config) {
   wte_ = AddChild(std::make_unique<Embedding>(Scoped("wte"), config.vocab_size, config.n_embd,
-                                              config.initializer_range));
+                                              static_cast<float>(config.initializer_range)));
   ShareParameter(wte_->weight());  // the head
   wpe_ = AddParameter("wpe.weight", Shape({config.n_positions, config.n_embd}),
-                      Initializer::Normal(config.initializer_range));
+                      Initializer::Normal(static_cast<float>(config.initializer_range)));
   for (int64_t i = 0; i < config.n_layer; ++i) {
     blocks_.push_back(AddChild(std::make_unique<Gpt2Block>(Scoped(absl::StrCat("h.", i)), config)));
   }
@@ -125,8 +125,8 @@ nlohmann::json Gpt2::HfConfig() const {
   json["n_layer"] = config_.n_layer;
   json["n_head"] = config_.n_head;
   json["n_inner"] = config_.n_inner > 0 ? nlohmann::json(config_.n_inner) : nlohmann::json(nullptr);
-  json["layer_norm_epsilon"] = static_cast<double>(config_.layer_norm_epsilon);
-  json["initializer_range"] = static_cast<double>(config_.initializer_range);
+  json["layer_norm_epsilon"] = config_.layer_norm_epsilon;
+  json["initializer_range"] = config_.initializer_range;
   json["attn_pdrop"] = 0.0;
   json["embd_pdrop"] = 0.0;
   json["resid_pdrop"] = 0.0;

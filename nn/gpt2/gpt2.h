@@ -28,8 +28,8 @@ struct Gpt2Config {
   int64_t n_layer = 12;
   int64_t n_head = 12;
   int64_t n_inner = 0;  // 0: 4 * n_embd
-  float layer_norm_epsilon = 1e-5f;
-  float initializer_range = 0.02f;
+  double layer_norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
 
   // From the content of a config.json. InvalidArgument for what this implementation does not
   // compute: other activations than gelu_new, dropout, scaled or reordered attention, an untied

@@ -6,8 +6,8 @@
 
 namespace zeroth {
 
-LayerNorm::LayerNorm(std::string name, int64_t dim, float eps)
-    : Module(std::move(name)), eps_(eps) {
+LayerNorm::LayerNorm(std::string name, int64_t dim, double eps)
+    : Module(std::move(name)), eps_(static_cast<float>(eps)) {
   weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
   bias_ = AddParameter("bias", Shape({dim}), Initializer::Zeros());
 }
@@ -22,7 +22,8 @@ absl::StatusOr<NormResult> LayerNorm::ForwardResidual(Context& context, const Va
   return Hooked(context, [&] { return LayerNormOp(context, x, residual, *weight_, *bias_, eps_); });
 }
 
-RMSNorm::RMSNorm(std::string name, int64_t dim, float eps) : Module(std::move(name)), eps_(eps) {
+RMSNorm::RMSNorm(std::string name, int64_t dim, double eps)
+    : Module(std::move(name)), eps_(static_cast<float>(eps)) {
   weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
 }
 

@@ -15,7 +15,7 @@ namespace zeroth {
 // Layer normalisation over the last dimension. Parameters weight and bias [dim].
 class LayerNorm : public Module {
  public:
-  LayerNorm(std::string name, int64_t dim, float eps);
+  LayerNorm(std::string name, int64_t dim, double eps);
 
   // x [.., dim] → the same shape.
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -32,7 +32,7 @@ class LayerNorm : public Module {
 // Normalisation by root mean square over the last dimension. Parameter weight [dim].
 class RMSNorm : public Module {
  public:
-  RMSNorm(std::string name, int64_t dim, float eps);
+  RMSNorm(std::string name, int64_t dim, double eps);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,

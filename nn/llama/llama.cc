@@ -63,11 +63,11 @@ absl::StatusOr<LlamaConfig> LlamaConfig::FromJson(const nlohmann::json& json) {
                  "num_attention_heads",
                  absl::StrCat("a divisor of hidden_size = ", config.hidden_size));
   config.head_dim = reader.Size("head_dim", config.hidden_size / config.num_attention_heads);
-  config.rms_norm_eps = static_cast<float>(reader.Number("rms_norm_eps", 1e-6));
-  config.initializer_range = static_cast<float>(reader.Number("initializer_range", 0.02));
+  config.rms_norm_eps = reader.Number("rms_norm_eps", 1e-6);
+  config.initializer_range = reader.Number("initializer_range", 0.02);
   config.tie_word_embeddings = reader.Flag("tie_word_embeddings", false);
   absl::Status nested;
-  config.rope_theta = static_cast<float>(RopeTheta(reader, json, &nested));
+  config.rope_theta = RopeTheta(reader, json, &nested);
   reader.Require(config.num_attention_heads % config.num_key_value_heads == 0,
                  "num_key_value_heads",
                  absl::StrCat("a divisor of num_attention_heads = ", config.num_attention_heads));
@@ -83,12 +83,12 @@ absl::StatusOr<LlamaConfig> LlamaConfig::FromJson(const nlohmann::json& json) {
 
 LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config) : Module(std::move(name)) {
   const int64_t dim = config.hidden_size;
-  const float std = config.initializer_range;
+  const float std = static_cast<float>(config.initializer_range);
   AttentionOptions attention;
   attention.heads = config.num_attention_heads;
   attention.kv_heads = config.num_key_value_heads;
   attention.head_dim = config.head_dim;
-  attention.rope_theta = config.rope_theta;
+  attention.rope_theta = static_cast<float>(config.rope_theta);
   const int64_t q = attention.heads * attention.head_dim;
   const int64_t kv = attention.kv_heads * attention.head_dim;
   input_layernorm_ =
@@ -118,9 +118,9 @@ absl::StatusOr<Value> LlamaBlock::Forward(Context& context, const Value& x) {
 }
 
 Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {
-  embed_tokens_ =
-      AddChild(std::make_unique<Embedding>(Scoped("model.embed_tokens"), config.vocab_size,
-                                           config.hidden_size, config.initializer_range));
+  embed_tokens_ = AddChild(std::make_unique<Embedding>(
+      Scoped("model.embed_tokens"), config.vocab_size, config.hidden_size,
+      static_cast<float>(config.initializer_range)));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     layers_.push_back(
         AddChild(std::make_unique<LlamaBlock>(Scoped(absl::StrCat("model.layers.", i)), config)));
@@ -132,7 +132,7 @@ Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {
     ShareParameter(head_);
   } else {
     head_ = AddParameter("lm_head.weight", Shape({config.vocab_size, config.hidden_size}),
-                         Initializer::Normal(config.initializer_range));
+                         Initializer::Normal(static_cast<float>(config.initializer_range)));
   }
 }
 
@@ -171,9 +171,9 @@ nlohmann::json Llama::HfConfig() const {
   json["num_attention_heads"] = config_.num_attention_heads;
   json["num_key_value_heads"] = config_.num_key_value_heads;
   json["head_dim"] = config_.head_dim;
-  json["rms_norm_eps"] = static_cast<double>(config_.rms_norm_eps);
-  json["rope_theta"] = static_cast<double>(config_.rope_theta);
-  json["initializer_range"] = static_cast<double>(config_.initializer_range);
+  json["rms_norm_eps"] = config_.rms_norm_eps;
+  json["rope_theta"] = config_.rope_theta;
+  json["initializer_range"] = config_.initializer_range;
   json["attention_bias"] = false;
   json["attention_dropout"] = 0.0;
   json["mlp_bias"] = false;

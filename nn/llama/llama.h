@@ -30,9 +30,9 @@ struct LlamaConfig {
   int64_t num_attention_heads = 32;
   int64_t num_key_value_heads = 4;
   int64_t head_dim = 64;
-  float rms_norm_eps = 1e-5f;
-  float rope_theta = 10000.0f;
-  float initializer_range = 0.02f;
+  double rms_norm_eps = 1e-5;
+  double rope_theta = 10000.0;
+  double initializer_range = 0.02;
   bool tie_word_embeddings = false;
 
   // From the content of a config.json. InvalidArgument for what this implementation does not
