@@ -14,12 +14,12 @@ namespace zeroth {
 namespace {
 
 absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(
-    Trainer& trainer, const std::string& directory,
+    const LanguageModel& model, const std::string& directory,
     const std::vector<std::string>& tokenizer_files) {
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
-                          HfConfig::Parse(trainer.model().HfConfig().dump(), "the model"));
+                          HfConfig::Parse(model.HfConfig().dump(), "the model"));
   std::vector<TensorDeclaration> tensors;
-  for (const Parameter* parameter : trainer.sharding().parameters()) {
+  for (const Parameter* parameter : model.Parameters()) {
     TensorDeclaration tensor;
     tensor.name = parameter->name();
     tensor.shape = parameter->shape();
@@ -34,11 +34,16 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(
 
 }  // namespace
 
+absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
+                         const std::vector<std::string>& tokenizer_files) {
+  return StartWriting(model, directory, tokenizer_files).status();
+}
+
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const std::vector<std::string>& tokenizer_files) {
   std::unique_ptr<HfDirectoryWriter> writer;
   if (trainer.world().rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(writer, StartWriting(trainer, directory, tokenizer_files));
+    ZEROTH_ASSIGN_OR_RETURN(writer, StartWriting(trainer.model(), directory, tokenizer_files));
   }
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull([&](const Parameter& parameter, int64_t begin,
                                                           absl::Span<const float> values) {

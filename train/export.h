@@ -12,6 +12,11 @@
 
 namespace zeroth {
 
+// Whether ExportModel could begin to write there: what would fail at the end of a run should fail
+// before it. Leaves nothing behind.
+absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
+                         const std::vector<std::string>& tokenizer_files);
+
 // Writes the model as a Hugging Face directory (config.json, model.safetensors in fp32, tokenizer
 // files): collective; rank 0 writes, one gathered unit at a time, and every rank returns its error.
 // The directory appears whole or not at all.

@@ -2,10 +2,8 @@
 
 #include "zeroth/train/run.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,6 +22,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/optim/lr_schedule.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/gemm_peak.h"
 #include "zeroth/train/interrupt.h"
@@ -64,6 +63,16 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   return loader;
 }
 
+// Names and sizes that only the ranks use, refused before any of them starts.
+absl::Status CheckParallelism(const TrainOptions& options) {
+  StrategyOptions strategy_options;
+  strategy_options.shard_size = options.shard_size;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
+                          StrategyRegistry::Create(options.strategy, strategy_options));
+  ZEROTH_RETURN_IF_ERROR(strategy->ShardSize(options.world_size).status());
+  return DeviceRegistry::Create(options.device, DeviceOptions()).status();
+}
+
 absl::Status CreateOutput(const std::string& out) {
   std::error_code error;
   std::filesystem::create_directories(out, error);
@@ -76,6 +85,7 @@ absl::Status CreateOutput(const std::string& out) {
 }
 
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   if (options.seq_len > model->max_seq_len()) {
@@ -107,9 +117,12 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
+  const std::string final_directory = absl::StrCat(options.out, "/final");
+  ZEROTH_RETURN_IF_ERROR(
+      CheckExport(*model, final_directory, source.TokenizerFiles(options.tokenizer)));
   return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
                                       std::move(data), std::move(eval_data), std::move(schedule),
-                                      absl::StrCat(options.out, "/final")});
+                                      final_directory});
 }
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options) {
