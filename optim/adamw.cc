@@ -10,9 +10,8 @@
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
-namespace {
 
-absl::Status ValidateOptions(const AdamWOptions& options) {
+absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
   if (is_decay_rate(options.beta1) && is_decay_rate(options.beta2) && is_size(options.eps) &&
@@ -25,14 +24,12 @@ absl::Status ValidateOptions(const AdamWOptions& options) {
                    "; expected betas in [0, 1) and finite eps and weight_decay of at least 0"));
 }
 
-}  // namespace
-
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
     : sharding_(sharding), kernels_(kernels), options_(options) {}
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
                                                      const AdamWOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(ValidateOptions(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamWOptions(options));
   std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {

@@ -23,6 +23,10 @@ struct AdamWOptions {
   EpsMode eps_mode = EpsMode::kAfterCorrection;
 };
 
+// InvalidArgument lists the values unless betas are in [0, 1) and eps and weight decay are finite
+// and not negative.
+absl::Status ValidateAdamWOptions(const AdamWOptions& options);
+
 // AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
 // owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where
 // shards begin changes no bit. Used by one rank's thread only.

@@ -1,0 +1,110 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/optim/named_adamw.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::unique_ptr<NamedAdamW>> NamedAdamW::Create(
+    Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,
+    const AdamWOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamWOptions(options));
+  std::unique_ptr<NamedAdamW> optimizer(new NamedAdamW(device, kernels, options));
+  for (const auto& [name, length] : lengths) {
+    if (length < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("AdamW: buffer '", name, "' has length ", length, ", expected at least 0"));
+    }
+    State& state = optimizer->states_[name];
+    for (Tensor* moment : {&state.m, &state.v}) {
+      ZEROTH_ASSIGN_OR_RETURN(*moment, Tensor::Zeros(device, Shape({length}), DType::kFloat32,
+                                                     MemoryCategory::kOptimizer));
+    }
+  }
+  return optimizer;
+}
+
+absl::Status NamedAdamW::Check(const Buffers& buffers, const char* what) const {
+  for (const auto& [name, tensor] : buffers) {
+    const auto state = states_.find(name);
+    if (state == states_.end()) {
+      const auto append_name = [](std::string* out, const auto& known) {
+        out->append(known.first);
+      };
+      return absl::InvalidArgumentError(absl::StrCat(
+          "AdamW: ", what, " '", name, "' of length ", tensor.numel(),
+          " is unknown; the buffers are: ", absl::StrJoin(states_, ", ", append_name)));
+    }
+    if (tensor.numel() != state->second.m.numel() || tensor.dtype() != DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "AdamW: ", what, " '", name, "' is ", DTypeName(tensor.dtype()), " of length ",
+          tensor.numel(), ", expected fp32 of length ", state->second.m.numel()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamedAdamW::Update(State& state, const Tensor& param, const Tensor& gradient,
+                                double lr, double decay) {
+  ++state.step;
+  const Shape shape({param.numel()});
+  AdamWArgs args;
+  args.param = param.Reshape(shape);
+  args.grad = gradient.Reshape(shape);
+  args.m = state.m;
+  args.v = state.v;
+  args.lr = lr;
+  args.beta1 = options_.beta1;
+  args.beta2 = options_.beta2;
+  args.eps = options_.eps;
+  args.eps_mode = options_.eps_mode;
+  args.weight_decay = decay;
+  args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(state.step));
+  args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(state.step));
+  return kernels_.AdamW(args);
+}
+
+absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Step(const Buffers& gradients, double lr) {
+  ZEROTH_RETURN_IF_ERROR(Check(gradients, "gradient"));
+  Buffers updates;
+  for (const auto& [name, gradient] : gradients) {
+    // The update of zeros is the update itself.
+    ZEROTH_ASSIGN_OR_RETURN(Tensor update, Tensor::Zeros(device_, gradient.shape(), DType::kFloat32,
+                                                         MemoryCategory::kWorkspace));
+    ZEROTH_RETURN_IF_ERROR_WITH(Update(states_.at(name), update, gradient, lr, 0.0), name);
+    updates.emplace(name, std::move(update));
+  }
+  return updates;
+}
+
+absl::Status NamedAdamW::StepOnParams(const Buffers& params, const Buffers& gradients, double lr) {
+  ZEROTH_RETURN_IF_ERROR(Check(params, "parameter"));
+  ZEROTH_RETURN_IF_ERROR(Check(gradients, "gradient"));
+  for (const auto& [name, gradient] : gradients) {
+    if (params.count(name) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("AdamW: gradient '", name, "' of length ",
+                                                     gradient.numel(), " has no parameter"));
+    }
+  }
+  for (const auto& [name, gradient] : gradients) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        Update(states_.at(name), params.at(name), gradient, lr, options_.weight_decay), name);
+  }
+  return absl::OkStatus();
+}
+
+int64_t NamedAdamW::MemoryBytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, state] : states_)
+    bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
+  return bytes;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,64 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_NAMED_ADAMW_H_
+#define ZEROTH_OPTIM_NAMED_ADAMW_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/adamw.h"
+
+namespace zeroth {
+
+// AdamW for those who bring their own flat fp32 buffers, shards or not, under names of their own.
+// The same kernels as AdamW, hence the same bits. Used by one thread only.
+class NamedAdamW {
+ public:
+  using Buffers = std::map<std::string, Tensor>;
+
+  // Zeroed moments for buffers of these lengths. `device` and `kernels` outlive the optimizer.
+  // InvalidArgument if a length is negative or an option is out of its range.
+  static absl::StatusOr<std::unique_ptr<NamedAdamW>> Create(
+      Device& device, Kernels& kernels, const std::map<std::string, int64_t>& lengths,
+      const AdamWOptions& options);
+
+  // What to add to each buffer that has a gradient, as new tensors; moments advance. Without weight
+  // decay, which needs the values. InvalidArgument names a buffer that is unknown or of another
+  // length, with both lengths, and changes nothing.
+  absl::StatusOr<Buffers> Step(const Buffers& gradients, double lr);
+  // Updates `params` in place, weight decay included; every gradient needs its buffer.
+  absl::Status StepOnParams(const Buffers& params, const Buffers& gradients, double lr);
+
+  // Of all moments.
+  int64_t MemoryBytes() const;
+
+ private:
+  struct State {
+    Tensor m;
+    Tensor v;
+    int64_t step = 0;  // of this buffer: one that skips a step is not corrected for it
+  };
+
+  NamedAdamW(Device& device, Kernels& kernels, const AdamWOptions& options)
+      : device_(device), kernels_(kernels), options_(options) {}
+  absl::Status Check(const Buffers& buffers, const char* what) const;
+  absl::Status Update(State& state, const Tensor& param, const Tensor& gradient, double lr,
+                      double decay);
+
+  Device& device_;
+  Kernels& kernels_;
+  AdamWOptions options_;
+  std::map<std::string, State> states_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_NAMED_ADAMW_H_

@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/optim/named_adamw.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+class NamedAdamWTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = *DeviceRegistry::Create("cpu", DeviceOptions());
+    kernels_ = *KernelRegistry::Create(*device_, device_->compute_stream());
+    options_.beta2 = 0.999;
+  }
+  Tensor Buffer(const std::vector<float>& values) {
+    return *Tensor::FromHost<float>(*device_, Shape({static_cast<int64_t>(values.size())}),
+                                    absl::MakeConstSpan(values), MemoryCategory::kWorkspace);
+  }
+  std::unique_ptr<NamedAdamW> Make() {
+    return *NamedAdamW::Create(*device_, *kernels_, {{"a", 4}, {"b", 2}}, options_);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+  AdamWOptions options_;
+};
+
+const std::vector<std::vector<float>> kGradients = {
+    {.1f, .2f, -.3f, 0}, {.05f, -.2f, .3f, 0}, {.1f, .2f, .3f, 1e-8f}};
+
+TEST_F(NamedAdamWTest, UpdatesInPlaceToKnownValues) {
+  const std::unique_ptr<NamedAdamW> adamw = Make();
+  EXPECT_EQ(adamw->MemoryBytes(), 2 * 4 * 6);
+  const Tensor param = Buffer({1, 2, 3, 4});
+  for (const std::vector<float>& gradient : kGradients) {
+    ASSERT_TRUE(adamw->StepOnParams({{"a", param}}, {{"a", Buffer(gradient)}}, 0.1).ok());
+  }
+  const std::vector<double> expected = {0.683707178, 1.81421924, 2.96347499, 3.8578066};
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(param.data<float>()[i], expected[i], 1e-6);
+}
+
+TEST_F(NamedAdamWTest, AStepOnBareGradientsGivesTheUpdateThatWouldBeMade) {
+  options_.weight_decay = 0;
+  const std::unique_ptr<NamedAdamW> bare = Make();
+  const std::unique_ptr<NamedAdamW> in_place = Make();
+  for (const std::vector<float>& gradient : kGradients) {
+    const Tensor param = Buffer({0, 0, 0, 0});
+    const absl::StatusOr<NamedAdamW::Buffers> update = bare->Step({{"a", Buffer(gradient)}}, 0.1);
+    ASSERT_TRUE(update.ok()) << update.status();
+    ASSERT_EQ(update->size(), 1u);
+    ASSERT_TRUE(in_place->StepOnParams({{"a", param}}, {{"a", Buffer(gradient)}}, 0.1).ok());
+    EXPECT_EQ(*update->at("a").ToHost<float>(), *param.ToHost<float>());
+  }
+}
+
+TEST_F(NamedAdamWTest, WrongBuffersAreNamedWithBothLengths) {
+  const std::unique_ptr<NamedAdamW> adamw = Make();
+  const auto expect = [](const absl::Status& status, const std::vector<std::string>& parts) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const std::string& part : parts)
+      EXPECT_NE(status.ToString().find(part), std::string::npos) << status;
+  };
+  expect(adamw->Step({{"c", Buffer({1})}}, 0.1).status(), {"'c'", "length 1", "a, b"});
+  expect(adamw->Step({{"a", Buffer({1, 2, 3})}}, 0.1).status(), {"'a'", "length 3", "length 4"});
+  expect(adamw->StepOnParams({{"b", Buffer({1})}}, {}, 0.1), {"'b'", "length 1", "length 2"});
+  expect(adamw->StepOnParams({}, {{"b", Buffer({1, 2})}}, 0.1), {"'b'", "has no parameter"});
+  expect(NamedAdamW::Create(*device_, *kernels_, {{"a", -1}}, options_).status(), {"'a'", "-1"});
+}
+
+}  // namespace
+}  // namespace zeroth
