@@ -4,6 +4,7 @@
 load("//third_party/abseil:repository.bzl", "abseil_repository")
 load("//third_party/bazel_packages:repository.bzl", "no_coverage_tools", "system_bazel_repository")
 load("//third_party/benchmark:repository.bzl", "benchmark_repository")
+load("//third_party/cuda:repository.bzl", "cuda_repository")
 load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
@@ -23,6 +24,9 @@ def zeroth_dependencies():
     _maybe(onednn_repository, "onednn")
     _maybe(nlohmann_json_repository, "nlohmann_json")
     _maybe(rules_cc_repository, "rules_cc")
+
+    # Never fetched without a CUDA config.
+    _maybe(cuda_repository, "cuda")
 
     # What the distribution's Bazel refers to but does not carry.
     _maybe(

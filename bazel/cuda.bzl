@@ -1,0 +1,133 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""The rules for code that needs CUDA: as the zeroth_cc_* rules, and absent without a CUDA config.
+
+Under `--config=cuda` the sources are compiled and linked with the toolkit. Under
+`--config=cuda_emulation` the host's compiler takes the same sources, device code included, and
+//core/device/cuda/emulation runs them: what tests can show of them on a machine without a GPU.
+Without either, these targets are skipped, and nothing looks for a toolkit.
+"""
+
+load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
+load("//bazel:layers.bzl", "check_walls")
+load("//bazel/cuda:objects.bzl", "cuda_objects")
+
+_GPU = "//bazel/cuda:gpu"
+_EMULATION = "//bazel/cuda:emulation"
+_OTHERWISE = "//conditions:default"
+
+def cuda_only():
+    """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
+    return select({
+        _EMULATION: [],
+        _GPU: [],
+        _OTHERWISE: ["@platforms//:incompatible"],
+    })
+
+def if_cuda(values):
+    """Returns `values` under a CUDA config, else an empty list: for aggregators of back ends."""
+    return select({
+        _EMULATION: values,
+        _GPU: values,
+        _OTHERWISE: [],
+    })
+
+# A skipped target's dependencies are still looked at, and the toolkit's repository fails where
+# there is none.
+def _guarded(name, deps, testonly):
+    check_walls(name, deps, testonly)
+    return if_cuda(deps)
+
+def cuda_cc_library(name, deps = [], testonly = False, **kwargs):
+    """A zeroth_cc_library that needs a CUDA config."""
+    zeroth_cc_library(
+        name = name,
+        target_compatible_with = cuda_only(),
+        testonly = testonly,
+        deps = _guarded(name, deps, testonly),
+        **kwargs
+    )
+
+def cuda_cc_test(name, deps = [], **kwargs):
+    """A zeroth_cc_test that needs a CUDA config."""
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = cuda_only(),
+        deps = _guarded(name, deps, testonly = True),
+        **kwargs
+    )
+
+def cuda_cc_binary(name, deps = [], testonly = False, **kwargs):
+    """A zeroth_cc_binary that needs a CUDA config."""
+    zeroth_cc_binary(
+        name = name,
+        target_compatible_with = cuda_only(),
+        testonly = testonly,
+        deps = _guarded(name, deps, testonly),
+        **kwargs
+    )
+
+def _host_sources(name, srcs):
+    """Gives each .cu file a name that the host's compiler takes for C++."""
+    sources = []
+    for source in srcs:
+        copy = "_%s/%s.cc" % (name, source)
+        native.genrule(
+            name = "_%s_%s" % (name, source.replace(".", "_").replace("/", "_")),
+            srcs = [source],
+            outs = [copy],
+            cmd = "cp $< $@",
+            target_compatible_with = cuda_only(),
+            visibility = ["//visibility:private"],
+        )
+        sources.append(copy)
+    return sources
+
+def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = False, **kwargs):
+    """A library with device code.
+
+    Args:
+      name: as in zeroth_cc_library, like whatever is not named here.
+      srcs: .cu files.
+      hdrs: headers, included as "zeroth/<package>/<header>"; host code may include them if they
+        hold no device code.
+      deps: as usual.
+      nvcc_copts: further options of nvcc.
+      testonly: as usual.
+      **kwargs: passed to zeroth_cc_library.
+    """
+    headers = "_" + name + "_headers"
+    zeroth_cc_library(
+        name = headers,
+        hdrs = hdrs,
+        target_compatible_with = cuda_only(),
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+        deps = _guarded(headers, deps, testonly),
+    )
+    objects = "_" + name + "_objects"
+    cuda_objects(
+        name = objects,
+        srcs = srcs,
+        copts = nvcc_copts,
+        tags = ["manual"],
+        target_compatible_with = cuda_only(),
+        testonly = testonly,
+        toolkit = select({
+            _GPU: "@cuda//:toolkit",
+            _OTHERWISE: None,
+        }),
+        visibility = ["//visibility:private"],
+        deps = if_cuda([":" + headers]),
+    )
+    zeroth_cc_library(
+        name = name,
+        srcs = select({
+            _EMULATION: _host_sources(name, srcs),
+            _GPU: [":" + objects],
+            _OTHERWISE: [],
+        }),
+        target_compatible_with = cuda_only(),
+        testonly = testonly,
+        deps = if_cuda([":" + headers]),
+        **kwargs
+    )

@@ -1,0 +1,69 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Compiles .cu files into objects that an ordinary cc_library takes as sources."""
+
+load("//bazel/cuda:archs.bzl", "nvcc_arch_flags", "parse_archs")
+load("//bazel/cuda:settings.bzl", "StringSettingInfo")
+load("//bazel/cuda:toolkit.bzl", "CudaToolkitInfo")
+
+_COPTS = [
+    "-std=c++20",
+    # Lets a kernel be called with constexpr helpers of the standard library.
+    "--expt-relaxed-constexpr",
+    # One kernel variant per worker: the host compiles are short, ptxas is not.
+    "--threads=1",
+    "-Werror=all-warnings",
+    "-Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas",
+]
+
+_MODES = {
+    "dbg": ["-g", "-O0"],
+    "fastbuild": ["-O1"],
+    "opt": ["-O3", "-DNDEBUG"],
+}
+
+def _cuda_objects_impl(ctx):
+    if not ctx.attr.toolkit:
+        return [DefaultInfo()]
+    toolkit = ctx.attr.toolkit[CudaToolkitInfo]
+    archs, problem = parse_archs(ctx.attr._archs[StringSettingInfo].value, toolkit.known_archs)
+    if problem:
+        fail("%s: %s" % (ctx.attr._archs.label, problem))
+
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+    arguments = ctx.actions.args()
+    arguments.add_all(_COPTS + _MODES[ctx.var["COMPILATION_MODE"]] + nvcc_arch_flags(archs))
+    arguments.add_all(ctx.attr.copts)
+    arguments.add_all(context.defines, before_each = "-D")
+    arguments.add_all(context.quote_includes, before_each = "-I")
+    arguments.add_all(context.includes, before_each = "-I")
+    arguments.add_all(context.system_includes, before_each = "-isystem")
+
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("_cuda/%s/%s.o" % (ctx.label.name, source.basename))
+        one = ctx.actions.args()
+        one.add("-c", source)
+        one.add("-o", object)
+        ctx.actions.run(
+            executable = toolkit.nvcc,
+            arguments = [arguments, one],
+            inputs = depset([source], transitive = [context.headers]),
+            outputs = [object],
+            mnemonic = "CudaCompile",
+            progress_message = "Compiling %s for %s" % (source.short_path, ", ".join(archs)),
+            # nvcc finds its host compiler, and that its own parts, through PATH.
+            use_default_shell_env = True,
+        )
+        objects.append(object)
+    return [DefaultInfo(files = depset(objects))]
+
+cuda_objects = rule(
+    implementation = _cuda_objects_impl,
+    attrs = {
+        "copts": attr.string_list(),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+        "toolkit": attr.label(providers = [CudaToolkitInfo]),
+        "_archs": attr.label(default = "//bazel/cuda:archs"),
+    },
+)
