@@ -10,6 +10,16 @@
 
 namespace zeroth {
 
+absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
+                                     Stream& writer) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer,
+                          Tensor::Empty(device, Shape({bytes}), DType::kUInt8, category));
+  if (&writer == &device.compute_stream()) return buffer;
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> free, device.compute_stream().Record());
+  ZEROTH_RETURN_IF_ERROR(writer.Wait(free));
+  return buffer;
+}
+
 BufferSet::BufferSet(Device& device, MemoryCategory category, int64_t bytes, int limit)
     : device_(device), category_(category), bytes_(bytes), limit_(limit) {}
 
@@ -24,8 +34,8 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     ++in_use_;
     return buffer;
   }
-  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer, Tensor::Empty(device_, Shape({std::max(bytes, bytes_)}),
-                                                       DType::kUInt8, category_));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer,
+                          AllocateBytes(device_, std::max(bytes, bytes_), category_, stream));
   ++in_use_;
   return buffer;
 }
@@ -38,16 +48,14 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
     free_.push_back({std::move(buffer), std::move(last_use)});
     return;
   }
-  // A buffer beyond the set goes back to the allocator, whose reuse is not ordered by streams:
-  // finish with it first.
-  if (last_use != nullptr)
-    last_use->Synchronize().IgnoreError();  // the stream reports its own error
+  // The stream reports its own error.
+  if (last_use != nullptr) device_.compute_stream().Wait(last_use).IgnoreError();
 }
 
 absl::Status BufferSet::Trim() {
   absl::Status status;
   for (const Free& slot : free_) {
-    if (slot.last_use != nullptr) status.Update(slot.last_use->Synchronize());
+    if (slot.last_use != nullptr) status.Update(device_.compute_stream().Wait(slot.last_use));
   }
   free_.clear();
   return status;

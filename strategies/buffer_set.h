@@ -15,10 +15,16 @@
 
 namespace zeroth {
 
+// Uninitialised memory that `writer` may write: an allocator hands out memory whose last use the
+// compute stream may still have before it, so any other stream waits for that.
+absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
+                                     Stream& writer);
+
 // A fixed set of equally large buffers that units take turns in, so that peak memory is a formula
 // and never fragments. A buffer given back carries the event of its last use; whoever takes it next
-// waits for that event on the stream that will write it, so the host never waits. Used by one
-// rank's thread only.
+// waits for that event on the stream that will write it, so the host never waits. What goes back to
+// the allocator does so in the order of the compute stream, which is the order in which the
+// allocator hands memory out again. Used by one rank's thread only.
 class BufferSet {
  public:
   // Buffers are allocated when first needed, each of `bytes`, at most `limit` unless Acquire has to
@@ -33,8 +39,8 @@ class BufferSet {
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives back; `last_use` may be nullptr for "done".
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
-  // Gives the free buffers to the allocator once their last users have finished (the host waits),
-  // also if one of those failed; then its error.
+  // Gives the free buffers to the allocator once the compute stream has waited for their last
+  // users, also if one of those failed; then its error.
   absl::Status Trim();
 
   int in_use() const { return in_use_; }

@@ -12,20 +12,19 @@
 namespace zeroth {
 namespace {
 
-int64_t SegmentBytes(const ShardLayout::Segment& segment) {
-  const int64_t bytes = segment.numel * static_cast<int64_t>(SizeOf(segment.dtype));
+int64_t Aligned(int64_t bytes) {
   return (bytes + ShardLayout::kAlignmentBytes - 1) / ShardLayout::kAlignmentBytes *
          ShardLayout::kAlignmentBytes;
 }
 
-int64_t CutBytes(const Unit& unit, bool trainable_only) {
-  int64_t bytes = 0;
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    const ShardLayout::Segment& segment = unit.segment_layout(i);
-    if (unit.is_whole(i) || (trainable_only && !segment.trainable)) continue;
-    bytes += SegmentBytes(segment);
-  }
-  return bytes;
+int64_t SegmentBytes(const ShardLayout::Segment& segment, DType dtype) {
+  return Aligned(segment.numel * static_cast<int64_t>(SizeOf(dtype)));
+}
+
+absl::Status NeedsKernels(const Unit& unit, absl::string_view what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("unit '", unit.name(), "': ", what,
+                   " needs rounding, but no kernels were given; pass on those of StrategyContext"));
 }
 
 // Gaps and padding travel with the parameters; zeros there keep them zeros in every sum.
@@ -47,56 +46,60 @@ absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOpt
       options.shard_size, " was asked for; leave the shard size out, or use hybrid_shard"));
 }
 
-int64_t FullParameterBytes(const Unit& unit) { return CutBytes(unit, /*trainable_only=*/false); }
-int64_t FullGradientBytes(const Unit& unit) { return CutBytes(unit, /*trainable_only=*/true); }
+int64_t FullParameterBytes(const Unit& unit) {
+  int64_t bytes = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (unit.is_full(i)) continue;
+    bytes += SegmentBytes(unit.segment_layout(i), unit.precision().param_dtype);
+  }
+  return bytes;
+}
+
+int64_t FullGradientBytes(const Unit& unit) {
+  int64_t bytes = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const ShardLayout::Segment& segment = unit.segment_layout(i);
+    if (unit.is_whole(i) || !segment.trainable) continue;
+    bytes += SegmentBytes(segment, unit.precision().reduce_dtype);
+  }
+  return bytes;
+}
 
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, BufferSet* set)
     : device_(device), category_(category), set_(set) {}
 
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
   const size_t index = static_cast<size_t>(unit.index());
-  if (places_.size() <= index) places_.resize(index + 1);
-  Place& place = places_[index];
-  ZEROTH_CHECK(!place.held.defined());
+  if (held_.size() <= index) held_.resize(index + 1);
+  Tensor& held = held_[index];
+  ZEROTH_CHECK(!held.defined());
   if (FromSet(unit)) {
-    ZEROTH_ASSIGN_OR_RETURN(place.held, set_->Acquire(bytes, writer));
-  } else if (place.idle.defined() && static_cast<int64_t>(place.idle.bytes()) == bytes) {
-    if (place.last_use != nullptr) ZEROTH_RETURN_IF_ERROR(writer.Wait(place.last_use));
-    place.held = std::exchange(place.idle, Tensor());
-    place.last_use = nullptr;
+    ZEROTH_ASSIGN_OR_RETURN(held, set_->Acquire(bytes, writer));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(place.held,
-                            Tensor::Empty(device_, Shape({bytes}), DType::kUInt8, category_));
+    ZEROTH_ASSIGN_OR_RETURN(held, AllocateBytes(device_, bytes, category_, writer));
   }
-  return place.held;
+  return held;
 }
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   const size_t index = static_cast<size_t>(unit.index());
-  if (index >= places_.size() || !places_[index].held.defined())
-    return;  // a unit without cut segments holds none
-  Place& place = places_[index];
-  Tensor buffer = std::exchange(place.held, Tensor());
+  if (index >= held_.size() || !held_[index].defined())
+    return;  // a unit whose segments are all full holds none
+  Tensor buffer = std::exchange(held_[index], Tensor());
   if (FromSet(unit)) {
     set_->Release(std::move(buffer), std::move(last_use));
-  } else if (last_use != nullptr && !last_use->IsDone()) {
-    place.idle = std::move(buffer);
-    place.last_use = std::move(last_use);
+  } else if (last_use != nullptr) {
+    // The stream reports its own error.
+    device_.compute_stream().Wait(last_use).IgnoreError();
   }
 }
 
-absl::Status FullBuffers::Trim() {
-  absl::Status status;
-  for (Place& place : places_) {
-    if (place.last_use != nullptr) status.Update(place.last_use->Synchronize());
-    place.idle = Tensor();
-    place.last_use = nullptr;
-  }
-  return status;
-}
-
-absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm) {
+absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
+                            Kernels* kernels) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
+  const DType dtype = unit.precision().param_dtype;
+  const bool rounds = !unit.precision().computes_in_masters();
+  if (rounds && kernels == nullptr) return NeedsKernels(unit, "a gather");
   const int64_t bytes = FullParameterBytes(unit);
   Tensor buffer;
   if (bytes > 0) {
@@ -106,13 +109,20 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffer
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
     Unit::Segment& segment = unit.segment(i);
-    if (unit.is_whole(i)) {
+    if (unit.is_full(i)) {
       segment.full = segment.shard;
       continue;
     }
-    segment.full = buffer.ViewAs(offset, Shape({layout.numel}), layout.dtype);
-    offset += SegmentBytes(layout);
-    ZEROTH_RETURN_IF_ERROR(group.AllGather(segment.shard, segment.full, comm, unit.name()));
+    segment.full = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
+    offset += SegmentBytes(layout, dtype);
+    Tensor mine = segment.shard;
+    if (rounds) {
+      const int64_t begin = unit.is_whole(i) ? 0 : unit.shard_rank() * layout.shard_numel;
+      mine = segment.full.View(begin, Shape({layout.shard_numel}));
+      ZEROTH_RETURN_IF_ERROR(kernels->Cast(segment.shard, mine));
+    }
+    if (unit.is_whole(i)) continue;
+    ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, segment.full, comm, unit.name()));
   }
   std::shared_ptr<Event> done;
   if (bytes > 0) {
@@ -130,6 +140,7 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
+  const DType dtype = unit.precision().reduce_dtype;
   const int64_t bytes = FullGradientBytes(unit);
   Tensor buffer;
   if (bytes > 0) {
@@ -142,43 +153,93 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     Unit::Segment& segment = unit.segment(i);
     if (!segment.grad_shard.defined()) {
       ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}),
-                                            layout.dtype, MemoryCategory::kGradients));
+                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
+                                            MemoryCategory::kGradients));
     }
     if (unit.is_whole(i)) {
       segment.grad = segment.grad_shard;
       continue;
     }
-    segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), layout.dtype);
-    offset += SegmentBytes(layout);
+    segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
+    offset += SegmentBytes(layout, dtype);
   }
   return unit.BeginGradients();
 }
 
+absl::StatusOr<Tensor> ReduceScratch::Take(int64_t numel, Stream& comm) {
+  if (!memory_.defined() || memory_.numel() < numel) {
+    // Nothing that `comm` has enqueued may lose its memory to the compute stream.
+    if (memory_.defined()) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, comm.Record());
+      ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
+      memory_ = Tensor();
+    }
+    const int64_t bytes = numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                            AllocateBytes(device_, bytes, MemoryCategory::kCommunication, comm));
+    memory_ = memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+  }
+  return memory_.View(0, Shape({numel}));
+}
+
+namespace {
+
+// Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
+// low-precision sum must not be rounded in between: it would depend on how ranks are grouped.
+absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const GradientGroups& groups,
+                              ReduceOp op, ReduceScratch& scratch, Stream& comm) {
+  const bool across = groups.replicate != nullptr && groups.replicate->size() > 1;
+  const bool rounds_later = across && segment.grad_shard.dtype() != DType::kFloat32;
+  Tensor sum = segment.grad_shard;
+  if (rounds_later) {
+    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+    ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(segment.grad_shard.numel(), comm));
+  }
+  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name()));
+  if (!across) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(sum, op, comm, unit.name()));
+  return rounds_later ? scratch.kernels()->Cast(sum, segment.grad_shard) : absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             FullBuffers& buffers, Stream& comm) {
+                             FullBuffers& buffers, ReduceScratch& scratch, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
     Unit::Segment& segment = unit.segment(i);
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
-    if (unit.is_whole(i)) {
-      if (groups.world->size() > 1 && segment.grad.numel() > 0) {
-        ZEROTH_RETURN_IF_ERROR(groups.world->AllReduce(segment.grad, op, comm, unit.name()));
-      }
-      continue;
-    }
-    ZEROTH_RETURN_IF_ERROR(
-        groups.shard->ReduceScatter(segment.grad, segment.grad_shard, op, comm, unit.name()));
-    if (groups.replicate != nullptr && groups.replicate->size() > 1) {
-      ZEROTH_RETURN_IF_ERROR(
-          groups.replicate->AllReduce(segment.grad_shard, op, comm, unit.name()));
+    if (!unit.is_whole(i)) {
+      ZEROTH_RETURN_IF_ERROR(ReduceCutSegment(unit, segment, groups, op, scratch, comm));
+    } else if (groups.world->size() > 1 && segment.grad.numel() > 0) {
+      ZEROTH_RETURN_IF_ERROR(groups.world->AllReduce(segment.grad, op, comm, unit.name()));
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
   ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
   buffers.Release(unit, std::move(done));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
+                                                  Stream& comm) {
+  std::vector<Tensor> masters;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const Tensor& shard = unit.segment(i).shard;
+    if (unit.is_whole(i)) {
+      masters.push_back(shard);
+      continue;
+    }
+    const int64_t numel = unit.segment_layout(i).numel;
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor memory,
+        AllocateBytes(unit.device(), numel * static_cast<int64_t>(SizeOf(shard.dtype())),
+                      MemoryCategory::kGatheredParameters, comm));
+    masters.push_back(memory.ViewAs(0, Shape({numel}), shard.dtype()));
+    ZEROTH_RETURN_IF_ERROR(group.AllGather(shard, masters.back(), comm, unit.name()));
+  }
+  return masters;
 }
 
 }  // namespace zeroth

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/unit.h"
@@ -26,8 +27,8 @@ namespace zeroth {
 absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOptions& options,
                                    int natural);
 
-// Bytes of one buffer that holds all cut segments of a unit (only trainable ones if so asked),
-// 64-byte aligned each.
+// Bytes of one buffer that holds a unit's full parameters, or full gradients, as far as these are
+// not the memory of its shards; segments are 64-byte aligned.
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit);
 
@@ -40,30 +41,25 @@ class FullBuffers {
 
   // A buffer of `bytes` that `writer` may write.
   absl::StatusOr<Tensor> Acquire(const Unit& unit, int64_t bytes, Stream& writer);
-  // Gives back the buffer that the unit acquired; `last_use` (nullptr: done) ends its use.
+  // Gives back the buffer that the unit acquired; `last_use` (nullptr: done) ends its use. The
+  // compute stream waits for that before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
-  // Gives what is released but was kept for its event to the allocator (the host waits), also if a
-  // last use failed; then its error.
-  absl::Status Trim();
 
  private:
-  struct Place {
-    Tensor held;  // acquired and not released
-    Tensor idle;  // released, its last use perhaps not over: reused by the same unit only
-    std::shared_ptr<Event> last_use;  // of idle
-  };
   bool FromSet(const Unit& unit) const { return set_ != nullptr && !unit.is_root(); }
 
   Device& device_;
   MemoryCategory category_;
   BufferSet* set_;
-  std::vector<Place> places_;  // by unit index
+  std::vector<Tensor> held_;  // by unit index
 };
 
-// All-gathers every cut segment into a full buffer from `buffers` and moves the unit to kGathering.
-// Segments that are whole already are used as they are; a unit of only such segments causes no
-// traffic.
-absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm);
+// Makes every segment full, in a buffer from `buffers`, and moves the unit to kGathering: a shard
+// is rounded into its slice (by `kernels`, on `comm`, as in StrategyContext), then all-gathered in
+// place where it is cut. Segments that are full already are used as they are; those that are whole
+// cause no traffic.
+absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
+                            Kernels* kernels);
 // Frees the full parameters: kGathered → kSharded.
 absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 
@@ -77,9 +73,35 @@ struct GradientGroups {
       nullptr;  // then all-reduce of the shards across groups; nullptr or size 1: none
   Communicator* world = nullptr;  // all-reduce of segments that every rank holds whole
 };
+// fp32 memory for sums on their way through several groups, which are to be rounded once, at the
+// end. Used by one stream only, whose order makes one piece of memory enough.
+class ReduceScratch {
+ public:
+  ReduceScratch(Device& device, Kernels* kernels) : device_(device), kernels_(kernels) {}
+
+  // [numel] fp32 for what `comm` enqueues next.
+  absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
+  // As ReduceScratch's owner was given it, see StrategyContext.
+  Kernels* kernels() const { return kernels_; }
+  // Gives the memory back. The compute stream must have waited for `comm`.
+  void Trim() { memory_ = Tensor(); }
+
+ private:
+  Device& device_;
+  Kernels* kernels_;
+  Tensor memory_;
+};
+
 // Reduces every trainable segment and moves kFull to kReduced; full buffers go back to `buffers`.
+// Whatever reduce_dtype is, sums over all groups together are rounded once.
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             FullBuffers& buffers, Stream& comm);
+                             FullBuffers& buffers, ReduceScratch& scratch, Stream& comm);
+
+// Every segment's masters in full, fp32, each in memory of its own: for those who export or inspect
+// what rounding would spoil. By segment; segments that are whole are the shards themselves. Leaves
+// the unit's state alone.
+absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
+                                                  Stream& comm);
 
 }  // namespace zeroth
 

@@ -7,16 +7,18 @@
 namespace zeroth {
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
-  mesh_ = context.mesh;
+  context_ = context;
   gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
                                             TakesTurns() ? context.gathered : nullptr);
+  scratch_ = std::make_unique<ReduceScratch>(*context.device, context.reduce_kernels);
   gradients_ =
       std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
   return absl::OkStatus();
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
-  return GatherSegments(unit, mesh_->shard_gather(), *gathered_, comm);
+  return GatherSegments(unit, context_.mesh->shard_gather(), *gathered_, comm,
+                        context_.gather_kernels);
 }
 
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
@@ -30,10 +32,11 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm) {
   GradientGroups groups;
-  groups.shard = &mesh_->shard_reduce();
-  groups.replicate = ReducesAcrossGroups() ? &mesh_->replicate_reduce() : nullptr;
-  groups.world = &mesh_->world_reduce();
-  return ReduceGradients(unit, groups, options_.gradient_op, *gradients_, comm);
+  Mesh& mesh = *context_.mesh;
+  groups.shard = &mesh.shard_reduce();
+  groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
+  groups.world = &mesh.world_reduce();
+  return ReduceGradients(unit, groups, options_.gradient_op, *gradients_, *scratch_, comm);
 }
 
 void FlatStrategy::Abandon(Unit& unit) {
@@ -43,9 +46,8 @@ void FlatStrategy::Abandon(Unit& unit) {
 }
 
 absl::Status FlatStrategy::Trim() {
-  absl::Status status = gathered_->Trim();
-  status.Update(gradients_->Trim());
-  return status;
+  scratch_->Trim();
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

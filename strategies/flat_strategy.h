@@ -40,9 +40,10 @@ class FlatStrategy : public ShardingStrategy {
 
  private:
   StrategyOptions options_;
-  Mesh* mesh_ = nullptr;
+  StrategyContext context_;
   std::unique_ptr<FullBuffers> gathered_;
   std::unique_ptr<FullBuffers> gradients_;
+  std::unique_ptr<ReduceScratch> scratch_;
 };
 
 }  // namespace zeroth

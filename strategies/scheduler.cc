@@ -64,12 +64,32 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
                                                       gradient_bytes, options.gradient_buffers);
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
-  ZEROTH_RETURN_IF_ERROR(
-      strategy.Attach({&device, &mesh, scheduler->gathered_.get(), scheduler->gradients_.get()}));
+  ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
+  StrategyContext context;
+  context.device = &device;
+  context.mesh = &mesh;
+  context.gathered = scheduler->gathered_.get();
+  context.gradients = scheduler->gradients_.get();
+  context.gather_kernels = scheduler->gather_kernels_.get();
+  context.reduce_kernels = scheduler->reduce_kernels_.get();
+  ZEROTH_RETURN_IF_ERROR(strategy.Attach(context));
   for (Unit* unit : scheduler->units_) scheduler->ProvideGradients(*unit);
   // Units were zeroed on the compute stream.
   ZEROTH_ASSIGN_OR_RETURN(scheduler->shards_ready_, device.compute_stream().Record());
   return scheduler;
+}
+
+// Whoever trains in fp32 alone need not link any kernels.
+absl::Status Scheduler::CreateKernels() {
+  MixedPrecision precision;
+  if (!units_.empty()) precision = units_.front()->precision();
+  if (precision.param_dtype != DType::kFloat32) {
+    ZEROTH_ASSIGN_OR_RETURN(gather_kernels_, KernelRegistry::Create(device_, *gather_stream_));
+  }
+  if (precision.reduce_dtype != DType::kFloat32) {
+    ZEROTH_ASSIGN_OR_RETURN(reduce_kernels_, KernelRegistry::Create(device_, *reduce_stream_));
+  }
+  return absl::OkStatus();
 }
 
 void Scheduler::ProvideGradients(Unit& unit) {
@@ -103,7 +123,8 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   }
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
   ++in.active;
-  return again ? absl::OkStatus() : PrefetchAhead(in.next_in_forward, pass);
+  if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in.next_in_forward, pass));
+  return MarkBegin(device_.compute_stream(), "forward", unit);
 }
 
 absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
@@ -113,6 +134,7 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
         "unit '", unit.name(), "': AfterForward without BeforeForward; its parameters are ",
         UnitStateName(unit.state())));
   }
+  ZEROTH_RETURN_IF_ERROR(MarkEnd(device_.compute_stream(), "forward", unit));
   --in.active;
   if (expects_backward) {
     ++in.pending_backwards;
@@ -137,7 +159,8 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kBackward));
   ++in.active;
   ++in.in_backward;
-  return PrefetchAhead(in.next_in_backward, Pass::kBackward);
+  ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in.next_in_backward, Pass::kBackward));
+  return MarkBegin(device_.compute_stream(), "backward", unit);
 }
 
 absl::Status Scheduler::AfterBackward(Unit& unit) {
@@ -146,6 +169,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
     return absl::FailedPreconditionError(
         absl::StrCat("unit '", unit.name(), "': AfterBackward without BeforeBackward"));
   }
+  ZEROTH_RETURN_IF_ERROR(MarkEnd(device_.compute_stream(), "backward", unit));
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
@@ -230,6 +254,16 @@ absl::Status Scheduler::Reshard(Unit& unit) {
   return expects_backward_ ? absl::OkStatus() : Trim();
 }
 
+absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
+  if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
+                          zeroth::GatherMasters(unit, mesh_.shard_gather(), *gather_stream_));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
+  ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
+                              absl::StrCat("unit '", unit.name(), "': gathering parameters"));
+  return masters;
+}
+
 absl::Status Scheduler::Prefetch(Unit& unit) {
   if (!strategy_.placement().parameters) {
     return absl::InvalidArgumentError(
@@ -257,7 +291,19 @@ absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
 
 absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
   if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
-  return strategy_.Gather(unit, pass, *gather_stream_);
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_stream_, "gather", unit));
+  ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_stream_));
+  return MarkEnd(*gather_stream_, "gather", unit);
+}
+
+absl::Status Scheduler::MarkBegin(Stream& stream, absl::string_view what, const Unit& unit) {
+  if (options_.timeline == nullptr || !options_.timeline->recording()) return absl::OkStatus();
+  return options_.timeline->Begin(stream, absl::StrCat(what, " ", unit.name()));
+}
+
+absl::Status Scheduler::MarkEnd(Stream& stream, absl::string_view what, const Unit& unit) {
+  if (options_.timeline == nullptr || !options_.timeline->recording()) return absl::OkStatus();
+  return options_.timeline->End(stream, absl::StrCat(what, " ", unit.name()));
 }
 
 absl::Status Scheduler::PrefetchAhead(Unit* next, Pass pass) {
@@ -288,7 +334,9 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
   ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_));
+  ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
   return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");
 }
 

@@ -14,9 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/timeline.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/unit.h"
@@ -33,6 +37,8 @@ struct SchedulerOptions {
   // Buffers for full gradients of units other than the root: the one being written and those being
   // reduced. At least 1; with 1 a unit's backward waits for the reduction of the unit before it.
   int gradient_buffers = 2;
+  // Where to mark each unit's forward, backward, gather and reduction; outlives the scheduler.
+  Timeline* timeline = nullptr;
 };
 
 // One step, as the hooks see it:
@@ -95,6 +101,10 @@ class Scheduler {
   // InvalidArgument if it is gathered or on its way already, or if the strategy keeps parameters
   // whole, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
+  // The unit's parameters as the optimizer has them, in fp32 whatever is computed in, by segment
+  // (see flat_collectives.h), usable on the compute stream. Whether the unit is gathered for
+  // compute does not matter and does not change.
+  absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
   // True while a gather of the unit is enqueued that nobody has waited for.
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
 
@@ -127,6 +137,10 @@ class Scheduler {
   absl::Status SyncGradients(Unit& unit);
   absl::Status ZeroMissingGradients(Unit& unit);
   absl::Status ReshardAll();
+  absl::Status CreateKernels();
+  // Marks where `what` of a unit begins or ends in a stream, if anybody wants to know.
+  absl::Status MarkBegin(Stream& stream, absl::string_view what, const Unit& unit);
+  absl::Status MarkEnd(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status Trim();
   // The unit before this one in the same traversal, or nullptr.
   Unit* Record(Unit& unit, Direction direction);
@@ -150,6 +164,9 @@ class Scheduler {
   // After the buffers, so that they end before those go away.
   std::unique_ptr<Stream> gather_stream_;
   std::unique_ptr<Stream> reduce_stream_;
+  // On those streams; nullptr where nothing is rounded.
+  std::unique_ptr<Kernels> gather_kernels_;
+  std::unique_ptr<Kernels> reduce_kernels_;
 };
 
 }  // namespace zeroth

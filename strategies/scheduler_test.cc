@@ -243,6 +243,83 @@ TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
             absl::OkStatus());
 }
 
+// Waits until `event` is done, as a unit's compute would last that long.
+absl::Status ComputeUntilDone(const std::shared_ptr<Event>& event, const Unit& unit) {
+  ZEROTH_TOY_EXPECT(event != nullptr);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!event->IsDone()) {
+    if (std::chrono::steady_clock::now() > give_up) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("traffic for '", unit.name(), "' does not run beside compute"));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Timeline::Span> FindSpan(const std::vector<Timeline::Span>& spans,
+                                        const std::string& label) {
+  for (const Timeline::Span& span : spans) {
+    if (span.label == label) return span;
+  }
+  return absl::NotFoundError(absl::StrCat("no span '", label, "'"));
+}
+
+// A block's compute does not end before the next block's gather, and the last block's reduction,
+// have: only if these run beside it does the step end.
+TEST(SchedulerTest, TrafficRunsBesideCompute) {
+  EXPECT_EQ(
+      RunToyRanks(
+          2,
+          [](Communicator& world, Device& device) -> absl::Status {
+            ToyModel model(UniformUnits(kBlocks));
+            Timeline timeline;
+            ShardingOptions options = OptionsOf("full_shard");
+            options.scheduler.timeline = &timeline;
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+            ToyStep step = SimpleStep();
+            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));  // learns the order
+            step.hook = [&](absl::string_view stage, const Unit* unit) -> absl::Status {
+              if (unit == nullptr || unit->is_root()) return absl::OkStatus();
+              const int block = unit->index() - 1;
+              const absl::Span<Unit* const> units = sharding->units();
+              const auto at = [&](int b) -> const Unit& {
+                return *units[static_cast<size_t>(b + 1)];
+              };
+              if (stage == "forward" && block + 1 < kBlocks) {
+                ZEROTH_RETURN_IF_ERROR(
+                    ComputeUntilDone(at(block + 1).gather_event(), at(block + 1)));
+              }
+              if (stage == "backward" && block > 0) {
+                ZEROTH_RETURN_IF_ERROR(
+                    ComputeUntilDone(at(block - 1).gather_event(), at(block - 1)));
+              }
+              if (stage == "backward" && block + 1 < kBlocks) {
+                ZEROTH_RETURN_IF_ERROR(
+                    ComputeUntilDone(at(block + 1).reduce_event(), at(block + 1)));
+              }
+              return absl::OkStatus();
+            };
+            timeline.set_recording(true);
+            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+            timeline.set_recording(false);
+            ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline.Take());
+            // A forward, a backward and a reduction of each unit; gathers in either pass, the
+            // root's once.
+            ZEROTH_TOY_EXPECT(spans.size() == 3 * (kBlocks + 1) + 2 * kBlocks + 1);
+            ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span compute, FindSpan(spans, "forward h.0"));
+            ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span gather, FindSpan(spans, "gather h.1"));
+            ZEROTH_TOY_EXPECT(gather.stream == "gather" && compute.stream == "compute");
+            ZEROTH_TOY_EXPECT(gather.end <= compute.end);
+            ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span backward, FindSpan(spans, "backward h.1"));
+            ZEROTH_ASSIGN_OR_RETURN(const Timeline::Span reduce, FindSpan(spans, "reduce h.2"));
+            ZEROTH_TOY_EXPECT(reduce.stream == "reduce");
+            ZEROTH_TOY_EXPECT(reduce.end <= backward.end);
+            return absl::OkStatus();
+          }),
+      absl::OkStatus());
+}
+
 TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
   EXPECT_EQ(
       RunToyRanks(2,

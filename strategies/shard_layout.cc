@@ -23,6 +23,13 @@ int64_t ShardNumel(int64_t used, int shard_count, int64_t alignment) {
   return exact >= kUnitsWorthAligning * alignment ? RoundUp(exact, alignment) : exact;
 }
 
+// In elements.
+int64_t Alignment(DType dtype, const LayoutOptions& options) {
+  const int64_t own = static_cast<int64_t>(SizeOf(dtype));
+  const int64_t smallest = options.smallest_element_bytes;
+  return ShardLayout::kAlignmentBytes / (smallest > 0 ? std::min(own, smallest) : own);
+}
+
 }  // namespace
 
 ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const LayoutOptions& options)
@@ -48,7 +55,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
       found = segments_.end() - 1;
     }
     const size_t index = static_cast<size_t>(found - segments_.begin());
-    const int64_t alignment = kAlignmentBytes / static_cast<int64_t>(SizeOf(extent.dtype));
+    const int64_t alignment = Alignment(extent.dtype, options);
     const int64_t offset = RoundUp(used[index], alignment);
     found->parameters.push_back(static_cast<int>(i));
     placements_.push_back({static_cast<int>(index), offset, extent.numel});
@@ -58,7 +65,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
   for (size_t index = 0; index < segments_.size(); ++index) {
     Segment& segment = segments_[index];
     const int count = segment.replicated ? 1 : shard_count_;
-    const int64_t alignment = kAlignmentBytes / static_cast<int64_t>(SizeOf(segment.dtype));
+    const int64_t alignment = Alignment(segment.dtype, options);
     segment.shard_numel = ShardNumel(used[index], count, alignment);
     segment.numel = segment.shard_numel * count;
   }

@@ -27,16 +27,20 @@ struct LayoutOptions {
   // Parameters with fewer elements than this go into a replicated segment that is not cut. 0: all
   // are cut.
   int64_t min_shard_numel = 0;
+  // Bytes of an element in the smallest type that a segment is ever stored in: parameters are to be
+  // aligned in gathered bf16 as well, at the same offsets. 0: the size of the parameters' own type.
+  int64_t smallest_element_bytes = 0;
 };
 
 // A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
 // for each (cut or replicated, trainable or frozen, dtype) that occurs, so that a segment is one
 // collective and frozen parameters neither travel nor take gradients. Inside a segment parameters
-// keep their order; each starts 64-byte aligned. A segment ends with zero padding so that it
-// divides by the shard count; rank r owns the contiguous elements [r * shard_numel, (r + 1) *
-// shard_numel). Shards of segments that are large against the alignment are 64-byte aligned too;
-// small segments are cut to the element, so that no rank holds padding while another holds two
-// elements. Aborts on negative sizes and shard_count < 1. Immutable, hence thread-safe.
+// keep their order; each starts 64-byte aligned, in smaller types as well if so asked. A segment
+// ends with zero padding so that it divides by the shard count; rank r owns the contiguous elements
+// [r * shard_numel, (r + 1) * shard_numel). Shards of segments that are large against the alignment
+// are 64-byte aligned too; small segments are cut to the element, so that no rank holds padding
+// while another holds two elements. Aborts on negative sizes and shard_count < 1. Immutable, hence
+// thread-safe.
 class ShardLayout {
  public:
   static constexpr int64_t kAlignmentBytes = 64;

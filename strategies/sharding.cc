@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
                                                            const ShardingOptions& options,
                                                            std::vector<UnitSpec> units) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
+  ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
@@ -90,7 +91,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     const int index = static_cast<int>(sharding->units_.size());
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device));
+        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
+                     options.mixed_precision));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
@@ -155,15 +157,16 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
 
 absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
   for (Unit* unit : unit_pointers_) {
-    ZEROTH_RETURN_IF_ERROR(scheduler_->Gather(*unit));
-    absl::Status status;
-    for (const Parameter* parameter : unit->parameters()) {
-      const absl::StatusOr<std::vector<float>> values = parameter->data().ToHost<float>();
-      status = values.ok() ? visitor(*parameter, 0, *values) : values.status();
-      if (!status.ok()) break;
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Tensor> masters, scheduler_->GatherMasters(*unit));
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      const ShardLayout::Placement& at = unit->layout().placement(i);
+      // An empty parameter at a segment's end would start past it.
+      const int64_t offset = at.numel == 0 ? 0 : at.offset;
+      const Tensor view = masters[static_cast<size_t>(at.segment)].View(offset, parameter.shape());
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, view.ToHost<float>());
+      ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
-    status.Update(scheduler_->Reshard(*unit));
-    ZEROTH_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }

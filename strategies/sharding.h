@@ -20,6 +20,7 @@
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/scheduler.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/unit.h"
@@ -32,6 +33,7 @@ struct ShardingOptions {
   std::string strategy = "full_shard";
   StrategyOptions strategy_options;
   SchedulerOptions scheduler;
+  MixedPrecision mixed_precision;
   // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
   // is sharded.
   int64_t min_shard_numel = 0;
@@ -64,9 +66,10 @@ using ParameterReader =
 class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
-  // options that do not fit it; no units; two units of one name, or two roots; a parameter in two
-  // units, or twice in one (naming it and the units); two parameters of one name; a dtype that has
-  // no master copy here (fp32 only).
+  // options that do not fit it; types
+  // that mixed precision does not know; no units; two units of one name, or two roots; a parameter
+  // in two units, or twice in one (naming it and the units); two parameters of one name; a dtype
+  // that has no master copy here (fp32 only).
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);
@@ -82,8 +85,8 @@ class Sharding {
   using PieceVisitor = std::function<absl::Status(const Parameter& parameter, int64_t begin,
                                                   absl::Span<const float> values)>;
   absl::Status VisitShards(const PieceVisitor& visitor) const;
-  // Gathers unit after unit and shows each whole parameter to `visitor` on every rank; at most one
-  // unit is gathered on top of those that are already.
+  // Gathers the masters of unit after unit and shows each whole parameter to `visitor` on every
+  // rank; at most one unit is gathered on top of those that are already.
   absl::Status VisitFull(const PieceVisitor& visitor);
 
   Scheduler& scheduler() { return *scheduler_; }

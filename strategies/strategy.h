@@ -19,6 +19,7 @@
 
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/unit.h"
 
@@ -55,6 +56,10 @@ struct StrategyContext {
   // for their sizes.
   BufferSet* gathered = nullptr;
   BufferSet* gradients = nullptr;
+  // On the streams that Gather and SyncGradients are given, for what they have to round; nullptr
+  // where everything is fp32.
+  Kernels* gather_kernels = nullptr;
+  Kernels* reduce_kernels = nullptr;
 };
 
 // One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for:

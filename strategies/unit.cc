@@ -2,6 +2,7 @@
 
 #include "zeroth/strategies/unit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,12 @@ std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) 
     extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad()});
   }
   return extents;
+}
+
+LayoutOptions AlignFor(const MixedPrecision& precision, LayoutOptions options) {
+  options.smallest_element_bytes =
+      static_cast<int64_t>(std::min(SizeOf(precision.param_dtype), SizeOf(precision.reduce_dtype)));
+  return options;
 }
 
 }  // namespace
@@ -46,18 +53,22 @@ absl::string_view GradientStateName(GradientState state) {
   return "invalid";
 }
 
-Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device)
+Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
+           const MixedPrecision& precision)
     : spec_(std::move(spec)),
       index_(index),
-      layout_(Extents(spec_.parameters), options),
+      precision_(precision),
+      layout_(Extents(spec_.parameters), AlignFor(precision, options)),
       shard_rank_(shard_rank),
       device_(&device),
       segments_(layout_.segments().size()) {}
 
 absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index,
                                                    const LayoutOptions& options, int shard_rank,
-                                                   Device& device) {
-  std::unique_ptr<Unit> unit(new Unit(std::move(spec), index, options, shard_rank, device));
+                                                   Device& device,
+                                                   const MixedPrecision& precision) {
+  std::unique_ptr<Unit> unit(
+      new Unit(std::move(spec), index, options, shard_rank, device, precision));
   for (int i = 0; i < unit->segment_count(); ++i) {
     const ShardLayout::Segment& in = unit->segment_layout(i);
     ZEROTH_ASSIGN_OR_RETURN(

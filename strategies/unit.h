@@ -17,6 +17,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
@@ -52,20 +53,22 @@ struct UnitSpec {
 // gradient buffer that the reduction reads directly. Used by one rank's thread only.
 class Unit {
  public:
-  // One flat piece of storage, see ShardLayout::Segment. With one shard (or replicated) the shard
-  // is the full buffer and the reduced gradient is the full gradient: no second copy exists.
+  // One flat piece of storage, see ShardLayout::Segment. With one shard (or replicated) the reduced
+  // gradient is the full gradient, and the shard is the full buffer unless that is of another type:
+  // no second copy exists.
   struct Segment {
-    Tensor shard;       // [shard_numel], always
-    Tensor full;        // [numel] while gathering or gathered
-    Tensor grad;        // [numel] while gradients are full; trainable segments only
-    Tensor grad_shard;  // [shard_numel] once gradients were reduced for the first time; trainable
-                        // segments only
+    Tensor shard;       // [shard_numel] fp32, always
+    Tensor full;        // [numel] of param_dtype while gathering or gathered
+    Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
+    Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first
+                        // time; trainable segments only
   };
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
-                                                      Device& device);
+                                                      Device& device,
+                                                      const MixedPrecision& precision = {});
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -74,6 +77,7 @@ class Unit {
   int index() const { return index_; }  // position in the sharding's list of units
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
+  const MixedPrecision& precision() const { return precision_; }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }
@@ -83,8 +87,11 @@ class Unit {
   }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
-  // True where the shard and the full buffer are the same memory.
+  // True where every rank of the shard group holds all of the segment: nothing is gathered, and the
+  // full gradient is what the optimizer reads.
   bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
+  // True where the shard and the full buffer are moreover the same memory.
+  bool is_full(int i) const { return is_whole(i) && precision_.computes_in_masters(); }
   bool has_trainable() const;
   // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
   // made, since that decides which segment it lies in. A parameter made trainable and frozen later
@@ -130,12 +137,14 @@ class Unit {
   const std::shared_ptr<Event>& reduce_event() const { return reduce_event_; }
 
  private:
-  Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device);
+  Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
+       const MixedPrecision& precision);
 
   void HideParameters();
 
   UnitSpec spec_;
   int index_;
+  MixedPrecision precision_;
   ShardLayout layout_;
   int shard_rank_;
   Device* device_;

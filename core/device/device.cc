@@ -12,6 +12,16 @@
 #include "zeroth/core/base/check.h"
 
 namespace zeroth {
+
+absl::StatusOr<double> Event::Seconds() const {
+  return absl::FailedPreconditionError(
+      "this event keeps no time; record it with Stream::RecordTime");
+}
+
+absl::StatusOr<std::shared_ptr<Event>> Stream::RecordTime() {
+  return absl::UnimplementedError(
+      absl::StrCat("streams of device ", device().name(), " cannot tell the time"));
+}
 namespace {
 
 struct Registry {

@@ -31,6 +31,9 @@ class Event {
   virtual bool IsDone() const = 0;
   // Blocks the host until then. Returns the error of the stream that recorded it, if any.
   virtual absl::Status Synchronize() const = 0;
+  // When that was, in seconds on a clock that all streams of the device share. Blocks as
+  // Synchronize() does. FailedPrecondition unless it was recorded by Stream::RecordTime.
+  virtual absl::StatusOr<double> Seconds() const;
 };
 
 // An ordered queue of work. Work on two streams is unordered unless an event orders it. After the
@@ -44,6 +47,9 @@ class Stream {
 
   // An event that is done when everything enqueued so far has run.
   virtual absl::StatusOr<std::shared_ptr<Event>> Record() = 0;
+  // The same, of an event that remembers when it was done. Costs a little more. Unimplemented where
+  // the device cannot tell.
+  virtual absl::StatusOr<std::shared_ptr<Event>> RecordTime();
   // What is enqueued from now on runs after `event`. A failed event fails this stream with its
   // error.
   virtual absl::Status Wait(const std::shared_ptr<Event>& event) = 0;

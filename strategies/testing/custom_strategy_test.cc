@@ -40,6 +40,7 @@ class AllReduceShard : public ShardingStrategy {
 
   absl::Status Attach(const StrategyContext& context) override {
     mesh_ = context.mesh;
+    kernels_ = context.gather_kernels;
     // Units stay gathered during a step, so each has its own buffer; gradients take turns in the
     // scheduler's.
     full_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
@@ -50,7 +51,7 @@ class AllReduceShard : public ShardingStrategy {
   }
 
   absl::Status Gather(Unit& unit, Pass, Stream& comm) override {
-    return GatherSegments(unit, mesh_->shard_gather(), *full_, comm);
+    return GatherSegments(unit, mesh_->shard_gather(), *full_, comm, kernels_);
   }
   absl::Status Reshard(Unit& unit, Pass pass) override {
     if (pass == Pass::kForward || pass == Pass::kBackward) return absl::OkStatus();
@@ -91,15 +92,12 @@ class AllReduceShard : public ShardingStrategy {
     full_->Release(unit, nullptr);
     gradients_->Release(unit, nullptr);
   }
-  absl::Status Trim() override {
-    absl::Status status = full_->Trim();
-    status.Update(gradients_->Trim());
-    return status;
-  }
+  absl::Status Trim() override { return absl::OkStatus(); }
 
  private:
   StrategyOptions options_;
   Mesh* mesh_ = nullptr;
+  Kernels* kernels_ = nullptr;
   std::unique_ptr<FullBuffers> full_;
   std::unique_ptr<FullBuffers> gradients_;
 };

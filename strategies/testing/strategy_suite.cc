@@ -12,7 +12,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StrategySuite);
 
 std::vector<StrategyCase> StrategyCases(const std::string& strategy) {
   std::vector<StrategyCase> cases;
-  for (int world_size : {1, 2, 3, 4, 8}) cases.push_back({strategy, world_size, 0});
+  for (int world_size : {1, 2, 3, 4, 8}) cases.push_back({strategy, world_size});
   return cases;
 }
 

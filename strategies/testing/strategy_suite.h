@@ -29,10 +29,11 @@ struct StrategyCase {
   std::string strategy;
   int world_size = 1;
   int shard_size = 0;  // 0: the strategy's own choice
+  std::string device = "cpu";
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
     return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
-               << " ranks";
+               << " ranks of " << c.device;
   }
 };
 
@@ -44,7 +45,9 @@ class StrategySuite : public testing::TestWithParam<StrategyCase> {
  protected:
   int world_size() const { return GetParam().world_size; }
   ShardingOptions Options() const;
-  absl::Status Run(const ToyRank& rank_main) const { return RunToyRanks(world_size(), rank_main); }
+  absl::Status Run(const ToyRank& rank_main) const {
+    return RunToyRanks(world_size(), GetParam().device, rank_main);
+  }
   // A sharding of `model` whose parameters have their ToyValue.
   absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
                                                  const ToyModel& model,

@@ -32,24 +32,48 @@ absl::Status CheckValues(absl::string_view what, const Parameter& parameter, int
 
 absl::Status CheckGathered(const Unit& unit, const ToyStep& step) {
   if (step.expected == nullptr) return absl::OkStatus();
+  const DType dtype = unit.precision().param_dtype;
+  const ToyFormula expected = [&](const Parameter& parameter, int64_t element) {
+    return RoundTo(dtype, step.expected(parameter, element));
+  };
   for (const Parameter* parameter : unit.parameters()) {
-    const absl::Span<const float> values(parameter->data().data<float>(),
-                                         static_cast<size_t>(parameter->numel()));
-    ZEROTH_RETURN_IF_ERROR(CheckValues("gathered value", *parameter, 0, values, step.expected, 0));
+    ZEROTH_TOY_EXPECT(parameter->data().dtype() == dtype);
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(parameter->data()));
+    ZEROTH_RETURN_IF_ERROR(CheckValues("gathered value", *parameter, 0, values, expected, 0));
   }
   return absl::OkStatus();
+}
+
+// What was added to is rounded to the tensor's type, as kernels do.
+absl::Status WriteFloats(const std::vector<float>& values, const Tensor& out) {
+  Stream& stream = out.device().compute_stream();
+  if (out.dtype() == DType::kFloat32) {
+    ZEROTH_RETURN_IF_ERROR(
+        out.device().CopyFromHost(out.raw_data(), values.data(), out.bytes(), stream));
+    return stream.Synchronize();
+  }
+  ZEROTH_TOY_EXPECT(out.dtype() == DType::kBFloat16);
+  std::vector<BFloat16> rounded;
+  rounded.reserve(values.size());
+  for (const float value : values) rounded.push_back(ToBFloat16(value));
+  ZEROTH_RETURN_IF_ERROR(
+      out.device().CopyFromHost(out.raw_data(), rounded.data(), out.bytes(), stream));
+  return stream.Synchronize();
 }
 
 absl::Status WriteGradients(const Unit& unit, const ToyGradient& gradient) {
   for (Parameter* parameter : unit.parameters()) {
     if (!parameter->requires_grad()) continue;
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter->TakeGradient());
-    const float* values = parameter->data().data<float>();
-    float* out = slot.tensor.data<float>();
-    for (int64_t i = 0; i < parameter->numel(); ++i) {
-      const float contribution = gradient(*parameter, i, values[i]);
-      out[i] = slot.accumulate ? out[i] + contribution : contribution;
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(parameter->data()));
+    std::vector<float> out(values.size());
+    if (slot.accumulate) {
+      ZEROTH_ASSIGN_OR_RETURN(out, ToFloats(slot.tensor));
     }
+    for (size_t i = 0; i < values.size(); ++i) {
+      out[i] += gradient(*parameter, static_cast<int64_t>(i), values[i]);
+    }
+    ZEROTH_RETURN_IF_ERROR(WriteFloats(out, slot.tensor));
   }
   return absl::OkStatus();
 }
@@ -83,12 +107,26 @@ absl::Status BackwardOne(Sharding& sharding, const ToyStep& step, Unit& unit,
 
 }  // namespace
 
-absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
+absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main) {
   return RunLocalRanks(world_size, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                            DeviceRegistry::Create("cpu", DeviceOptions()));
+                            DeviceRegistry::Create(device_type, DeviceOptions()));
+    device->BindThread();
     return rank_main(world, *device);
   });
+}
+
+float RoundTo(DType dtype, float value) {
+  return dtype == DType::kBFloat16 ? ToFloat(ToBFloat16(value)) : value;
+}
+
+absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> values, tensor.ToHost<BFloat16>());
+  std::vector<float> floats;
+  floats.reserve(values.size());
+  for (const BFloat16 value : values) floats.push_back(ToFloat(value));
+  return floats;
 }
 
 ToyModel::ToyModel(const std::vector<ToyUnit>& units) {
@@ -172,9 +210,12 @@ absl::Status ToyUpdate(Sharding& sharding, float lr) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       if (!unit->takes_gradient(i)) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      float* values = unit->ShardView(piece).data<float>();
-      const float* gradients = unit->GradientShardView(piece).data<float>();
-      for (int64_t j = 0; j < piece.numel(); ++j) values[j] -= lr * gradients[j];
+      const Tensor shard = unit->ShardView(piece);
+      ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, ToFloats(shard));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> gradients,
+                              ToFloats(unit->GradientShardView(piece)));
+      for (size_t j = 0; j < values.size(); ++j) values[j] -= lr * gradients[j];
+      ZEROTH_RETURN_IF_ERROR(WriteFloats(values, shard));
     }
   }
   return absl::OkStatus();
@@ -220,10 +261,9 @@ absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
       const ShardLayout::Piece piece = unit->PieceOf(i);
       const Tensor view = unit->GradientShardView(piece);
       ZEROTH_TOY_EXPECT(view.defined());
-      ZEROTH_RETURN_IF_ERROR(
-          CheckValues("gradient", *unit->parameters()[static_cast<size_t>(i)], piece.begin,
-                      absl::MakeConstSpan(view.data<float>(), static_cast<size_t>(view.numel())),
-                      formula, tolerance));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(view));
+      ZEROTH_RETURN_IF_ERROR(CheckValues("gradient", *unit->parameters()[static_cast<size_t>(i)],
+                                         piece.begin, values, formula, tolerance));
     }
   }
   return absl::OkStatus();

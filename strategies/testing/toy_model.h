@@ -14,19 +14,30 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/shape.h"
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
 
-// Runs `rank_main` on real ranks, each with a CPU device of its own.
+// Runs `rank_main` on real ranks, each with a device of its own.
 using ToyRank = std::function<absl::Status(Communicator& world, Device& device)>;
-absl::Status RunToyRanks(int world_size, const ToyRank& rank_main);
+absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main);
+inline absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
+  return RunToyRanks(world_size, "cpu", rank_main);
+}
+
+// `value` as a tensor of `dtype` (fp32 or bf16) holds it.
+float RoundTo(DType dtype, float value);
+// A tensor's elements (fp32 or bf16) on the host.
+absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor);
 
 struct ToyUnit {
   std::string name;
@@ -73,7 +84,8 @@ struct ToyStep {
   // Called at each stage: "before forward", "forward", "before backward", "backward", "before
   // finish", "before update", "before end".
   std::function<absl::Status(absl::string_view stage, const Unit* unit)> hook;
-  // What a unit's parameters must be in forward and in backward; none: not checked.
+  // What a unit's parameters must be in forward and in backward, rounded to the type that is
+  // computed in; none: not checked.
   ToyFormula expected;
   // The update: value -= lr * gradient.
   float lr = 0.5f;

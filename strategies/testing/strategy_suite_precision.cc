@@ -1,0 +1,160 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The strategy suite: mixed precision. Results are compared with a host's own arithmetic to the
+// last bit, which also proves that strategies agree with each other.
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/testing/strategy_suite.h"
+#include "zeroth/strategies/testing/toy_training.h"
+
+namespace zeroth {
+namespace {
+
+const MixedPrecision kPolicies[] = {
+    {DType::kBFloat16, DType::kFloat32},
+    {DType::kBFloat16, DType::kBFloat16},
+    {DType::kFloat32, DType::kBFloat16},
+};
+
+// [begin, end) summed in fp32 along the tree of core/comm/communicator.h.
+float TreeSum(const std::vector<float>& values, size_t begin, size_t end) {
+  if (end - begin == 1) return values[begin];
+  size_t half = 1;
+  while (half * 2 < end - begin) half *= 2;
+  return TreeSum(values, begin, begin + half) + TreeSum(values, begin + half, end);
+}
+
+// A parameter after `steps` steps of mixed-precision training on random gradients, one rank's
+// arithmetic after the other.
+ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int steps) {
+  return [=](const Parameter& parameter, int64_t element) {
+    float master = ToyValue(parameter, element);
+    for (int step = 0; step < steps; ++step) {
+      const float computed = RoundTo(precision.param_dtype, master);
+      std::vector<float> contributions;
+      for (int rank = 0; rank < world_size; ++rank) {
+        contributions.push_back(RoundTo(precision.reduce_dtype,
+                                        RandomGradient(rank, step)(parameter, element, computed)));
+      }
+      const float sum = TreeSum(contributions, 0, contributions.size());
+      const float mean =
+          RoundTo(precision.reduce_dtype, sum * (1.0f / static_cast<float>(world_size)));
+      master -= 0.5f * mean;
+    }
+    return master;
+  };
+}
+
+// Where ranks are no power of two, groups divide by a factor each, and 1/3 is no float.
+double MeanTolerance(int world_size) { return (world_size & (world_size - 1)) == 0 ? 0 : 5e-3; }
+
+TEST_P(StrategySuite, ComputesInTheRoundedMastersAndKeepsThem) {
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              const ToyFormula fine = [](const Parameter& parameter, int64_t element) {
+                return ToyValue(parameter, element) / 997.0f;
+              };
+              ToyModel model(AwkwardUnits());
+              ShardingOptions options = Options();
+              options.mixed_precision.param_dtype = DType::kBFloat16;
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(fine)));
+              ToyStep step;
+              step.gradient = PatternGradient(world.rank());
+              step.expected = fine;  // compared after rounding
+              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+              ZEROTH_RETURN_IF_ERROR(CheckShards(*sharding, fine));
+              ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, fine));
+              return CheckAtRest(*sharding);
+            }),
+            absl::OkStatus());
+}
+
+TEST_P(StrategySuite, MixedPrecisionRoundsWhereItSaysAndNowhereElse) {
+  constexpr int kSteps = 3;
+  for (const MixedPrecision& precision : kPolicies) {
+    SCOPED_TRACE(testing::Message() << DTypeName(precision.param_dtype) << " parameters, "
+                                    << DTypeName(precision.reduce_dtype) << " reductions");
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(AwkwardUnits());
+                ShardingOptions options = Options();
+                options.mixed_precision = precision;
+                ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), kSteps));
+                return CheckFull(*sharding, TrainedOnHost(precision, world.size(), kSteps),
+                                 MeanTolerance(world.size()));
+              }),
+              absl::OkStatus());
+  }
+}
+
+TEST_P(StrategySuite, WholeParametersFollowMixedPrecisionToo) {
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              ToyModel model(AwkwardUnits());
+              ShardingOptions options = Options();
+              options.min_shard_numel = 20;
+              options.mixed_precision = {DType::kBFloat16, DType::kBFloat16};
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 2));
+              return CheckFull(*sharding, TrainedOnHost(options.mixed_precision, world.size(), 2),
+                               MeanTolerance(world.size()));
+            }),
+            absl::OkStatus());
+}
+
+TEST_P(StrategySuite, LowPrecisionTakesHalfTheTraffic) {
+  std::vector<int64_t> bytes;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    int64_t sent = 0;
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(UniformUnits(2));
+                ShardingOptions options = Options();
+                options.mixed_precision = {dtype, dtype};
+                ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
+                // Across groups sums travel in fp32, so that they are rounded once.
+                for (const Communicator* group :
+                     {&sharding->mesh().shard_gather(), &sharding->mesh().shard_reduce(),
+                      &sharding->mesh().world_reduce()}) {
+                  for (const CommStats::Counter& counter : group->stats().counters()) {
+                    if (world.rank() == 0) sent += counter.bytes;
+                  }
+                }
+                return absl::OkStatus();
+              }),
+              absl::OkStatus());
+    bytes.push_back(sent);
+  }
+  // Parameters are aligned to 64 bytes in either type, so a few elements of padding differ.
+  EXPECT_GE(bytes[1] * 2, bytes[0]);
+  EXPECT_LE(static_cast<double>(bytes[1]), 0.51 * static_cast<double>(bytes[0]));
+}
+
+TEST_P(StrategySuite, RefusesTypesThatItDoesNotKnow) {
+  EXPECT_EQ(
+      Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(AwkwardUnits());
+        for (const MixedPrecision& precision : {MixedPrecision{DType::kInt32, DType::kFloat32},
+                                                MixedPrecision{DType::kFloat32, DType::kInt64}}) {
+          ShardingOptions options = Options();
+          options.mixed_precision = precision;
+          const absl::Status status =
+              Sharding::Create(world, device, options, model.Specs()).status();
+          ZEROTH_TOY_EXPECT(absl::IsInvalidArgument(status));
+          ZEROTH_TOY_EXPECT(std::string(status.message()).find("_dtype is int") !=
+                            std::string::npos);
+        }
+        return absl::OkStatus();
+      }),
+      absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace zeroth
