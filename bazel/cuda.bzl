@@ -66,6 +66,22 @@ def cuda_cc_binary(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
+def emulation_cc_test(name, deps = [], **kwargs):
+    """A zeroth_cc_test of the emulation itself."""
+    check_walls(name, deps, testonly = True)
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = select({
+            _EMULATION: [],
+            _OTHERWISE: ["@platforms//:incompatible"],
+        }),
+        deps = select({
+            _EMULATION: deps,
+            _OTHERWISE: [],
+        }),
+        **kwargs
+    )
+
 def _host_sources(name, srcs):
     """Gives each .cu file a name that the host's compiler takes for C++."""
     sources = []

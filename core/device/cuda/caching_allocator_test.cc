@@ -1,0 +1,184 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/caching_allocator.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace zeroth::cuda {
+namespace {
+
+using Handle = std::shared_ptr<Buffer>;
+
+// A device of a given size whose addresses nobody touches.
+class FakeMemory final : public MemorySource {
+ public:
+  explicit FakeMemory(size_t capacity) : capacity_(capacity) {}
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    ++calls_;
+    if (bytes > capacity_ - used_) return absl::ResourceExhaustedError("full");
+    used_ += bytes;
+    const uintptr_t begin = next_;
+    next_ += (bytes + 4095) / 4096 * 4096 + 4096;  // never two segments side by side
+    segments_[begin] = bytes;
+    return reinterpret_cast<void*>(begin);
+  }
+  void Free(void* data, size_t bytes) override {
+    const auto found = segments_.find(reinterpret_cast<uintptr_t>(data));
+    ASSERT_NE(found, segments_.end());
+    EXPECT_EQ(found->second, bytes);
+    used_ -= bytes;
+    segments_.erase(found);
+  }
+
+  // True if [data, data + bytes) lies inside of one segment.
+  bool Contains(const void* data, size_t bytes) const {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
+    auto after = segments_.upper_bound(begin);
+    if (after == segments_.begin()) return false;
+    --after;
+    return begin + bytes <= after->first + after->second;
+  }
+  size_t used() const { return used_; }
+  int calls() const { return calls_; }
+
+ private:
+  const size_t capacity_;
+  size_t used_ = 0;
+  int calls_ = 0;
+  uintptr_t next_ = uintptr_t{1} << 30;
+  std::map<uintptr_t, size_t> segments_;
+};
+
+class CachingAllocatorTest : public testing::Test {
+ protected:
+  void Make(size_t capacity, bool exact = false) {
+    auto memory = std::make_unique<FakeMemory>(capacity);
+    memory_ = memory.get();
+    allocator_ = std::make_shared<CachingAllocator>(std::move(memory), exact);
+  }
+  Handle Take(size_t bytes) {
+    absl::StatusOr<Handle> handle = allocator_->Allocate(bytes, MemoryCategory::kActivations);
+    EXPECT_TRUE(handle.ok()) << handle.status();
+    return handle.ok() ? *handle : nullptr;
+  }
+
+  FakeMemory* memory_ = nullptr;
+  std::shared_ptr<CachingAllocator> allocator_;
+};
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+TEST_F(CachingAllocatorTest, WhatIsFreedIsHandedOutAgain) {
+  Make(1 << 30);
+  Handle block = Take(100 * kMiB);
+  void* const data = block->data();
+  const int calls = memory_->calls();
+  block = nullptr;
+  EXPECT_EQ(memory_->used(), 100 * kMiB) << "kept";
+  block = Take(100 * kMiB - 5);
+  EXPECT_EQ(block->data(), data);
+  EXPECT_EQ(memory_->calls(), calls);
+}
+
+TEST_F(CachingAllocatorTest, SmallRequestsShareASegment) {
+  Make(1 << 30);
+  std::vector<Handle> handles;
+  for (int i = 0; i < 1000; ++i) handles.push_back(Take(static_cast<size_t>(i)));
+  EXPECT_EQ(memory_->used(), CachingAllocator::kSmallSegmentBytes);
+  handles.clear();
+  allocator_->Trim();
+  EXPECT_EQ(memory_->used(), 0u) << "joined to one block, which is a whole segment";
+}
+
+TEST_F(CachingAllocatorTest, AFullDeviceGivesWhatWasKept) {
+  Make(100 * kMiB);
+  Take(60 * kMiB);
+  const Handle other = Take(80 * kMiB);
+  EXPECT_EQ(memory_->used(), 80 * kMiB);
+}
+
+TEST_F(CachingAllocatorTest, TheLastMemoryIsUsedWithoutRoundingASegmentUp) {
+  Make(20 * kMiB);
+  const Handle small = Take(8 * kMiB);
+  EXPECT_EQ(memory_->used(), 8 * kMiB) << "a segment of 32 MiB does not fit";
+}
+
+TEST_F(CachingAllocatorTest, AnErrorSaysHowMuchIsInUse) {
+  Make(10 * kMiB);
+  const Handle held = Take(6 * kMiB);
+  const absl::Status status = allocator_->Allocate(6 * kMiB, MemoryCategory::kGradients).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  for (const char* part : {"6291456 bytes for gradients", "6291456 bytes in use"}) {
+    EXPECT_NE(status.ToString().find(part), std::string::npos) << status;
+  }
+}
+
+TEST_F(CachingAllocatorTest, ExactBlocksAreSegmentsOfTheirOwn) {
+  Make(1 << 30, /*exact=*/true);
+  const Handle first = Take(7);
+  const Handle second = Take(3 * kMiB + 1);
+  EXPECT_EQ(memory_->used(), 7 + 3 * kMiB + 1);
+}
+
+// Against a model that only remembers what is out: no two blocks overlap, all lie in segments, the
+// account is right, and everything comes back.
+TEST_F(CachingAllocatorTest, RandomUse) {
+  for (const bool exact : {false, true}) {
+    Make(size_t{3} << 30, exact);
+    std::mt19937_64 random(20 + exact);
+    std::map<uintptr_t, Handle> out;
+    int64_t bytes_out = 0;
+    int64_t peak = 0;
+    for (int i = 0; i < 20000; ++i) {
+      if (!out.empty() && random() % 100 < 48) {
+        auto victim = out.lower_bound(random() % (uintptr_t{1} << 34));
+        if (victim == out.end()) victim = out.begin();
+        bytes_out -= static_cast<int64_t>(victim->second->bytes());
+        out.erase(victim);
+        continue;
+      }
+      const int magnitude = static_cast<int>(random() % 27);
+      const size_t bytes = random() % ((size_t{1} << magnitude) + 1);
+      if (bytes_out + static_cast<int64_t>(bytes) > (int64_t{1} << 30)) continue;
+      Handle handle = Take(bytes);
+      ASSERT_NE(handle, nullptr);
+      const auto begin = reinterpret_cast<uintptr_t>(handle->data());
+      if (!exact) {
+        ASSERT_EQ(begin % CachingAllocator::kAlignment, 0u);
+      }
+      ASSERT_TRUE(memory_->Contains(handle->data(), bytes));
+      const auto after = out.lower_bound(begin);
+      if (after != out.end()) {
+        ASSERT_LE(begin + bytes, after->first);
+      }
+      if (after != out.begin()) {
+        const auto before = std::prev(after);
+        ASSERT_LE(before->first + before->second->bytes(), begin);
+      }
+      bytes_out += static_cast<int64_t>(bytes);
+      peak = std::max(peak, bytes_out);
+      out[begin] = std::move(handle);
+      const MemoryStats stats = allocator_->stats();
+      ASSERT_EQ(stats.total.current_bytes, bytes_out);
+      ASSERT_EQ(stats.total.peak_bytes, peak);
+      ASSERT_EQ(stats.reserved_bytes, static_cast<int64_t>(memory_->used()));
+    }
+    out.clear();
+    allocator_->Trim();
+    EXPECT_EQ(memory_->used(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,152 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/cuda_device.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// cudaMalloc'ed memory of one device.
+class CudaMemory final : public MemorySource {
+ public:
+  explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal_));
+    void* data = nullptr;
+    const cudaError_t error = cudaMalloc(&data, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // not sticky: the next call is not about this one
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cuda:", ordinal_, " has no more memory", Occupancy(),
+                       "; use a smaller batch or model, more ranks, or --param_dtype=bf16"));
+    }
+    ZEROTH_CUDA_RETURN_IF_ERROR(error);
+    return data;
+  }
+
+  void Free(void* data, size_t) override {
+    // At the end of a process CUDA may be gone before the last tensor.
+    static_cast<void>(cudaSetDevice(ordinal_));
+    static_cast<void>(cudaFree(data));
+  }
+
+ private:
+  std::string Occupancy() const {
+    size_t free = 0;
+    size_t total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "";
+    return absl::StrCat(" (", free, " of ", total, " bytes are free, other processes included)");
+  }
+
+  const int ordinal_;
+};
+
+bool ExactBlocks() {
+#if defined(ZEROTH_CUDA_EMULATION) && defined(__SANITIZE_ADDRESS__)
+  return true;
+#else
+  return false;
+#endif
+}
+
+absl::StatusOr<DeviceProperties> ReadProperties(int ordinal) {
+  cudaDeviceProp read;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, ordinal));
+  DeviceProperties properties;
+  properties.name = read.name;
+  properties.compute_capability = read.major * 10 + read.minor;
+  properties.multiprocessors = read.multiProcessorCount;
+  properties.shared_bytes_per_block = read.sharedMemPerBlockOptin;
+  properties.l2_bytes = static_cast<size_t>(read.l2CacheSize);
+  properties.memory_bytes = read.totalGlobalMem;
+  return properties;
+}
+
+}  // namespace
+
+CudaDevice& CudaDevice::From(Device& device) {
+  auto* const cuda_device = dynamic_cast<CudaDevice*>(&device);
+  ZEROTH_CHECK(cuda_device != nullptr);
+  return *cuda_device;
+}
+
+CudaDevice::CudaDevice(const DeviceOptions& options, DeviceProperties properties)
+    : options_(options),
+      properties_(std::move(properties)),
+      allocator_(std::make_shared<CachingAllocator>(std::make_unique<CudaMemory>(options.index),
+                                                    ExactBlocks())) {}
+
+absl::StatusOr<std::shared_ptr<Device>> CudaDevice::Open(const DeviceOptions& options) {
+  int count = 0;
+  ZEROTH_RETURN_IF_ERROR_WITH(ToStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount"),
+                              absl::StrCat("device cuda:", options.index));
+  if (options.index < 0 || options.index >= count) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no device cuda:", options.index, "; ",
+                                                   count, count == 1 ? " GPU is" : " GPUs are",
+                                                   " visible here, numbered from 0"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(DeviceProperties properties, ReadProperties(options.index));
+  std::shared_ptr<CudaDevice> device(new CudaDevice(options, std::move(properties)));
+  ZEROTH_ASSIGN_OR_RETURN(device->compute_stream_,
+                          CudaStream::Create(*device, options.index, "compute",
+                                             /*is_compute=*/true));
+  return std::shared_ptr<Device>(std::move(device));
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream(absl::string_view name) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CudaStream> stream,
+                          CudaStream::Create(*this, options_.index, name, /*is_compute=*/false));
+  return std::unique_ptr<Stream>(std::move(stream));
+}
+
+void CudaDevice::BindThread() {
+  // The device was opened, so this cannot fail for a reason that the next call does not report.
+  static_cast<void>(cudaSetDevice(options_.index));
+}
+
+absl::Status CudaDevice::Copy(void* dst, const void* src, size_t bytes, Stream& stream) {
+  ZEROTH_CHECK(&stream.device() == this);
+  CudaStream& on = CudaStream::From(stream);
+  if (bytes == 0 || !on.status().ok()) return on.status();
+  return on.Update(ToStatus(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, on.handle()),
+                            "cudaMemcpyAsync"));
+}
+
+absl::Status CudaDevice::CopyFromHost(void* dst, const void* host_src, size_t bytes,
+                                      Stream& stream) {
+  ZEROTH_CHECK(&stream.device() == this);
+  CudaStream& on = CudaStream::From(stream);
+  if (bytes == 0 || !on.status().ok()) return on.status();
+  return staging_.CopyToDevice(dst, host_src, bytes, on);
+}
+
+absl::Status CudaDevice::CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) {
+  ZEROTH_CHECK(&stream.device() == this);
+  CudaStream& on = CudaStream::From(stream);
+  if (bytes == 0 || !on.status().ok()) return on.status();
+  return on.Update(
+      ToStatus(cudaMemcpyAsync(host_dst, src, bytes, cudaMemcpyDeviceToHost, on.handle()),
+               "cudaMemcpyAsync to the host"));
+}
+
+absl::Status CudaDevice::FillZero(void* dst, size_t bytes, Stream& stream) {
+  ZEROTH_CHECK(&stream.device() == this);
+  CudaStream& on = CudaStream::From(stream);
+  if (bytes == 0 || !on.status().ok()) return on.status();
+  return on.Update(ToStatus(cudaMemsetAsync(dst, 0, bytes, on.handle()), "cudaMemsetAsync"));
+}
+
+namespace {
+
+const DeviceRegistration registration("cuda", CudaDevice::Open);
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,71 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A GPU as one rank sees it; registered as "cuda". Everything above reaches it through Device;
+// kernels and collectives for GPUs find what they need here.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
+#define ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/device/cuda/caching_allocator.h"
+#include "zeroth/core/device/cuda/cuda_stream.h"
+#include "zeroth/core/device/cuda/host_staging.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth::cuda {
+
+// What launch shapes depend on.
+struct DeviceProperties {
+  std::string name;
+  int compute_capability = 0;  // 90 for 9.0
+  int multiprocessors = 0;
+  size_t shared_bytes_per_block = 0;  // with opting in
+  size_t l2_bytes = 0;
+  size_t memory_bytes = 0;
+};
+
+class CudaDevice final : public Device {
+ public:
+  // `device` as a CudaDevice; aborts if it is another kind.
+  static CudaDevice& From(Device& device);
+
+  // FailedPrecondition without a driver or a GPU, InvalidArgument if there is no GPU of that index;
+  // both say what there is.
+  static absl::StatusOr<std::shared_ptr<Device>> Open(const DeviceOptions& options);
+
+  absl::string_view type() const override { return "cuda"; }
+  int index() const override { return options_.index; }
+  const DeviceOptions& options() const override { return options_; }
+  Allocator& allocator() override { return *allocator_; }
+  CudaStream& compute_stream() override { return *compute_stream_; }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name) override;
+  void BindThread() override;
+
+  absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) override;
+  // The host memory is copied before this returns, so it need not stay.
+  absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes, Stream& stream) override;
+  absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
+  absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
+
+  const DeviceProperties& properties() const { return properties_; }
+
+ private:
+  CudaDevice(const DeviceOptions& options, DeviceProperties properties);
+
+  const DeviceOptions options_;
+  const DeviceProperties properties_;
+  const std::shared_ptr<CachingAllocator> allocator_;
+  HostStaging staging_;
+  std::unique_ptr<CudaStream> compute_stream_;
+};
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_DEVICE_H_

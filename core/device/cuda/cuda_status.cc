@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace zeroth::cuda {
+namespace {
+
+absl::StatusCode CodeOf(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInitializationError:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorDevicesUnavailable:
+      return absl::StatusCode::kFailedPrecondition;
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidDevice:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorInvalidResourceHandle:
+      return absl::StatusCode::kInvalidArgument;
+    case cudaErrorNotSupported:
+      return absl::StatusCode::kUnimplemented;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+// What to do about it, where that is not plain.
+absl::string_view Advice(cudaError_t error) {
+  switch (error) {
+    case cudaErrorNoDevice:
+      return "; no GPU is visible here: see nvidia-smi and CUDA_VISIBLE_DEVICES";
+    case cudaErrorInsufficientDriver:
+      return "; the driver is older than this binary's CUDA runtime: update the driver";
+    case cudaErrorNoKernelImageForDevice:
+      return "; this binary has no code for this GPU: build with --cuda_archs naming it";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+absl::Status ToStatus(cudaError_t error, absl::string_view expression) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::Status(CodeOf(error),
+                      absl::StrCat("CUDA: ", expression, " failed: ", cudaGetErrorName(error), " (",
+                                   cudaGetErrorString(error), ")", Advice(error)));
+}
+
+}  // namespace zeroth::cuda

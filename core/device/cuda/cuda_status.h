@@ -1,0 +1,28 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_
+#define ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth::cuda {
+
+// OK, or an error with the expression that failed, CUDA's name for what went wrong, and its words.
+// ResourceExhausted for memory, FailedPrecondition for a missing driver or device, InvalidArgument
+// for arguments, Internal for everything else.
+absl::Status ToStatus(cudaError_t error, absl::string_view expression);
+
+}  // namespace zeroth::cuda
+
+// Returns from the enclosing function if a call of the CUDA runtime failed.
+#define ZEROTH_CUDA_RETURN_IF_ERROR(expression)                                                 \
+  do {                                                                                          \
+    if (const cudaError_t zeroth_cuda_error = (expression); zeroth_cuda_error != cudaSuccess) { \
+      return ::zeroth::cuda::ToStatus(zeroth_cuda_error, #expression);                          \
+    }                                                                                           \
+  } while (false)
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_STATUS_H_

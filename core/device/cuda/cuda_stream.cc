@@ -1,0 +1,212 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/cuda_stream.h"
+
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+namespace zeroth::cuda {
+
+// What a stream's events have to know of it: its first error, and whether kernels found bad data.
+class StreamState {
+ public:
+  explicit StreamState(DataErrorWord* word) : word_(word) {}
+  ~StreamState() {
+    // What remains of the process's CUDA context at exit has no reader.
+    static_cast<void>(cudaFreeHost(word_));
+  }
+  StreamState(const StreamState&) = delete;
+  StreamState& operator=(const StreamState&) = delete;
+
+  static absl::StatusOr<std::shared_ptr<StreamState>> Create() {
+    void* word = nullptr;
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaHostAlloc(&word, sizeof(DataErrorWord), cudaHostAllocMapped));
+    return std::make_shared<StreamState>(new (word) DataErrorWord);
+  }
+
+  absl::Status Get() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+  absl::Status Update(const absl::Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_.Update(status);
+    return status_;
+  }
+  // To be called where the host has waited for the stream: kernels have written what they write.
+  absl::Status UpdateFromData() { return Update(ToStatus(*word_)); }
+  DataErrorWord* word() const { return word_; }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+  DataErrorWord* const word_;
+};
+
+namespace {
+
+// Bound by the thread that creates it: CUDA makes events on the current device.
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(cudaEvent_t handle, std::shared_ptr<StreamState> state,
+            std::shared_ptr<CudaEvent> origin)
+      : handle_(handle), state_(std::move(state)), origin_(std::move(origin)) {}
+  ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
+
+  bool IsDone() const override { return cudaEventQuery(handle_) != cudaErrorNotReady; }
+  absl::Status Synchronize() const override {
+    const absl::Status waited =
+        zeroth::cuda::ToStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+    return waited.ok() ? state_->UpdateFromData() : state_->Update(waited);
+  }
+  absl::StatusOr<double> Seconds() const override {
+    if (origin_ == nullptr) return Event::Seconds();
+    ZEROTH_RETURN_IF_ERROR(Synchronize());
+    float milliseconds = 0;
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventElapsedTime(&milliseconds, origin_->handle_, handle_));
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+  cudaEvent_t handle() const { return handle_; }
+  const StreamState& state() const { return *state_; }
+
+ private:
+  const cudaEvent_t handle_;
+  const std::shared_ptr<StreamState> state_;
+  const std::shared_ptr<CudaEvent> origin_;  // of timed events: when the clock began
+};
+
+// The event that times of one device count from, made at the first call.
+absl::StatusOr<std::shared_ptr<CudaEvent>> ClockOrigin(int ordinal,
+                                                       const std::shared_ptr<StreamState>& state,
+                                                       cudaStream_t stream) {
+  static std::mutex mutex;
+  static auto* origins = new std::vector<std::shared_ptr<CudaEvent>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  const size_t index = static_cast<size_t>(ordinal);
+  if (origins->size() <= index) origins->resize(index + 1);
+  if ((*origins)[index] == nullptr) {
+    cudaEvent_t handle = nullptr;
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&handle, cudaEventDefault));
+    (*origins)[index] = std::make_shared<CudaEvent>(handle, state, nullptr);
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, stream));
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(handle));
+  }
+  return (*origins)[index];
+}
+
+}  // namespace
+
+CudaStream& CudaStream::From(Stream& stream) {
+  auto* const cuda_stream = dynamic_cast<CudaStream*>(&stream);
+  ZEROTH_CHECK(cuda_stream != nullptr);
+  return *cuda_stream;
+}
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(Device& device, int ordinal,
+                                                               absl::string_view name,
+                                                               bool is_compute) {
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<StreamState> state, StreamState::Create());
+  int least = 0;
+  int greatest = 0;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  cudaStream_t handle = nullptr;
+  // Traffic is what others wait for, and takes little of the device: it goes first.
+  ZEROTH_CUDA_RETURN_IF_ERROR(
+      cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, is_compute ? least : greatest));
+  return std::unique_ptr<CudaStream>(
+      new CudaStream(device, ordinal, name, is_compute, handle, std::move(state)));
+}
+
+CudaStream::CudaStream(Device& device, int ordinal, absl::string_view name, bool is_compute,
+                       cudaStream_t handle, std::shared_ptr<StreamState> state)
+    : device_(device),
+      ordinal_(ordinal),
+      name_(name),
+      is_compute_(is_compute),
+      handle_(handle),
+      state_(std::move(state)) {}
+
+CudaStream::~CudaStream() {
+  // An error has been reported where somebody waited, or concerns nobody any more.
+  static_cast<void>(cudaStreamSynchronize(handle_));
+  static_cast<void>(cudaStreamDestroy(handle_));
+}
+
+absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordEvent(bool timed) {
+  ZEROTH_RETURN_IF_ERROR(status());
+  const auto record = [&]() -> absl::StatusOr<std::shared_ptr<Event>> {
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal_));
+    std::shared_ptr<CudaEvent> origin;
+    if (timed) {
+      ZEROTH_ASSIGN_OR_RETURN(origin, ClockOrigin(ordinal_, state_, handle_));
+    }
+    cudaEvent_t handle = nullptr;
+    ZEROTH_CUDA_RETURN_IF_ERROR(
+        cudaEventCreateWithFlags(&handle, timed ? cudaEventDefault : cudaEventDisableTiming));
+    auto event = std::make_shared<CudaEvent>(handle, state_, std::move(origin));
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, handle_));
+    return event;
+  };
+  absl::StatusOr<std::shared_ptr<Event>> event = record();
+  if (!event.ok()) return Update(event.status());
+  return event;
+}
+
+absl::StatusOr<std::shared_ptr<Event>> CudaStream::Record() { return RecordEvent(/*timed=*/false); }
+absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordTime() {
+  return RecordEvent(/*timed=*/true);
+}
+
+absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
+  ZEROTH_RETURN_IF_ERROR(status());
+  const auto* const cuda_event = dynamic_cast<const CudaEvent*>(event.get());
+  // An event of another kind of device: only the host can wait for it.
+  if (cuda_event == nullptr) return Update(event->Synchronize());
+  if (absl::Status failed = cuda_event->state().Get(); !failed.ok()) return Update(failed);
+  return Update(zeroth::cuda::ToStatus(cudaStreamWaitEvent(handle_, cuda_event->handle(), 0),
+                                       "cudaStreamWaitEvent"));
+}
+
+absl::Status CudaStream::Synchronize() {
+  const absl::Status waited =
+      zeroth::cuda::ToStatus(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
+  ReleasePassed();
+  return waited.ok() ? state_->UpdateFromData() : Update(waited);
+}
+
+absl::Status CudaStream::status() const { return state_->Get(); }
+void CudaStream::Fail(const absl::Status& status) { static_cast<void>(state_->Update(status)); }
+absl::Status CudaStream::Update(const absl::Status& status) { return state_->Update(status); }
+DataErrorWord* CudaStream::data_error() const { return state_->word(); }
+
+absl::Status CudaStream::Retain(std::shared_ptr<const void> memory) {
+  if (is_compute_) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<Event>> until = Record();
+  if (!until.ok()) {
+    // Nothing tells any more when the stream has passed: wait until it has.
+    static_cast<void>(cudaStreamSynchronize(handle_));
+    return until.status();
+  }
+  ReleasePassed();
+  std::lock_guard<std::mutex> lock(retained_mutex_);
+  retained_.push_back({*std::move(until), std::move(memory)});
+  return absl::OkStatus();
+}
+
+void CudaStream::ReleasePassed() {
+  std::deque<Retained> passed;  // destroyed without the mutex
+  std::lock_guard<std::mutex> lock(retained_mutex_);
+  while (!retained_.empty() && retained_.front().until->IsDone()) {
+    passed.push_back(std::move(retained_.front()));
+    retained_.pop_front();
+  }
+}
+
+}  // namespace zeroth::cuda

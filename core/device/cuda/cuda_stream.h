@@ -1,0 +1,83 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_
+#define ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/device/cuda/data_error.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth::cuda {
+
+class StreamState;
+
+// A stream of a GPU: what CUDA kernels and collectives are enqueued on.
+class CudaStream final : public Stream {
+ public:
+  // `stream` as a CudaStream; aborts if it belongs to another kind of device, which is a wiring
+  // error of ours.
+  static CudaStream& From(Stream& stream);
+
+  // `ordinal` is CUDA's number of the device. Memory that the compute stream works on may be freed
+  // while it does (see caching_allocator.h); for other streams Retain keeps it.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(Device& device, int ordinal,
+                                                            absl::string_view name,
+                                                            bool is_compute);
+  // Waits for what is enqueued.
+  ~CudaStream() override;
+
+  Device& device() const override { return device_; }
+  absl::string_view name() const override { return name_; }
+  absl::StatusOr<std::shared_ptr<Event>> Record() override;
+  absl::StatusOr<std::shared_ptr<Event>> RecordTime() override;
+  // On the device; the host goes on.
+  absl::Status Wait(const std::shared_ptr<Event>& event) override;
+  absl::Status Synchronize() override;
+  absl::Status status() const override;
+
+  cudaStream_t handle() const { return handle_; }
+  bool is_compute() const { return is_compute_; }
+  // Keeps `memory` until the stream has passed this point. Nothing to do on the compute stream.
+  absl::Status Retain(std::shared_ptr<const void> memory);
+  // The stream's first error from now on, unless it has one.
+  void Fail(const absl::Status& status);
+  // Fails the stream if `status` is an error, and returns its first error so far: what a function
+  // that enqueues returns.
+  absl::Status Update(const absl::Status& status);
+  // Where kernels on this stream report bad data; device-visible.
+  DataErrorWord* data_error() const;
+
+ private:
+  struct Retained {
+    std::shared_ptr<Event> until;
+    std::shared_ptr<const void> memory;
+  };
+
+  CudaStream(Device& device, int ordinal, absl::string_view name, bool is_compute,
+             cudaStream_t handle, std::shared_ptr<StreamState> state);
+  absl::StatusOr<std::shared_ptr<Event>> RecordEvent(bool timed);
+  void ReleasePassed();
+
+  Device& device_;
+  const int ordinal_;
+  const std::string name_;
+  const bool is_compute_;
+  const cudaStream_t handle_;
+  const std::shared_ptr<StreamState> state_;  // shared with events, which may outlive the stream
+  std::mutex retained_mutex_;
+  std::deque<Retained> retained_;  // oldest first
+};
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_CUDA_STREAM_H_

@@ -1,0 +1,35 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How a kernel reports data that it cannot work on, such as a token outside the vocabulary: into a
+// word of host memory that the device sees, read when the host next waits for the stream.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
+#define ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace zeroth::cuda {
+
+enum class DataErrorCode : unsigned {
+  kNone = 0,
+  kToken,   // of Embedding or its backward: outside [0, limit)
+  kTarget,  // of LinearCrossEntropy: neither -100 nor in [0, limit)
+};
+
+// Written by the first thread that finds something.
+struct DataErrorWord {
+  unsigned code = 0;
+  int32_t value = 0;
+  int64_t position = 0;  // index of the element, dimensions flattened
+  int64_t width = 1;     // elements in a row of the tensor
+  int64_t limit = 0;
+};
+
+// OK, or the InvalidArgument that the word describes.
+absl::Status ToStatus(const DataErrorWord& word);
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_DATA_ERROR_H_

@@ -1,0 +1,30 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What emulated libraries enqueue on, and how tests make the emulated runtime fail.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_
+#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+#include "absl/status/status.h"
+
+namespace zeroth::cuda::emulation {
+
+// Runs `work` on the stream's thread after everything enqueued before. Streams run beside each
+// other as on a device, so that the thread sanitizer sees where an event is missing. Internal after
+// a sticky error; thread-safe.
+absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> work);
+
+// The next calls to allocate memory fail, `count` of them, as on a full device.
+void FailNextAllocations(int count);
+// What the device has; allocations beyond it fail. 0: as much as the host gives.
+void SetDeviceMemory(size_t bytes);
+// From now on every call fails with `error`, as after a fault inside a kernel; cudaSuccess ends it.
+void SetStickyError(cudaError_t error);
+
+}  // namespace zeroth::cuda::emulation
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_STREAM_H_

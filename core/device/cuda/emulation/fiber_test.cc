@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/emulation/fiber.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace zeroth::cuda::emulation {
+namespace {
+
+TEST(FiberTest, RunsInTurnsWithItsCaller) {
+  Fiber fiber;
+  EXPECT_TRUE(fiber.done());
+  std::string story;
+  fiber.Start([&] {
+    story += "a";
+    fiber.Suspend();
+    story += "b";
+    fiber.Suspend();
+    story += "c";
+  });
+  EXPECT_EQ(story, "");
+  for (const char* expected : {"a", "ab", "abc"}) {
+    EXPECT_FALSE(fiber.done());
+    fiber.Resume();
+    EXPECT_EQ(story, expected);
+  }
+  EXPECT_TRUE(fiber.done());
+}
+
+TEST(FiberTest, EachKeepsItsOwnLocals) {
+  constexpr int kFibers = 300;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<double> results(kFibers);
+  for (int i = 0; i < kFibers; ++i) {
+    fibers.push_back(std::make_unique<Fiber>());
+    fibers.back()->Start([&, i] {
+      double local[64];
+      for (int j = 0; j < 64; ++j) local[j] = i + j;
+      fibers[static_cast<size_t>(i)]->Suspend();
+      double sum = 0;
+      for (const double value : local) sum += value;
+      results[static_cast<size_t>(i)] = sum;
+    });
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& fiber : fibers) fiber->Resume();
+  }
+  for (int i = 0; i < kFibers; ++i) {
+    EXPECT_TRUE(fibers[static_cast<size_t>(i)]->done());
+    EXPECT_EQ(results[static_cast<size_t>(i)], 64.0 * i + 63 * 32);
+  }
+}
+
+TEST(FiberTest, IsUsedAgain) {
+  Fiber fiber;
+  int runs = 0;
+  for (int i = 0; i < 1000; ++i) {
+    fiber.Start([&] { ++runs; });
+    fiber.Resume();
+    ASSERT_TRUE(fiber.done());
+  }
+  EXPECT_EQ(runs, 1000);
+}
+
+}  // namespace
+}  // namespace zeroth::cuda::emulation

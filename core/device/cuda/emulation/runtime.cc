@@ -1,0 +1,414 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The part of the CUDA runtime that this project calls, on the host: one device whose memory is the
+// host's, streams that are threads, events that are what they say. Functions have the signatures of
+// cuda_runtime_api.h, so that the code under test is what runs on a GPU.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "zeroth/core/device/cuda/emulation/emulated_stream.h"
+
+// The types that CUDA declares and never defines; they are its own there and ours here.
+struct CUevent_st {
+  // Outlives the event where a stream has yet to reach it, as on a device.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t recorded = 0;   // how often it was recorded
+    uint64_t completed = 0;  // the latest of these that was reached
+    std::chrono::steady_clock::time_point reached;
+  };
+  std::shared_ptr<State> state = std::make_shared<State>();
+  bool timed = false;
+};
+
+struct CUstream_st {
+  CUstream_st() : thread([this] { Run(); }) {}
+  ~CUstream_st() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void Push(std::function<void()> work) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      queue.push_back(std::move(work));
+    }
+    changed.notify_all();
+  }
+
+  void Drain() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return queue.empty() && !running; });
+  }
+
+  bool IsIdle() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return queue.empty() && !running;
+  }
+
+  void Run() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      std::function<void()> work = std::move(queue.front());
+      queue.pop_front();
+      running = true;
+      lock.unlock();
+      work();
+      work = nullptr;
+      lock.lock();
+      running = false;
+      if (queue.empty()) changed.notify_all();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool running = false;
+  bool stopping = false;
+  std::thread thread;  // last: it starts when everything above exists
+};
+
+namespace zeroth::cuda::emulation {
+namespace {
+
+// The state of the one device.
+class Machine {
+ public:
+  static Machine& Get() {
+    static auto* machine = new Machine;
+    return *machine;
+  }
+
+  cudaError_t sticky() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return sticky_;
+  }
+  void set_sticky(cudaError_t error) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    sticky_ = error;
+  }
+  void FailNext(int count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    failures_ = count;
+  }
+  void SetCapacity(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    capacity_ = bytes == 0 ? kDefaultCapacity : bytes;
+  }
+
+  cudaError_t Allocate(void** pointer, size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (sticky_ != cudaSuccess) return sticky_;
+    if (failures_ > 0) {
+      --failures_;
+      return cudaErrorMemoryAllocation;
+    }
+    if (bytes > capacity_ - std::min(capacity_, used_)) return cudaErrorMemoryAllocation;
+    constexpr size_t kAlignment = 256;  // what cudaMalloc promises
+    const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    *pointer = std::aligned_alloc(kAlignment, rounded);
+    if (*pointer == nullptr) return cudaErrorMemoryAllocation;
+    sizes_[*pointer] = bytes;
+    used_ += bytes;
+    return cudaSuccess;
+  }
+
+  cudaError_t Free(void* pointer) {
+    if (pointer == nullptr) return cudaSuccess;
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = sizes_.find(pointer);
+    if (found == sizes_.end()) return cudaErrorInvalidValue;
+    used_ -= found->second;
+    sizes_.erase(found);
+    std::free(pointer);
+    return cudaSuccess;
+  }
+
+  void MemoryInfo(size_t* free, size_t* total) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    *total = capacity_;
+    *free = capacity_ - std::min(capacity_, used_);
+  }
+
+ private:
+  static constexpr size_t kDefaultCapacity = size_t{16} << 30;
+
+  std::mutex mutex_;
+  cudaError_t sticky_ = cudaSuccess;
+  int failures_ = 0;
+  size_t capacity_ = kDefaultCapacity;
+  size_t used_ = 0;
+  std::map<void*, size_t> sizes_;
+};
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t Report(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
+  if (stream == nullptr) {  // the project makes streams of its own; what is left is synchronous
+    work();
+    return cudaSuccess;
+  }
+  stream->Push(std::move(work));
+  return cudaSuccess;
+}
+
+struct ErrorText {
+  cudaError_t error;
+  const char* name;
+  const char* words;
+};
+
+constexpr ErrorText kErrorTexts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+};
+
+const ErrorText& TextOf(cudaError_t error) {
+  for (const ErrorText& text : kErrorTexts) {
+    if (text.error == error) return text;
+  }
+  static constexpr ErrorText kUnknown = {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
+  return kUnknown;
+}
+
+}  // namespace
+
+absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> work) {
+  const cudaError_t error = Enqueue(stream, std::move(work));
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(TextOf(error).words);
+}
+
+void FailNextAllocations(int count) { Machine::Get().FailNext(count); }
+void SetDeviceMemory(size_t bytes) { Machine::Get().SetCapacity(bytes); }
+void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }
+
+}  // namespace zeroth::cuda::emulation
+
+using zeroth::cuda::emulation::Enqueue;
+using zeroth::cuda::emulation::last_error;
+using zeroth::cuda::emulation::Machine;
+using zeroth::cuda::emulation::Report;
+using zeroth::cuda::emulation::TextOf;
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) { return TextOf(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return TextOf(error).words; }
+cudaError_t cudaGetLastError() {
+  const cudaError_t sticky = Machine::Get().sticky();
+  return sticky != cudaSuccess ? sticky : std::exchange(last_error, cudaSuccess);
+}
+cudaError_t cudaPeekAtLastError() {
+  const cudaError_t sticky = Machine::Get().sticky();
+  return sticky != cudaSuccess ? sticky : last_error;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? Machine::Get().sticky() : Report(cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+// A small device of compute capability 9.0: few multiprocessors, so that grids that follow their
+// number stay short here.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return Report(cudaErrorInvalidDevice);
+  std::memset(properties, 0, sizeof(*properties));
+  std::strncpy(properties->name, "emulated CUDA device", sizeof(properties->name) - 1);
+  size_t free = 0;
+  Machine::Get().MemoryInfo(&free, &properties->totalGlobalMem);
+  properties->major = 9;
+  properties->minor = 0;
+  properties->multiProcessorCount = 4;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->sharedMemPerBlock = size_t{48} << 10;
+  properties->sharedMemPerBlockOptin = size_t{227} << 10;
+  properties->sharedMemPerMultiprocessor = size_t{228} << 10;
+  properties->regsPerBlock = 65536;
+  properties->l2CacheSize = 50 << 20;
+  properties->memoryBusWidth = 5120;
+  properties->integrated = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  Machine::Get().MemoryInfo(free, total);
+  return Report(Machine::Get().sticky());
+}
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  return Report(Machine::Get().Allocate(pointer, bytes));
+}
+cudaError_t cudaFree(void* pointer) { return Report(Machine::Get().Free(pointer)); }
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+  return Report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
+  return cudaMallocHost(pointer, bytes);
+}
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  *device = host;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  std::free(pointer);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  return Enqueue(stream, [to, from, bytes] {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return Enqueue(stream, [to, value, bytes] {
+    if (bytes > 0) std::memset(to, value, bytes);
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream != nullptr) stream->Drain();
+  return Report(Machine::Get().sticky());
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
+  return stream == nullptr || stream->IsIdle() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return Enqueue(stream, [function, data] { function(data); });
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st;
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  uint64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    number = ++event->state->recorded;
+  }
+  return Enqueue(stream, [state = event->state, number] {
+    std::lock_guard<std::mutex> lock(state->mutex);
+    state->completed = number;
+    state->reached = std::chrono::steady_clock::now();
+    state->changed.notify_all();
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
+  std::lock_guard<std::mutex> lock(event->state->mutex);
+  return event->state->completed == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  CUevent_st::State& state = *event->state;
+  std::unique_lock<std::mutex> lock(state.mutex);
+  state.changed.wait(lock, [&state] { return state.completed == state.recorded; });
+  return Report(Machine::Get().sticky());
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->timed || !end->timed) return Report(cudaErrorInvalidResourceHandle);
+  std::chrono::steady_clock::time_point reached[2];
+  const cudaEvent_t events[2] = {start, end};
+  for (int i = 0; i < 2; ++i) {
+    std::lock_guard<std::mutex> lock(events[i]->state->mutex);
+    reached[i] = events[i]->state->reached;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(reached[1] - reached[0]).count();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  uint64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(event->state->mutex);
+    number = event->state->recorded;
+  }
+  return Enqueue(stream, [state = event->state, number] {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->completed >= number; });
+  });
+}
+
+}  // extern "C"

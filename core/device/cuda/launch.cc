@@ -1,0 +1,31 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/launch.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+
+namespace zeroth::cuda {
+
+absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size_t shared_limit) {
+  const auto refuse = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel, ": ", what...));
+  };
+  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  if (threads == 0 || threads > 1024 || shape.block.z > 64) {
+    return refuse("a block of ", shape.block.x, " x ", shape.block.y, " x ", shape.block.z,
+                  " threads; expected 1 to 1024, at most 64 of them deep");
+  }
+  if (shape.grid.x > 0x7fffffffu || shape.grid.y > 65535 || shape.grid.z > 65535) {
+    return refuse("a grid of ", shape.grid.x, " x ", shape.grid.y, " x ", shape.grid.z,
+                  " blocks; expected at most 2147483647 x 65535 x 65535");
+  }
+  if (shape.dynamic_shared_bytes > shared_limit) {
+    return refuse(shape.dynamic_shared_bytes, " bytes of shared memory; a block may have ",
+                  shared_limit);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth::cuda

@@ -1,0 +1,84 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_
+#define ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+#if defined(ZEROTH_CUDA_EMULATION)
+#include "zeroth/core/device/cuda/emulation/emulated_stream.h"
+#include "zeroth/core/device/cuda/emulation/simt.h"
+#endif
+
+namespace zeroth::cuda {
+
+// How a kernel is spread over the device. An empty grid is legal and launches nothing.
+struct LaunchShape {
+  dim3 grid = 1;
+  dim3 block = 1;
+  size_t dynamic_shared_bytes = 0;
+
+  bool empty() const { return grid.x == 0 || grid.y == 0 || grid.z == 0; }
+};
+
+// InvalidArgument says which limit of CUDA `shape` breaks: threads of a block, sizes of the grid,
+// shared memory (`shared_limit`: what a block of this device may have).
+absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size_t shared_limit);
+
+// The shared memory that a block gets without asking for more.
+inline constexpr size_t kDefaultSharedBytes = size_t{48} << 10;
+// What a block of the newest devices known here may ask for.
+inline constexpr size_t kLargestSharedBytes = size_t{227} << 10;
+
+// Enqueues kernel(args...) on `stream`; arguments are converted to the kernel's parameters. What
+// goes wrong while it runs shows when the stream is synchronised. Thread-safe.
+template <typename... Parameters, typename... Arguments>
+absl::Status Launch(const char* name, void (*kernel)(Parameters...), const LaunchShape& shape,
+                    cudaStream_t stream, Arguments&&... arguments) {
+  if (shape.empty()) return absl::OkStatus();
+  if (absl::Status status = CheckLaunchShape(name, shape, kLargestSharedBytes); !status.ok()) {
+    return status;
+  }
+  std::tuple<Parameters...> parameters(
+      static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+#if defined(ZEROTH_CUDA_EMULATION)
+  return emulation::EnqueueOnEmulatedStream(stream, [name, kernel, shape, parameters] {
+    emulation::RunGrid(name, shape.grid, shape.block, shape.dynamic_shared_bytes,
+                       [&] { std::apply(kernel, parameters); });
+  });
+#else
+  if (shape.dynamic_shared_bytes > kDefaultSharedBytes) {
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(shape.dynamic_shared_bytes)));
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.dynamic_shared_bytes;
+  config.stream = stream;
+  return std::apply(
+      [&](auto&... each) {
+        void* pointers[] = {static_cast<void*>(&each)..., nullptr};
+        return ToStatus(
+            cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name);
+      },
+      parameters);
+#endif
+}
+
+}  // namespace zeroth::cuda
+
+// Launch(kernel, shape, stream, arguments...) with the kernel's name for messages; parenthesise a
+// kernel whose template arguments hold commas.
+#define ZEROTH_LAUNCH(kernel, ...) ::zeroth::cuda::Launch(#kernel, kernel, __VA_ARGS__)
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_LAUNCH_H_
