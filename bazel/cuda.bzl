@@ -137,6 +137,11 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
     )
     zeroth_cc_library(
         name = name,
+        # What nvcc understands and the host's compiler does not.
+        copts = select({
+            _EMULATION: ["-Wno-unknown-pragmas"],
+            _OTHERWISE: [],
+        }),
         srcs = select({
             _EMULATION: _host_sources(name, srcs),
             _GPU: [":" + objects],

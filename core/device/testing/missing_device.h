@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_
+#define ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+
+// Why this machine has no device of a kind that is linked in, or OK: what a test says when it is
+// skipped. Anything else that is wrong with the device is the test's to find.
+inline absl::Status MissingDevice(absl::string_view type) {
+  const absl::Status status = DeviceRegistry::Create(type, DeviceOptions()).status();
+  return absl::IsFailedPrecondition(status) ? status : absl::OkStatus();
+}
+
+}  // namespace zeroth
+
+// Skips the rest of a test function where the machine has no such device.
+#define ZEROTH_SKIP_WITHOUT_DEVICE(type)                                                       \
+  if (const absl::Status zeroth_missing = ::zeroth::MissingDevice(type); !zeroth_missing.ok()) \
+  GTEST_SKIP() << zeroth_missing
+
+#endif  // ZEROTH_CORE_DEVICE_TESTING_MISSING_DEVICE_H_

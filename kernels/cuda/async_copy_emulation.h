@@ -1,0 +1,64 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Asynchronous copies for the emulated device, as late as the hardware may make them: a destination
+// holds NaNs from the start of its copy until somebody waits for it, so that reading too early, or
+// starting a copy over what others still read, shows in the result.
+
+#ifndef ZEROTH_KERNELS_CUDA_ASYNC_COPY_EMULATION_H_
+#define ZEROTH_KERNELS_CUDA_ASYNC_COPY_EMULATION_H_
+
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+
+namespace zeroth::cuda::emulation {
+
+// The copies of one CUDA thread.
+class PendingCopies {
+ public:
+  // `from` null: zeros.
+  void Begin(void* to, const void* from) {
+    std::memset(to, 0xff, kBytes);
+    open_.push_back({to, from});
+  }
+  void Commit() {
+    groups_.push_back(std::move(open_));
+    open_.clear();
+  }
+  void Wait(size_t newest) {
+    while (groups_.size() > newest) {
+      for (const Copy& copy : groups_.front()) {
+        if (copy.from == nullptr) {
+          std::memset(copy.to, 0, kBytes);
+        } else {
+          std::memcpy(copy.to, copy.from, kBytes);
+        }
+      }
+      groups_.pop_front();
+    }
+  }
+
+ private:
+  static constexpr size_t kBytes = 16;
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  std::vector<Copy> open_;
+  std::deque<std::vector<Copy>> groups_;  // oldest first
+};
+
+// A host thread runs one block at a time, whose threads it tells apart by their index.
+inline PendingCopies& ThisThreadsCopies() {
+  static thread_local std::vector<PendingCopies> copies(1024);
+  const uint3 at = ThreadIndex();
+  const dim3 size = BlockDim();
+  return copies[(size_t{at.z} * size.y + at.y) * size.x + at.x];
+}
+
+}  // namespace zeroth::cuda::emulation
+
+#endif  // ZEROTH_KERNELS_CUDA_ASYNC_COPY_EMULATION_H_

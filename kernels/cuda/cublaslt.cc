@@ -1,0 +1,239 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/cuda/cublaslt.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth::cuda {
+namespace {
+
+absl::Status ToStatus(cublasStatus_t status, absl::string_view expression) {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const absl::StatusCode code =
+      status == CUBLAS_STATUS_ALLOC_FAILED      ? absl::StatusCode::kResourceExhausted
+      : status == CUBLAS_STATUS_NOT_INITIALIZED ? absl::StatusCode::kFailedPrecondition
+                                                : absl::StatusCode::kInternal;
+  return absl::Status(
+      code, absl::StrCat("cuBLASLt: ", expression, " failed: ", cublasLtGetStatusName(status), " (",
+                         cublasLtGetStatusString(status), ")"));
+}
+
+#define ZEROTH_CUBLASLT_RETURN_IF_ERROR(expression) \
+  ZEROTH_RETURN_IF_ERROR(ToStatus((expression), #expression))
+
+cudaDataType_t CudaType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return CUDA_R_32F;
+    case DType::kBFloat16:
+      return CUDA_R_16BF;
+    case DType::kFloat16:
+      return CUDA_R_16F;
+    default:
+      ZEROTH_CHECK(false);
+      return CUDA_R_32F;
+  }
+}
+
+bool HasAux(Epilogue epilogue) {
+  return epilogue == Epilogue::kGeluAux || epilogue == Epilogue::kBiasGeluAux ||
+         epilogue == Epilogue::kGeluBackward;
+}
+
+bool HasBias(Epilogue epilogue) {
+  return epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu ||
+         epilogue == Epilogue::kBiasGeluAux;
+}
+
+cublasLtEpilogue_t CublasEpilogue(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::kGelu:
+      return CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::kBiasGelu:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::kGeluAux:
+      return CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::kBiasGeluAux:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluBackward:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+template <typename Value>
+absl::Status Set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+                 const Value& value) {
+  return ToStatus(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(value)),
+                  "cublasLtMatmulDescSetAttribute");
+}
+
+template <typename Value>
+absl::Status Set(cublasLtMatmulPreference_t preference,
+                 cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+  return ToStatus(
+      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
+struct PreferenceHolder {
+  cublasLtMatmulPreference_t preference = nullptr;
+  ~PreferenceHolder() {
+    if (preference != nullptr) static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+  }
+};
+
+}  // namespace
+
+// The descriptors of a product and the algorithm that was chosen for it; without `found` there is
+// none.
+struct ProductPlan {
+  ~ProductPlan() {
+    if (desc != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(desc));
+    for (cublasLtMatrixLayout_t layout : {first, second, c}) {
+      if (layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
+    }
+  }
+
+  ProductKey key;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t first = nullptr;
+  cublasLtMatrixLayout_t second = nullptr;
+  cublasLtMatrixLayout_t c = nullptr;
+  cublasLtMatmulAlgo_t algorithm;
+  bool found = false;
+};
+
+uint32_t AlignmentOf(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  uint32_t alignment = 256;
+  while (address % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(cudaStream_t stream,
+                                                           Allocator& allocator, bool allow_tf32) {
+  std::unique_ptr<CublasLt> blas(new CublasLt(stream, allow_tf32));
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtCreate(&blas->handle_));
+  ZEROTH_ASSIGN_OR_RETURN(blas->workspace_,
+                          allocator.Allocate(kWorkspaceBytes, MemoryCategory::kWorkspace));
+  return blas;
+}
+
+CublasLt::~CublasLt() {
+  plans_.clear();
+  recent_.clear();
+  if (handle_ != nullptr) static_cast<void>(cublasLtDestroy(handle_));
+}
+
+absl::StatusOr<const ProductPlan*> CublasLt::FindPlan(const ProductKey& key) {
+  const auto known = plans_.find(key);
+  if (known != plans_.end()) {
+    recent_.splice(recent_.begin(), recent_, known->second);
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<ProductPlan> plan, MakePlan(key));
+    ++plans_made_;
+    if (recent_.size() >= kMostPlans) {
+      plans_.erase(recent_.back().first);
+      recent_.pop_back();
+    }
+    recent_.emplace_front(key, std::move(plan));
+    plans_[key] = recent_.begin();
+  }
+  const ProductPlan* const plan = recent_.front().second.get();
+  return plan->found ? plan : nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<ProductPlan>> CublasLt::MakePlan(const ProductKey& key) {
+  auto plan = std::make_shared<ProductPlan>();
+  plan->key = key;
+  const cublasComputeType_t compute = key.dtype == DType::kFloat32 && key.allow_tf32
+                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                          : CUBLAS_COMPUTE_32F;
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F));
+  const cublasOperation_t first_op = key.transpose_first ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t second_op = key.transpose_second ? CUBLAS_OP_T : CUBLAS_OP_N;
+  ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, first_op));
+  ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, second_op));
+  ZEROTH_RETURN_IF_ERROR(
+      Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CublasEpilogue(key.epilogue)));
+  if (HasBias(key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(
+        Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.dtype)));
+  }
+  if (HasAux(key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.rows));
+    ZEROTH_RETURN_IF_ERROR(
+        Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype)));
+  }
+  const cudaDataType_t type = CudaType(key.dtype);
+  const auto stored = [](bool transposed, int64_t rows, int64_t columns) {
+    return transposed ? std::make_pair(columns, rows) : std::make_pair(rows, columns);
+  };
+  const auto [first_rows, first_columns] = stored(key.transpose_first, key.rows, key.depth);
+  const auto [second_rows, second_columns] = stored(key.transpose_second, key.depth, key.columns);
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
+      cublasLtMatrixLayoutCreate(&plan->first, type, static_cast<uint64_t>(first_rows),
+                                 static_cast<uint64_t>(first_columns), key.first_ld));
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
+      cublasLtMatrixLayoutCreate(&plan->second, type, static_cast<uint64_t>(second_rows),
+                                 static_cast<uint64_t>(second_columns), key.second_ld));
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
+      cublasLtMatrixLayoutCreate(&plan->c, CudaType(key.c_dtype), static_cast<uint64_t>(key.rows),
+                                 static_cast<uint64_t>(key.columns), key.c_ld));
+
+  PreferenceHolder holder;
+  ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&holder.preference));
+  cublasLtMatmulPreference_t preference = holder.preference;
+  ZEROTH_RETURN_IF_ERROR(
+      Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes}));
+  ZEROTH_RETURN_IF_ERROR(Set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                             static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
+  ZEROTH_RETURN_IF_ERROR(
+      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.first_alignment));
+  ZEROTH_RETURN_IF_ERROR(
+      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.second_alignment));
+  ZEROTH_RETURN_IF_ERROR(
+      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment));
+  ZEROTH_RETURN_IF_ERROR(
+      Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment));
+  cublasLtMatmulHeuristicResult_t result;
+  int count = 0;
+  const cublasStatus_t asked =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan->desc, plan->first, plan->second, plan->c,
+                                     plan->c, preference, 1, &result, &count);
+  // Not a failure: this combination of types, strides and epilogue has no algorithm.
+  if (asked != CUBLAS_STATUS_NOT_SUPPORTED && asked != CUBLAS_STATUS_INVALID_VALUE) {
+    ZEROTH_RETURN_IF_ERROR(ToStatus(asked, "cublasLtMatmulAlgoGetHeuristic"));
+  }
+  plan->found = asked == CUBLAS_STATUS_SUCCESS && count > 0 &&
+                result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes;
+  if (plan->found) plan->algorithm = result.algo;
+  return plan;
+}
+
+absl::Status CublasLt::Run(const ProductPlan& plan, const ProductPointers& pointers) {
+  ZEROTH_CHECK(plan.found);
+  if (HasBias(plan.key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(Set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias));
+  }
+  if (HasAux(plan.key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(Set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux));
+  }
+  const float alpha = 1.0f;
+  const float beta = plan.key.accumulate ? 1.0f : 0.0f;
+  return ToStatus(
+      cublasLtMatmul(handle_, plan.desc, &alpha, pointers.first, plan.first, pointers.second,
+                     plan.second, &beta, pointers.c, plan.c, pointers.c, plan.c, &plan.algorithm,
+                     workspace_->data(), kWorkspaceBytes, stream_),
+      "cublasLtMatmul");
+}
+
+}  // namespace zeroth::cuda

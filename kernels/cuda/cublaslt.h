@@ -1,0 +1,123 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// cuBLASLt as this project uses it: column-major products with plans that are made once for each
+// kind of product.
+
+#ifndef ZEROTH_KERNELS_CUDA_CUBLASLT_H_
+#define ZEROTH_KERNELS_CUDA_CUBLASLT_H_
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/memory.h"
+
+namespace zeroth::cuda {
+
+// What cuBLASLt does to a product before it stores it. The bias has one element for each row.
+enum class Epilogue : uint8_t {
+  kNone,
+  kBias,
+  kGelu,
+  kBiasGelu,
+  kGeluAux,  // keeps what the GELU was applied to
+  kBiasGeluAux,
+  kGeluBackward,  // times gelu'(aux)
+};
+
+// Everything that decides how a product is computed; two products with equal keys share a plan.
+// Column-major: c [rows, columns] = first [rows, depth] * second [depth, columns].
+struct ProductKey {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t depth = 0;
+  DType dtype = DType::kFloat32;
+  DType c_dtype = DType::kFloat32;
+  bool transpose_first = false;
+  bool transpose_second = false;
+  int64_t first_ld = 0;
+  int64_t second_ld = 0;
+  int64_t c_ld = 0;
+  bool accumulate = false;
+  bool allow_tf32 = false;
+  uint32_t first_alignment = 0;
+  uint32_t second_alignment = 0;
+  uint32_t c_alignment = 0;
+  Epilogue epilogue = Epilogue::kNone;
+
+  auto Tied() const {
+    return std::tie(rows, columns, depth, dtype, c_dtype, transpose_first, transpose_second,
+                    first_ld, second_ld, c_ld, accumulate, allow_tf32, first_alignment,
+                    second_alignment, c_alignment, epilogue);
+  }
+  bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
+};
+
+// The largest power of two up to 256 that divides the address.
+uint32_t AlignmentOf(const void* pointer);
+
+struct ProductPlan;
+
+struct ProductPointers {
+  const void* first = nullptr;
+  const void* second = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;
+  const void* aux = nullptr;  // [rows, columns], columns `rows` apart; written by the Aux epilogues
+};
+
+// A handle, its workspace and its plans, for one stream. Not thread-safe.
+class CublasLt {
+ public:
+  // More than this, and no algorithm gets faster; what NVIDIA advises for Hopper.
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+  static constexpr size_t kMostPlans = 1024;
+
+  // `stream` and `allocator` outlive it. `allow_tf32`: fp32 products may round their inputs to 10
+  // bits of mantissa.
+  static absl::StatusOr<std::unique_ptr<CublasLt>> Create(cudaStream_t stream, Allocator& allocator,
+                                                          bool allow_tf32);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  bool allow_tf32() const { return allow_tf32_; }
+  // The plan for a kind of product, made at its first use; nullptr if cuBLASLt has no algorithm
+  // that serves. Valid until the next call. Only algorithms whose result is the same every time are
+  // taken: those that split the depth must add the parts in fp32, in workspace.
+  absl::StatusOr<const ProductPlan*> FindPlan(const ProductKey& key);
+  // Enqueues a product.
+  absl::Status Run(const ProductPlan& plan, const ProductPointers& pointers);
+
+  // Plans that exist, and how often one was made.
+  size_t plan_count() const { return plans_.size(); }
+  int64_t plans_made() const { return plans_made_; }
+
+ private:
+  using PlanList = std::list<std::pair<ProductKey, std::shared_ptr<ProductPlan>>>;
+
+  CublasLt(cudaStream_t stream, bool allow_tf32) : stream_(stream), allow_tf32_(allow_tf32) {}
+  absl::StatusOr<std::shared_ptr<ProductPlan>> MakePlan(const ProductKey& key);
+
+  const cudaStream_t stream_;
+  const bool allow_tf32_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::shared_ptr<Buffer> workspace_;
+  PlanList recent_;  // the latest used first
+  std::map<ProductKey, PlanList::iterator> plans_;
+  int64_t plans_made_ = 0;
+};
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_CUBLASLT_H_

@@ -1,0 +1,423 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/cuda/adamw.h"
+#include "zeroth/kernels/cuda/attention.h"
+#include "zeroth/kernels/cuda/column_sum.h"
+#include "zeroth/kernels/cuda/elementwise.h"
+#include "zeroth/kernels/cuda/embedding.h"
+#include "zeroth/kernels/cuda/gemm.h"
+#include "zeroth/kernels/cuda/linear_cross_entropy.h"
+#include "zeroth/kernels/cuda/norm.h"
+#include "zeroth/kernels/cuda/rope.h"
+#include "zeroth/kernels/cuda/sum_of_squares.h"
+#include "zeroth/kernels/validation.h"
+
+namespace zeroth::cuda {
+namespace {
+
+void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
+float* FloatsOrNull(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<float>() : nullptr;
+}
+
+void* RawData(const Matrix& matrix) {
+  return static_cast<char*>(matrix.tensor.raw_data()) +
+         matrix.offset * static_cast<int64_t>(SizeOf(matrix.tensor.dtype()));
+}
+
+// The fields that both norms have.
+template <typename Args>
+NormCall CommonCall(const Args& args) {
+  const Matrix x(args.x);
+  NormCall call;
+  call.rows = x.rows;
+  call.dim = x.cols;
+  call.dtype = args.x.dtype();
+  call.x = args.x.raw_data();
+  call.residual = DataOrNull(args.residual);
+  call.sum = DataOrNull(args.sum);
+  call.gamma = args.gamma.raw_data();
+  call.eps = args.eps;
+  call.y = args.y.raw_data();
+  call.rstd = args.rstd.template data<float>();
+  return call;
+}
+
+template <typename Args>
+NormBackwardCall CommonBackwardCall(const Args& args) {
+  const Matrix x(args.x);
+  NormBackwardCall call;
+  call.rows = x.rows;
+  call.dim = x.cols;
+  call.dtype = args.x.dtype();
+  call.dy = args.dy.raw_data();
+  call.x = args.x.raw_data();
+  call.gamma = args.gamma.raw_data();
+  call.rstd = args.rstd.template data<float>();
+  call.dx = args.dx.raw_data();
+  call.accumulate_dx = args.accumulate_dx;
+  if (args.dgamma.defined()) call.grad_dtype = args.dgamma.dtype();
+  call.dgamma = DataOrNull(args.dgamma);
+  call.accumulate_dgamma = args.accumulate_dgamma;
+  return call;
+}
+
+}  // namespace
+
+CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream)
+    : device_(device),
+      stream_(stream),
+      target_{stream.handle(), device.properties().multiprocessors} {}
+
+absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
+                                                             CudaStream& stream) {
+  return std::unique_ptr<Kernels>(new CudaKernels(device, stream));
+}
+
+template <typename... Tensors>
+absl::Status CudaKernels::Finish(const absl::Status& launched, const Tensors&... tensors) {
+  ZEROTH_RETURN_IF_ERROR(stream_.Update(launched));
+  if (stream_.is_compute()) return absl::OkStatus();
+  for (const Tensor* tensor : {&tensors...}) {
+    if (tensor->defined()) ZEROTH_RETURN_IF_ERROR(stream_.Retain(tensor->buffer()));
+  }
+  return scratch_ == nullptr ? absl::OkStatus() : stream_.Retain(std::exchange(scratch_, nullptr));
+}
+
+absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
+                          device_.allocator().Allocate(bytes, MemoryCategory::kWorkspace));
+  if (stream_.is_compute()) return buffer;
+  // What the compute stream may still do with this memory comes first.
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> free, device_.compute_stream().Record());
+  ZEROTH_RETURN_IF_ERROR(stream_.Wait(free));
+  scratch_ = buffer;
+  return buffer;
+}
+
+absl::StatusOr<CublasLt*> CudaKernels::Blas() {
+  if (blas_ == nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        blas_, CublasLt::Create(stream_.handle(), device_.allocator(), /*allow_tf32=*/false));
+  }
+  return blas_.get();
+}
+
+absl::Status CudaKernels::Gemm(const GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGemm(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  GemmCall call;
+  call.m = args.c.rows;
+  call.n = args.c.cols;
+  call.k = args.transpose_a ? args.a.rows : args.a.cols;
+  call.dtype = args.a.tensor.dtype();
+  call.c_dtype = args.c.tensor.dtype();
+  call.a = RawData(args.a);
+  call.lda = args.a.stride;
+  call.transpose_a = args.transpose_a;
+  call.b = RawData(args.b);
+  call.ldb = args.b.stride;
+  call.transpose_b = args.transpose_b;
+  call.c = RawData(args.c);
+  call.ldc = args.c.stride;
+  call.accumulate = args.accumulate;
+  call.bias = DataOrNull(args.bias);
+  call.activation = args.activation;
+  call.pre_activation = DataOrNull(args.pre_activation);
+  call.gelu_input = DataOrNull(args.gelu_input);
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, Blas());
+  return Finish(cuda::Gemm(call, *blas, target_), args.a.tensor, args.b.tensor, args.c.tensor,
+                args.bias, args.pre_activation, args.gelu_input);
+}
+
+absl::Status CudaKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidateBiasGradient(device_, dy, dbias));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      Scratch(static_cast<size_t>(ColumnSumScratch(dy.rows, dy.cols, 1)) * sizeof(float)));
+  return Finish(
+      ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), RawData(dy), accumulate,
+                dbias.dtype(), dbias.raw_data(), static_cast<float*>(scratch->data()), target_),
+      dy.tensor, dbias);
+}
+
+absl::Status CudaKernels::Embedding(const Tensor& tokens, const Tensor& table,
+                                    const Tensor& positions, const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateEmbedding(device_, tokens, table, positions, out));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  EmbeddingCall call;
+  call.batch = tokens.dim(0);
+  call.seq = tokens.dim(1);
+  call.vocab = table.dim(0);
+  call.dim = table.dim(1);
+  call.dtype = table.dtype();
+  call.tokens = tokens.data<int32_t>();
+  call.table = table.raw_data();
+  call.positions = DataOrNull(positions);
+  call.out = out.raw_data();
+  call.error = stream_.data_error();
+  return Finish(cuda::Embedding(call, target_), tokens, table, positions, out);
+}
+
+absl::Status CudaKernels::EmbeddingBackward(const Tensor& tokens, const Tensor& dout,
+                                            const Tensor& dtable, bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidateEmbeddingBackward(device_, tokens, dout, dtable));
+  EmbeddingBackwardCall call;
+  call.places = tokens.numel();
+  call.seq = std::max<int64_t>(tokens.dim(1), 1);
+  call.vocab = dtable.dim(0);
+  call.dim = dtable.dim(1);
+  call.dtype = dout.dtype();
+  call.tokens = tokens.data<int32_t>();
+  call.dout = dout.raw_data();
+  call.grad_dtype = dtable.dtype();
+  call.dtable = dtable.raw_data();
+  call.accumulate = accumulate;
+  call.error = stream_.data_error();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      Scratch(static_cast<size_t>(EmbeddingBackwardScratch(call.places)) * sizeof(int32_t)));
+  call.scratch = static_cast<int32_t*>(scratch->data());
+  return Finish(cuda::EmbeddingBackward(call, target_), tokens, dout, dtable);
+}
+
+absl::Status CudaKernels::PositionBackward(const Tensor& dout, const Tensor& dpositions,
+                                           bool accumulate) {
+  ZEROTH_RETURN_IF_ERROR(ValidatePositionBackward(device_, dout, dpositions));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(
+      cuda::PositionBackward(dout.dim(0), dout.dim(1), dpositions.dim(0), dpositions.dim(1),
+                             dout.dtype(), dout.raw_data(), dpositions.dtype(),
+                             dpositions.raw_data(), accumulate, target_),
+      dout, dpositions);
+}
+
+absl::Status CudaKernels::LayerNorm(const LayerNormArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLayerNorm(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  NormCall call = CommonCall(args);
+  call.beta = args.beta.raw_data();
+  call.mean = args.mean.data<float>();
+  return Finish(Norm(call, target_), args.x, args.residual, args.sum, args.gamma, args.beta, args.y,
+                args.mean, args.rstd);
+}
+
+absl::Status CudaKernels::LayerNormBackward(const LayerNormBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLayerNormBackward(device_, args));
+  NormBackwardCall call = CommonBackwardCall(args);
+  call.mean = args.mean.data<float>();
+  if (args.dbeta.defined()) call.grad_dtype = args.dbeta.dtype();
+  call.dbeta = DataOrNull(args.dbeta);
+  call.accumulate_dbeta = args.accumulate_dbeta;
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      Scratch(static_cast<size_t>(ColumnSumScratch(call.rows, call.dim, 2)) * sizeof(float)));
+  call.scratch = static_cast<float*>(scratch->data());
+  return Finish(NormBackward(call, target_), args.dy, args.x, args.gamma, args.mean, args.rstd,
+                args.dx, args.dgamma, args.dbeta);
+}
+
+absl::Status CudaKernels::RmsNorm(const RmsNormArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRmsNorm(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(Norm(CommonCall(args), target_), args.x, args.residual, args.sum, args.gamma,
+                args.y, args.rstd);
+}
+
+absl::Status CudaKernels::RmsNormBackward(const RmsNormBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRmsNormBackward(device_, args));
+  NormBackwardCall call = CommonBackwardCall(args);
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      Scratch(static_cast<size_t>(ColumnSumScratch(call.rows, call.dim, 2)) * sizeof(float)));
+  call.scratch = static_cast<float*>(scratch->data());
+  return Finish(NormBackward(call, target_), args.dy, args.x, args.gamma, args.rstd, args.dx,
+                args.dgamma);
+}
+
+absl::Status CudaKernels::PrepareRopeTable(const RopeArgs& args) {
+  const AttentionShape& shape = args.shape;
+  if (rope_table_ != nullptr && rope_seq_ >= shape.seq && rope_head_dim_ == shape.head_dim &&
+      rope_theta_ == args.theta) {
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(rope_table_,
+                          Scratch(static_cast<size_t>(shape.seq * shape.head_dim) * sizeof(float)));
+  rope_seq_ = shape.seq;
+  rope_head_dim_ = shape.head_dim;
+  rope_theta_ = args.theta;
+  return stream_.Update(RopeTable(shape.seq, shape.head_dim, args.theta,
+                                  static_cast<float*>(rope_table_->data()), target_));
+}
+
+absl::Status CudaKernels::Rope(const RopeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRope(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  ZEROTH_RETURN_IF_ERROR(PrepareRopeTable(args));
+  RopeCall call;
+  call.batch = args.shape.batch;
+  call.seq = args.shape.seq;
+  call.heads = args.shape.heads + args.shape.kv_heads;
+  call.head_dim = args.shape.head_dim;
+  call.packed_dim = args.shape.packed_dim();
+  call.dtype = args.qkv.dtype();
+  call.qkv = args.qkv.raw_data();
+  call.inverse = args.inverse;
+  call.table = static_cast<const float*>(rope_table_->data());
+  return Finish(cuda::Rope(call, target_), args.qkv);
+}
+
+absl::Status CudaKernels::Attention(const AttentionArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAttention(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  AttentionCall call;
+  call.shape = args.shape;
+  call.dtype = args.qkv.dtype();
+  call.qkv = args.qkv.raw_data();
+  call.out = args.out.raw_data();
+  call.lse = FloatsOrNull(args.lse);
+  return Finish(cuda::Attention(call, target_), args.qkv, args.out, args.lse);
+}
+
+absl::Status CudaKernels::AttentionBackward(const AttentionBackwardArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackward(device_, args));
+  AttentionBackwardCall call;
+  call.shape = args.shape;
+  call.dtype = args.qkv.dtype();
+  call.dout = args.dout.raw_data();
+  call.qkv = args.qkv.raw_data();
+  call.out = args.out.raw_data();
+  call.lse = args.lse.data<float>();
+  call.dqkv = args.dqkv.raw_data();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      Scratch(static_cast<size_t>(AttentionBackwardScratch(args.shape)) * sizeof(float)));
+  call.scratch = static_cast<float*>(scratch->data());
+  return Finish(cuda::AttentionBackward(call, target_), args.dout, args.qkv, args.out, args.lse,
+                args.dqkv);
+}
+
+absl::Status CudaKernels::Gelu(const Tensor& x, const Tensor& y) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGelu(device_, x, y));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Gelu(x.numel(), x.dtype(), x.raw_data(), y.raw_data(), target_), x, y);
+}
+
+absl::Status CudaKernels::GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  ZEROTH_RETURN_IF_ERROR(ValidateGeluBackward(device_, x, dy, dx));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(
+      cuda::GeluBackward(x.numel(), x.dtype(), x.raw_data(), dy.raw_data(), dx.raw_data(), target_),
+      x, dy, dx);
+}
+
+absl::Status CudaKernels::SwiGlu(const Tensor& gate_up, const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSwiGlu(device_, gate_up, out));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  const Matrix flat(out);
+  return Finish(
+      cuda::SwiGlu(flat.rows, flat.cols, out.dtype(), gate_up.raw_data(), out.raw_data(), target_),
+      gate_up, out);
+}
+
+absl::Status CudaKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
+                                         const Tensor& dgate_up) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSwiGluBackward(device_, gate_up, dout, dgate_up));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  const Matrix flat(dout);
+  return Finish(cuda::SwiGluBackward(flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(),
+                                     dout.raw_data(), dgate_up.raw_data(), target_),
+                gate_up, dout, dgate_up);
+}
+
+absl::Status CudaKernels::Add(const Tensor& a, const Tensor& b, const Tensor& out) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdd(device_, a, b, out));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(
+      cuda::Add(a.numel(), a.dtype(), a.raw_data(), b.raw_data(), out.raw_data(), target_), a, b,
+      out);
+}
+
+absl::Status CudaKernels::Scale(const Tensor& x, float factor) {
+  ZEROTH_RETURN_IF_ERROR(ValidateScale(device_, x));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Scale(x.numel(), x.dtype(), x.raw_data(), factor, target_), x);
+}
+
+absl::Status CudaKernels::Cast(const Tensor& src, const Tensor& dst) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(
+      cuda::Cast(src.numel(), src.raw_data(), src.dtype(), dst.raw_data(), dst.dtype(), target_),
+      src, dst);
+}
+
+absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLinearCrossEntropy(device_, args));
+  const Matrix hidden(args.hidden);
+  LinearCrossEntropyCall call;
+  call.rows = hidden.rows;
+  call.dim = hidden.cols;
+  call.vocab = args.weight.dim(0);
+  call.dtype = args.hidden.dtype();
+  call.hidden = args.hidden.raw_data();
+  call.weight = args.weight.raw_data();
+  call.targets = args.targets.data<int32_t>();
+  call.loss = args.loss.data<float>();
+  call.dhidden = DataOrNull(args.dhidden);
+  if (args.dweight.defined()) call.grad_dtype = args.dweight.dtype();
+  call.dweight = DataOrNull(args.dweight);
+  call.accumulate_dweight = args.accumulate_dweight;
+  call.grad_scale = args.grad_scale;
+  call.error = stream_.data_error();
+  const LossPlan plan = PlanLoss(call);
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch, Scratch(plan.scratch_bytes));
+  call.scratch = scratch->data();
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, Blas());
+  return Finish(cuda::LinearCrossEntropy(call, plan, *blas, target_), args.hidden, args.weight,
+                args.targets, args.loss, args.dhidden, args.dweight);
+}
+
+absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(
+      cuda::AdamW(args.param.numel(), DeriveAdamWCoefficients(args), args.param.data<float>(),
+                  args.grad.raw_data(), args.grad.dtype(), args.m.data<float>(),
+                  args.v.data<float>(), FloatsOrNull(args.grad_factor), target_),
+      args.param, args.grad, args.m, args.v, args.grad_factor);
+}
+
+absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>(), target_),
+                x, sum);
+}
+
+absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max_norm,
+                                     const Tensor& norm_and_factor) {
+  ZEROTH_RETURN_IF_ERROR(ValidateClipFactor(device_, sum, scale, max_norm, norm_and_factor));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::ClipFactor(sum.data<int64_t>(), scale, max_norm,
+                                 norm_and_factor.data<float>(), target_),
+                sum, norm_and_factor);
+}
+
+namespace {
+
+const KernelRegistration registration(
+    "cuda", [](Device& device, Stream& stream) -> absl::StatusOr<std::unique_ptr<Kernels>> {
+      return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream));
+    });
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,72 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Elements in device code: arithmetic is float, memory holds float or 16-bit floats, and moves in
+// packs of 16 bytes where it is aligned.
+
+#ifndef ZEROTH_KERNELS_CUDA_ELEMENTS_H_
+#define ZEROTH_KERNELS_CUDA_ELEMENTS_H_
+
+#include <cstdint>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+
+namespace zeroth::cuda {
+
+using bf16 = __nv_bfloat16;
+using fp16 = __half;
+
+__host__ __device__ __forceinline__ float ToFloat(float x) { return x; }
+__host__ __device__ __forceinline__ float ToFloat(bf16 x) { return __bfloat162float(x); }
+__host__ __device__ __forceinline__ float ToFloat(fp16 x) { return __half2float(x); }
+
+// Rounded to nearest even.
+template <typename T>
+__host__ __device__ __forceinline__ T FromFloat(float x);
+template <>
+__host__ __device__ __forceinline__ float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+__host__ __device__ __forceinline__ bf16 FromFloat<bf16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+template <>
+__host__ __device__ __forceinline__ fp16 FromFloat<fp16>(float x) {
+  return __float2half_rn(x);
+}
+
+// N elements that are loaded and stored at once.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+  T at[N];
+};
+
+// Elements of a 16-byte pack of the smaller of two types.
+template <typename A, typename B = A>
+inline constexpr int kPackWidth = 16 /
+                                  static_cast<int>(sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
+
+template <int N, typename T>
+__device__ __forceinline__ void LoadPack(const T* from, float (&to)[N]) {
+  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = ToFloat(pack.at[i]);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void StorePack(const float (&from)[N], T* to) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.at[i] = FromFloat<T>(from[i]);
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+// True if every pointer may be accessed in packs. Null counts as aligned: it is not accessed.
+template <typename... Pointers>
+bool ArePacked(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_ELEMENTS_H_

@@ -1,0 +1,26 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products on a GPU: by cuBLASLt with its epilogues where it has an algorithm, otherwise by
+// a plain kernel of our own, so that no legal product is refused.
+
+#ifndef ZEROTH_KERNELS_CUDA_GEMM_H_
+#define ZEROTH_KERNELS_CUDA_GEMM_H_
+
+#include "absl/status/status.h"
+
+#include "zeroth/kernels/cuda/cublaslt.h"
+#include "zeroth/kernels/cuda/gemm_call.h"
+
+namespace zeroth::cuda {
+
+// How cuBLASLt, which is column-major, is asked for a row-major product: c^T = op(b)^T op(a)^T. A
+// row-major matrix read by columns is its transpose, so operands change places and nothing is
+// moved.
+ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
+
+// Enqueued on the stream of `blas`, which is target's.
+absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target);
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_GEMM_H_

@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How kernels are spread over a device, computed on the host and tested there.
+
+#ifndef ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
+#define ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "zeroth/core/device/cuda/launch.h"
+
+namespace zeroth::cuda {
+
+// Where a kernel runs.
+struct LaunchTarget {
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 1;
+};
+
+// Blocks that a multiprocessor holds of the simple kernels here: 8 of 256 threads fill it.
+inline constexpr int kBlocksPerMultiprocessor = 8;
+inline constexpr int kMapThreads = 256;
+
+// A grid for `items` independent items, one per thread and turn: as many blocks as the device holds
+// at once, which then take turns, or fewer.
+inline LaunchShape MapShape(int64_t items, int multiprocessors) {
+  const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;
+  const int64_t at_once = int64_t{multiprocessors} * kBlocksPerMultiprocessor;
+  return {dim3(static_cast<unsigned>(std::min(blocks, at_once))), dim3(kMapThreads)};
+}
+
+// A grid for `rows` rows, each a warp's work, `warps` warps to a block.
+inline LaunchShape WarpPerRowShape(int64_t rows, int warps) {
+  return {dim3(static_cast<unsigned>((rows + warps - 1) / warps)),
+          dim3(static_cast<unsigned>(warps) * 32)};
+}
+
+// Into how many pieces a sum over `rows` rows is cut: enough to fill a device, few enough that
+// adding the pieces up costs little. Depends on nothing but the rows, so that results do not depend
+// on the device.
+inline int64_t RowPieces(int64_t rows) {
+  constexpr int64_t kRowsPerPiece = 64;
+  constexpr int64_t kMostPieces = 128;
+  return std::clamp<int64_t>((rows + kRowsPerPiece - 1) / kRowsPerPiece, 1, kMostPieces);
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_

@@ -1,0 +1,153 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Tensor cores, a warp at a time: products of 16 x 16 by 16 x 8 tiles of 16-bit floats added up in
+// fp32, and the loads that bring tiles from shared memory into the lanes' registers (PTX ISA,
+// "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix").
+//
+// With row = lane / 4 and pair = lane % 4, a lane holds of
+//
+//   A [16, 16]  a[0]: A[row][2 pair ..]       a[1]: A[row + 8][2 pair ..]
+//               a[2]: A[row][2 pair + 8 ..]   a[3]: A[row + 8][2 pair + 8 ..]
+//   B [16, 8]   b[0]: B[2 pair ..][row]       b[1]: B[2 pair + 8 ..][row]
+//   C [16, 8]   c[0], c[1]: C[row][2 pair ..]      c[2], c[3]: C[row + 8][2 pair ..]
+//
+// where ".." means two neighbours, the first in a register's lower half. So two C tiles side by
+// side, rounded, are an A tile without moving anything between lanes: {c0 c1, c2 c3} of the left
+// and {c0 c1, c2 c3} of the right.
+//
+// Full warps only.
+
+#ifndef ZEROTH_KERNELS_CUDA_MMA_H_
+#define ZEROTH_KERNELS_CUDA_MMA_H_
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/elements.h"
+
+namespace zeroth::cuda {
+
+// Two elements in a register, `low` in the lower half; rounded to nearest even.
+template <typename T>
+__device__ __forceinline__ uint32_t PackPair(float low, float high) {
+  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
+  if constexpr (std::is_same_v<T, bf16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof(bits));
+    return bits;
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof(bits));
+    return bits;
+  }
+}
+
+#if defined(ZEROTH_CUDA_EMULATION)
+
+namespace emulation {
+
+template <typename T>
+float HalfOfRegister(uint32_t bits, unsigned half) {
+  const uint16_t element = static_cast<uint16_t>(bits >> (16 * half));
+  T value;
+  std::memcpy(&value, &element, sizeof(value));
+  return ToFloat(value);
+}
+
+struct MmaOperands {
+  uint32_t a[4];
+  uint32_t b[2];
+};
+
+// A[row][k] and B[k][column], put together from what the lanes hold.
+template <typename T>
+float ElementOfA(const WarpValues<MmaOperands>& lanes, unsigned row, unsigned k) {
+  const unsigned lane = row % 8 * 4 + k % 8 / 2;
+  return HalfOfRegister<T>(lanes.at(lane).a[row / 8 + 2 * (k / 8)], k % 2);
+}
+template <typename T>
+float ElementOfB(const WarpValues<MmaOperands>& lanes, unsigned k, unsigned column) {
+  const unsigned lane = column * 4 + k % 8 / 2;
+  return HalfOfRegister<T>(lanes.at(lane).b[k / 8], k % 2);
+}
+
+}  // namespace emulation
+
+#endif
+
+// c += A B.
+template <typename T>
+__device__ __forceinline__ void MmaM16N8K16(float (&c)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
+#if defined(ZEROTH_CUDA_EMULATION)
+  const emulation::WarpValues<emulation::MmaOperands> lanes(
+      {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}});
+  const unsigned lane = emulation::LaneIndex();
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = lane / 4 + 8 * (i / 2);
+    const unsigned column = lane % 4 * 2 + i % 2;
+    for (unsigned k = 0; k < 16; ++k) {
+      c[i] += emulation::ElementOfA<T>(lanes, row, k) * emulation::ElementOfB<T>(lanes, k, column);
+    }
+  }
+#else
+  if constexpr (std::is_same_v<T, bf16>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#endif
+}
+
+// Four 8 x 8 tiles of 16-bit elements. Lane 8 i + r gives the address of row r of tile i, 16 bytes
+// aligned to 16; every lane gets in tiles[i] elements [lane / 4][2 (lane % 4) ..] of tile i.
+__device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shared_row) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  const emulation::WarpValues<const void*> rows(shared_row);
+  const unsigned lane = emulation::LaneIndex();
+  for (unsigned i = 0; i < 4; ++i) {
+    const void* row = rows.at(8 * i + lane / 4);
+    std::memcpy(&tiles[i], static_cast<const uint32_t*>(row) + lane % 4, sizeof(uint32_t));
+  }
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row))));
+#endif
+}
+
+// The same of the tiles' transposes: every lane gets elements [2 (lane % 4) ..][lane / 4] of tile
+// i, two of a column.
+__device__ __forceinline__ void LoadTilesTransposed(uint32_t (&tiles)[4], const void* shared_row) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  const emulation::WarpValues<const void*> rows(shared_row);
+  const unsigned lane = emulation::LaneIndex();
+  for (unsigned i = 0; i < 4; ++i) {
+    uint16_t pair[2];
+    for (unsigned half = 0; half < 2; ++half) {
+      const void* row = rows.at(8 * i + lane % 4 * 2 + half);
+      pair[half] = static_cast<const uint16_t*>(row)[lane / 4];
+    }
+    std::memcpy(&tiles[i], pair, sizeof(uint32_t));
+  }
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row))));
+#endif
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_MMA_H_

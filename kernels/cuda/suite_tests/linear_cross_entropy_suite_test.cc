@@ -1,0 +1,11 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/testing/linear_cross_entropy_suite.h"
+
+namespace zeroth {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Cuda, LinearCrossEntropySuite, testing::Values("cuda"));
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,59 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Sums and maxima over a warp or a block, in an order that is always the same.
+
+#ifndef ZEROTH_KERNELS_CUDA_WARP_H_
+#define ZEROTH_KERNELS_CUDA_WARP_H_
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+
+namespace zeroth::cuda {
+
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+// Every lane gets the sum over the warp.
+__device__ __forceinline__ float WarpSum(float x) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    x = __fadd_rn(x, __shfl_xor_sync(kWholeWarp, x, mask));
+  }
+  return x;
+}
+
+__device__ __forceinline__ float WarpMax(float x) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(kWholeWarp, x, mask));
+  return x;
+}
+
+// Every thread of a block of kThreads gets the sum over the block. `scratch` has kThreads / 32
+// elements of shared memory; all threads must call it.
+template <int kThreads>
+__device__ __forceinline__ float BlockSum(float x, float* scratch) {
+  const unsigned warp = threadIdx.x / 32;
+  x = WarpSum(x);
+  if (threadIdx.x % 32 == 0) scratch[warp] = x;
+  __syncthreads();
+  float sum = scratch[0];
+#pragma unroll
+  for (int i = 1; i < kThreads / 32; ++i) sum = __fadd_rn(sum, scratch[i]);
+  __syncthreads();  // the scratch may be used again
+  return sum;
+}
+
+template <int kThreads>
+__device__ __forceinline__ float BlockMax(float x, float* scratch) {
+  const unsigned warp = threadIdx.x / 32;
+  x = WarpMax(x);
+  if (threadIdx.x % 32 == 0) scratch[warp] = x;
+  __syncthreads();
+  float largest = scratch[0];
+#pragma unroll
+  for (int i = 1; i < kThreads / 32; ++i) largest = fmaxf(largest, scratch[i]);
+  __syncthreads();
+  return largest;
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_WARP_H_
