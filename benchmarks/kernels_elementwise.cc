@@ -6,8 +6,10 @@
 // that only read a plain sum of squares.
 //
 // Argument: MiB that one call must read and write, once within the shared cache and once far beyond
-// it. Columns: GB/s of the best call, counting what must be read and written; floor_GB/s of the
-// plain loop; ratio_to_floor the former over the latter, 1 being the floor. One thread.
+// it. Names that end in Bf16 work on bf16, and AdamW then on bf16 gradients; their floors are the
+// same plain fp32 loops, moving as many bytes. Columns: GB/s of the best call, counting what must
+// be read and written; floor_GB/s of the plain loop; ratio_to_floor the former over the latter, 1
+// being the floor. One thread.
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +25,7 @@
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -65,8 +68,10 @@ constexpr int64_t kVocab = 50304;
 // A CPU device with one thread, its kernels, and tensors to run them on.
 class Bench {
  public:
-  static absl::StatusOr<std::unique_ptr<Bench>> Create() {
+  // `dtype` is the type of Values: fp32 or bf16.
+  static absl::StatusOr<std::unique_ptr<Bench>> Create(DType dtype) {
     auto bench = std::make_unique<Bench>();
+    bench->dtype_ = dtype;
     ZEROTH_ASSIGN_OR_RETURN(bench->device_, DeviceRegistry::Create("cpu", DeviceOptions{}));
     bench->device_->BindThread();
     ZEROTH_ASSIGN_OR_RETURN(
@@ -76,8 +81,18 @@ class Bench {
 
   Kernels& kernels() { return *kernels_; }
 
-  // Of magnitudes like those of a gradient, from 2^-10 to 2, either sign.
+  // Of the type that the case is about.
   absl::StatusOr<Tensor> Values(const Shape& shape) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor floats, Floats(shape));
+    if (dtype_ == DType::kFloat32) return floats;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor,
+                            Tensor::Empty(*device_, shape, dtype_, MemoryCategory::kActivations));
+    ZEROTH_RETURN_IF_ERROR(kernels_->Cast(floats, tensor));
+    return tensor;
+  }
+
+  // Of magnitudes like those of a gradient, from 2^-10 to 2, either sign.
+  absl::StatusOr<Tensor> Floats(const Shape& shape) {
     ZEROTH_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty(*device_, shape, DType::kFloat32,
                                                          MemoryCategory::kActivations));
     float* data = tensor.data<float>();
@@ -107,6 +122,7 @@ class Bench {
   }
 
   uint64_t state_ = 1;
+  DType dtype_ = DType::kFloat32;
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
 };
@@ -126,6 +142,7 @@ enum class Floor { kTriad, kInPlace, kSumOfSquares };
 // a call on `rows` rows of kDim of them.
 struct Case {
   const char* name;
+  DType dtype;  // of activations, parameters and gradients
   int64_t bytes_per_element;
   Floor floor;
   std::function<absl::StatusOr<Op>(Bench& bench, int64_t rows)> prepare;
@@ -153,28 +170,29 @@ absl::Status Compare(benchmark::State& state, int64_t bytes, const Op& op,
 }
 
 absl::Status RunCase(benchmark::State& state, const Case& test) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create());
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create(test.dtype));
   const int64_t rows = (state.range(0) << 20) / (test.bytes_per_element * kDim);
   const int64_t bytes = rows * kDim * test.bytes_per_element;
   ZEROTH_ASSIGN_OR_RETURN(const Op op, test.prepare(*bench, rows));
   if (test.floor == Floor::kSumOfSquares) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values({rows * kDim}));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor x,
+                            bench->Floats({bytes / static_cast<int64_t>(sizeof(float))}));
     return Compare(state, bytes, op, [x] {
       benchmark::DoNotOptimize(PlainSumOfSquares(x.numel(), x.data<float>()));
     });
   }
   if (test.floor == Floor::kInPlace) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor x,
-                            bench->Values({bytes / static_cast<int64_t>(2 * sizeof(float))}));
+                            bench->Floats({bytes / static_cast<int64_t>(2 * sizeof(float))}));
     return Compare(state, bytes, op, [x] {
       NegateInPlace(x.numel(), x.data<float>());
       benchmark::ClobberMemory();
     });
   }
   const int64_t count = bytes / static_cast<int64_t>(3 * sizeof(float));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, bench->Values({count}));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, bench->Values({count}));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench->Values({count}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, bench->Floats({count}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, bench->Floats({count}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench->Floats({count}));
   return Compare(state, bytes, op, [a, b, out, count] {
     Triad(count, a.data<float>(), b.data<float>(), out.data<float>());
     benchmark::ClobberMemory();
@@ -238,8 +256,8 @@ absl::StatusOr<Op> PrepareLayerNorm(Bench& bench, int64_t rows) {
   ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.beta, bench.Values({kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.y, bench.Values({rows, kDim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Values({rows}));
-  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Floats({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Floats({rows}));
   return Op([&bench, args] { return bench.kernels().LayerNorm(args); });
 }
 
@@ -248,8 +266,8 @@ absl::StatusOr<Op> PrepareLayerNormBackward(Bench& bench, int64_t rows) {
   ZEROTH_ASSIGN_OR_RETURN(args.dy, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Values({rows}));
-  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Floats({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Floats({rows}));
   ZEROTH_ASSIGN_OR_RETURN(args.dx, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Values({kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.dbeta, bench.Values({kDim}));
@@ -263,7 +281,7 @@ absl::StatusOr<Op> PrepareRmsNorm(Bench& bench, int64_t rows) {
   ZEROTH_ASSIGN_OR_RETURN(args.sum, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.y, bench.Values({rows, kDim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Floats({rows}));
   return Op([&bench, args] { return bench.kernels().RmsNorm(args); });
 }
 
@@ -272,7 +290,7 @@ absl::StatusOr<Op> PrepareRmsNormBackward(Bench& bench, int64_t rows) {
   ZEROTH_ASSIGN_OR_RETURN(args.dy, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values({kDim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Values({rows}));
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Floats({rows}));
   ZEROTH_ASSIGN_OR_RETURN(args.dx, bench.Values({rows, kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Values({kDim}));
   return Op([&bench, args] { return bench.kernels().RmsNormBackward(args); });
@@ -318,9 +336,9 @@ absl::StatusOr<Op> PrepareAdamW(Bench& bench, int64_t rows) {
   args.weight_decay = 0.1;
   args.correction1 = 0.5;
   args.correction2 = 0.5;
-  ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Floats({rows * kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.grad, bench.Values({rows * kDim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Floats({rows * kDim}));
   ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros({rows * kDim}, DType::kFloat32));
   return Op([&bench, args] { return bench.kernels().AdamW(args); });
 }
@@ -333,26 +351,46 @@ absl::StatusOr<Op> PrepareAddSquares(Bench& bench, int64_t rows) {
 
 const std::vector<Case>& Cases() {
   static const std::vector<Case>& cases = *new std::vector<Case>{
-      {"Add", 12, Floor::kTriad, PrepareAdd},
-      {"Scale", 8, Floor::kInPlace, PrepareScale},
-      {"CastFp32ToBf16", 6, Floor::kTriad, CastBetween(DType::kFloat32, DType::kBFloat16)},
-      {"CastFp32ToFp16", 6, Floor::kTriad, CastBetween(DType::kFloat32, DType::kFloat16)},
-      {"CastBf16ToFp32", 6, Floor::kTriad, CastBetween(DType::kBFloat16, DType::kFloat32)},
-      {"CastFp16ToFp32", 6, Floor::kTriad, CastBetween(DType::kFloat16, DType::kFloat32)},
-      {"Gelu", 8, Floor::kTriad, PrepareGelu},
-      {"GeluBackward", 12, Floor::kTriad, PrepareGeluBackward},
-      {"SwiGlu", 12, Floor::kTriad, PrepareSwiGlu},
-      {"SwiGluBackward", 20, Floor::kTriad, PrepareSwiGluBackward},
-      {"LayerNormResidual", 16, Floor::kTriad, PrepareLayerNorm},
-      {"LayerNormBackward", 12, Floor::kTriad, PrepareLayerNormBackward},
-      {"RmsNormResidual", 16, Floor::kTriad, PrepareRmsNorm},
-      {"RmsNormBackward", 12, Floor::kTriad, PrepareRmsNormBackward},
-      {"Rope", 8, Floor::kInPlace, PrepareRope},
-      {"Embedding", 8, Floor::kTriad, PrepareEmbedding},
-      {"EmbeddingBackward", 12, Floor::kInPlace, PrepareEmbeddingBackward},
-      {"BiasGradient", 4, Floor::kSumOfSquares, PrepareBiasGradient},
-      {"AdamW", 28, Floor::kInPlace, PrepareAdamW},
-      {"AddSquares", 4, Floor::kSumOfSquares, PrepareAddSquares},
+      {"Add", DType::kFloat32, 12, Floor::kTriad, PrepareAdd},
+      {"AddBf16", DType::kBFloat16, 6, Floor::kTriad, PrepareAdd},
+      {"Scale", DType::kFloat32, 8, Floor::kInPlace, PrepareScale},
+      {"ScaleBf16", DType::kBFloat16, 4, Floor::kInPlace, PrepareScale},
+      {"CastFp32ToBf16", DType::kFloat32, 6, Floor::kTriad,
+       CastBetween(DType::kFloat32, DType::kBFloat16)},
+      {"CastFp32ToFp16", DType::kFloat32, 6, Floor::kTriad,
+       CastBetween(DType::kFloat32, DType::kFloat16)},
+      {"CastBf16ToFp32", DType::kFloat32, 6, Floor::kTriad,
+       CastBetween(DType::kBFloat16, DType::kFloat32)},
+      {"CastFp16ToFp32", DType::kFloat32, 6, Floor::kTriad,
+       CastBetween(DType::kFloat16, DType::kFloat32)},
+      {"Gelu", DType::kFloat32, 8, Floor::kTriad, PrepareGelu},
+      {"GeluBf16", DType::kBFloat16, 4, Floor::kTriad, PrepareGelu},
+      {"GeluBackward", DType::kFloat32, 12, Floor::kTriad, PrepareGeluBackward},
+      {"GeluBackwardBf16", DType::kBFloat16, 6, Floor::kTriad, PrepareGeluBackward},
+      {"SwiGlu", DType::kFloat32, 12, Floor::kTriad, PrepareSwiGlu},
+      {"SwiGluBf16", DType::kBFloat16, 6, Floor::kTriad, PrepareSwiGlu},
+      {"SwiGluBackward", DType::kFloat32, 20, Floor::kTriad, PrepareSwiGluBackward},
+      {"SwiGluBackwardBf16", DType::kBFloat16, 10, Floor::kTriad, PrepareSwiGluBackward},
+      {"LayerNormResidual", DType::kFloat32, 16, Floor::kTriad, PrepareLayerNorm},
+      {"LayerNormResidualBf16", DType::kBFloat16, 8, Floor::kTriad, PrepareLayerNorm},
+      {"LayerNormBackward", DType::kFloat32, 12, Floor::kTriad, PrepareLayerNormBackward},
+      {"LayerNormBackwardBf16", DType::kBFloat16, 6, Floor::kTriad, PrepareLayerNormBackward},
+      {"RmsNormResidual", DType::kFloat32, 16, Floor::kTriad, PrepareRmsNorm},
+      {"RmsNormResidualBf16", DType::kBFloat16, 8, Floor::kTriad, PrepareRmsNorm},
+      {"RmsNormBackward", DType::kFloat32, 12, Floor::kTriad, PrepareRmsNormBackward},
+      {"RmsNormBackwardBf16", DType::kBFloat16, 6, Floor::kTriad, PrepareRmsNormBackward},
+      {"Rope", DType::kFloat32, 8, Floor::kInPlace, PrepareRope},
+      {"RopeBf16", DType::kBFloat16, 4, Floor::kInPlace, PrepareRope},
+      {"Embedding", DType::kFloat32, 8, Floor::kTriad, PrepareEmbedding},
+      {"EmbeddingBf16", DType::kBFloat16, 4, Floor::kTriad, PrepareEmbedding},
+      {"EmbeddingBackward", DType::kFloat32, 12, Floor::kInPlace, PrepareEmbeddingBackward},
+      {"EmbeddingBackwardBf16", DType::kBFloat16, 6, Floor::kInPlace, PrepareEmbeddingBackward},
+      {"BiasGradient", DType::kFloat32, 4, Floor::kSumOfSquares, PrepareBiasGradient},
+      {"BiasGradientBf16", DType::kBFloat16, 2, Floor::kSumOfSquares, PrepareBiasGradient},
+      {"AdamW", DType::kFloat32, 28, Floor::kInPlace, PrepareAdamW},
+      {"AdamWBf16", DType::kBFloat16, 26, Floor::kInPlace, PrepareAdamW},
+      {"AddSquares", DType::kFloat32, 4, Floor::kSumOfSquares, PrepareAddSquares},
+      {"AddSquaresBf16", DType::kBFloat16, 2, Floor::kSumOfSquares, PrepareAddSquares},
   };
   return cases;
 }

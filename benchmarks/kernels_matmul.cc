@@ -1,8 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Kernels that live on matrix products: GEMM in the shapes of a GPT-2 124M step (1024 tokens),
-// attention, and the output projection with its loss. Each is held against the rate of a square
-// product that stays in cache, the GEMM peak, measured in turn with it.
+// attention, and the output projection with its loss, in fp32 and in bf16. Each is held against the
+// rate of a square product of its element type that stays in cache, the GEMM peak, measured in turn
+// with it. Gradients of weights are fp32 whatever the operands.
 //
 // Columns: GFLOP/s of the best iteration; gemm_peak in GFLOP/s, the best product; ratio_to_floor
 // the former over the latter, 1 being the floor. Causal attention counts the scores below the
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "benchmark/benchmark.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -35,8 +37,10 @@ using Clock = std::chrono::steady_clock;
 // A CPU device with one thread, its kernels, and random tensors.
 class Bench {
  public:
-  static absl::StatusOr<std::unique_ptr<Bench>> Create() {
+  // `dtype` is the type of Random() and of the peak's product: fp32 or bf16.
+  static absl::StatusOr<std::unique_ptr<Bench>> Create(DType dtype) {
     auto bench = std::make_unique<Bench>();
+    bench->dtype_ = dtype;
     ZEROTH_ASSIGN_OR_RETURN(bench->device_, DeviceRegistry::Create("cpu", DeviceOptions{}));
     bench->device_->BindThread();
     ZEROTH_ASSIGN_OR_RETURN(
@@ -50,6 +54,15 @@ class Bench {
   }
 
   absl::StatusOr<Tensor> Random(const Shape& shape, float stddev = 1.0f) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor floats, RandomFloats(shape, stddev));
+    if (dtype_ == DType::kFloat32) return floats;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor,
+                            Tensor::Empty(*device_, shape, dtype_, MemoryCategory::kActivations));
+    ZEROTH_RETURN_IF_ERROR(kernels_->Cast(floats, tensor));
+    return tensor;
+  }
+
+  absl::StatusOr<Tensor> RandomFloats(const Shape& shape, float stddev = 1.0f) {
     std::normal_distribution<float> normal(0.0f, stddev);
     std::vector<float> values(static_cast<size_t>(shape.numel()));
     for (float& value : values) value = normal(random_);
@@ -94,6 +107,7 @@ class Bench {
     return seconds;
   }
 
+  DType dtype_ = DType::kFloat32;
   std::mt19937_64 random_{1};
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
@@ -114,10 +128,11 @@ struct GemmShape {
   bool accumulate = false;
   bool bias = false;
   Activation activation = Activation::kNone;
+  bool gelu_backward = false;
 };
 
-absl::Status RunGemm(benchmark::State& state, const GemmShape& shape) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create());
+absl::Status RunGemm(benchmark::State& state, DType dtype, const GemmShape& shape) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create(dtype));
   GemmArgs args;
   args.transpose_a = shape.transpose_a;
   args.transpose_b = shape.transpose_b;
@@ -127,7 +142,15 @@ absl::Status RunGemm(benchmark::State& state, const GemmShape& shape) {
                                                                   : Shape({shape.m, shape.k})));
   ZEROTH_ASSIGN_OR_RETURN(args.b, bench->Random(shape.transpose_b ? Shape({shape.n, shape.k})
                                                                   : Shape({shape.k, shape.n})));
-  ZEROTH_ASSIGN_OR_RETURN(args.c, bench->Random({shape.m, shape.n}));
+  const Shape result{shape.m, shape.n};
+  ZEROTH_ASSIGN_OR_RETURN(args.c,
+                          shape.accumulate ? bench->RandomFloats(result) : bench->Random(result));
+  if (shape.activation == Activation::kGelu) {
+    ZEROTH_ASSIGN_OR_RETURN(args.pre_activation, bench->Random(result));
+  }
+  if (shape.gelu_backward) {
+    ZEROTH_ASSIGN_OR_RETURN(args.gelu_input, bench->Random(result));
+  }
   if (shape.bias) {
     ZEROTH_ASSIGN_OR_RETURN(args.bias, bench->Random({shape.n}));
   }
@@ -135,14 +158,17 @@ absl::Status RunGemm(benchmark::State& state, const GemmShape& shape) {
   return bench->Run(state, flops, [&] { return bench->kernels().Gemm(args); });
 }
 
-void BM_Gemm(benchmark::State& state, const GemmShape& shape) {
-  SkipOnError(state, RunGemm(state, shape));
+void BM_Gemm(benchmark::State& state, DType dtype, const GemmShape& shape) {
+  SkipOnError(state, RunGemm(state, dtype, shape));
 }
 
-#define ZEROTH_BENCHMARK_GEMM(name, ...)                   \
-  BENCHMARK_CAPTURE(BM_Gemm, name, GemmShape{__VA_ARGS__}) \
-      ->UseManualTime()                                    \
+#define ZEROTH_BENCHMARK_GEMM_IN(name, dtype, ...)                \
+  BENCHMARK_CAPTURE(BM_Gemm, name, dtype, GemmShape{__VA_ARGS__}) \
+      ->UseManualTime()                                           \
       ->Unit(benchmark::kMillisecond)
+#define ZEROTH_BENCHMARK_GEMM(name, ...)                               \
+  ZEROTH_BENCHMARK_GEMM_IN(name##_fp32, DType::kFloat32, __VA_ARGS__); \
+  ZEROTH_BENCHMARK_GEMM_IN(name##_bf16, DType::kBFloat16, __VA_ARGS__)
 
 // y = x w + bias, weights [in, out] as GPT-2 keeps them.
 ZEROTH_BENCHMARK_GEMM(qkv_forward, 1024, 2304, 768, false, false, false, true);
@@ -155,10 +181,16 @@ ZEROTH_BENCHMARK_GEMM(mlp_down_forward, 1024, 768, 3072, false, false, false, tr
 ZEROTH_BENCHMARK_GEMM(qkv_dx, 1024, 768, 2304, false, true);
 ZEROTH_BENCHMARK_GEMM(mlp_up_dx, 1024, 768, 3072, false, true);
 ZEROTH_BENCHMARK_GEMM(mlp_down_dx, 1024, 3072, 768, false, true);
+ZEROTH_BENCHMARK_GEMM(mlp_down_gelu_dx, 1024, 3072, 768, false, true, false, false,
+                      Activation::kNone, true);
 // dw += x^T dy.
 ZEROTH_BENCHMARK_GEMM(qkv_dw, 768, 2304, 1024, true, false, true);
 ZEROTH_BENCHMARK_GEMM(mlp_up_dw, 768, 3072, 1024, true, false, true);
 ZEROTH_BENCHMARK_GEMM(mlp_down_dw, 3072, 768, 1024, true, false, true);
+// A quarter of the tokens: less work for every weight that is read.
+ZEROTH_BENCHMARK_GEMM(qkv_forward_256, 256, 2304, 768, false, false, false, true);
+ZEROTH_BENCHMARK_GEMM(mlp_down_forward_256, 256, 768, 3072, false, false, false, true);
+ZEROTH_BENCHMARK_GEMM(mlp_up_dw_256, 768, 3072, 256, true, false, true);
 // Weights [out, in] as Llama keeps them.
 ZEROTH_BENCHMARK_GEMM(linear_out_in_forward, 1024, 3072, 768, false, true);
 ZEROTH_BENCHMARK_GEMM(linear_out_in_dx, 1024, 768, 3072);
@@ -172,8 +204,8 @@ double TriangleFlops(const AttentionShape& shape, double products) {
          (seq + 1.0) / 2.0;
 }
 
-absl::Status RunAttention(benchmark::State& state, bool backward) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create());
+absl::Status RunAttention(benchmark::State& state, DType dtype, bool backward) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create(dtype));
   const AttentionShape shape{state.range(0), state.range(1), state.range(2), state.range(3),
                              state.range(4)};
   AttentionArgs args;
@@ -181,7 +213,7 @@ absl::Status RunAttention(benchmark::State& state, bool backward) {
   ZEROTH_ASSIGN_OR_RETURN(args.qkv, bench->Random({shape.batch, shape.seq, shape.packed_dim()}));
   ZEROTH_ASSIGN_OR_RETURN(args.out,
                           bench->Random({shape.batch, shape.seq, shape.heads * shape.head_dim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.lse, bench->Random({shape.batch, shape.heads, shape.seq}));
+  ZEROTH_ASSIGN_OR_RETURN(args.lse, bench->RandomFloats({shape.batch, shape.heads, shape.seq}));
   const auto forward = [&] { return bench->kernels().Attention(args); };
   if (!backward) return bench->Run(state, TriangleFlops(shape, 2.0), forward);
   ZEROTH_RETURN_IF_ERROR(forward());
@@ -196,9 +228,11 @@ absl::Status RunAttention(benchmark::State& state, bool backward) {
                     [&] { return bench->kernels().AttentionBackward(gradients); });
 }
 
-void BM_Attention(benchmark::State& state) { SkipOnError(state, RunAttention(state, false)); }
-void BM_AttentionBackward(benchmark::State& state) {
-  SkipOnError(state, RunAttention(state, true));
+void BM_Attention(benchmark::State& state, DType dtype) {
+  SkipOnError(state, RunAttention(state, dtype, false));
+}
+void BM_AttentionBackward(benchmark::State& state, DType dtype) {
+  SkipOnError(state, RunAttention(state, dtype, true));
 }
 
 void AttentionShapes(benchmark::internal::Benchmark* bench) {
@@ -209,11 +243,13 @@ void AttentionShapes(benchmark::internal::Benchmark* bench) {
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
 }
-BENCHMARK(BM_Attention)->Apply(AttentionShapes);
-BENCHMARK(BM_AttentionBackward)->Apply(AttentionShapes);
+BENCHMARK_CAPTURE(BM_Attention, fp32, DType::kFloat32)->Apply(AttentionShapes);
+BENCHMARK_CAPTURE(BM_Attention, bf16, DType::kBFloat16)->Apply(AttentionShapes);
+BENCHMARK_CAPTURE(BM_AttentionBackward, fp32, DType::kFloat32)->Apply(AttentionShapes);
+BENCHMARK_CAPTURE(BM_AttentionBackward, bf16, DType::kBFloat16)->Apply(AttentionShapes);
 
-absl::Status RunLinearCrossEntropy(benchmark::State& state) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create());
+absl::Status RunLinearCrossEntropy(benchmark::State& state, DType dtype) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Bench> bench, Bench::Create(dtype));
   const int64_t rows = state.range(0);
   const int64_t dim = state.range(1);
   const int64_t vocab = state.range(2);
@@ -221,23 +257,27 @@ absl::Status RunLinearCrossEntropy(benchmark::State& state) {
   ZEROTH_ASSIGN_OR_RETURN(args.hidden, bench->Random({rows, dim}));
   ZEROTH_ASSIGN_OR_RETURN(args.weight, bench->Random({vocab, dim}, 0.02f));
   ZEROTH_ASSIGN_OR_RETURN(args.targets, bench->RandomTokens(rows, vocab));
-  ZEROTH_ASSIGN_OR_RETURN(args.loss, bench->Random({1}));
+  ZEROTH_ASSIGN_OR_RETURN(args.loss, bench->RandomFloats({1}));
   ZEROTH_ASSIGN_OR_RETURN(args.dhidden, bench->Random({rows, dim}));
-  ZEROTH_ASSIGN_OR_RETURN(args.dweight, bench->Random({vocab, dim}));
+  ZEROTH_ASSIGN_OR_RETURN(args.dweight, bench->RandomFloats({vocab, dim}));
   args.accumulate_dweight = true;
   const double flops = 6.0 * static_cast<double>(rows * dim * vocab);
   return bench->Run(state, flops, [&] { return bench->kernels().LinearCrossEntropy(args); });
 }
 
-void BM_LinearCrossEntropy(benchmark::State& state) {
-  SkipOnError(state, RunLinearCrossEntropy(state));
+void BM_LinearCrossEntropy(benchmark::State& state, DType dtype) {
+  SkipOnError(state, RunLinearCrossEntropy(state, dtype));
 }
-BENCHMARK(BM_LinearCrossEntropy)
-    ->ArgNames({"rows", "dim", "vocab"})
-    ->Args({1024, 768, 50304})
-    ->UseManualTime()
-    ->MinTime(4.0)
-    ->Unit(benchmark::kMillisecond);
+
+void LinearCrossEntropyShapes(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"rows", "dim", "vocab"})
+      ->Args({1024, 768, 50304})
+      ->UseManualTime()
+      ->MinTime(4.0)
+      ->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(BM_LinearCrossEntropy, fp32, DType::kFloat32)->Apply(LinearCrossEntropyShapes);
+BENCHMARK_CAPTURE(BM_LinearCrossEntropy, bf16, DType::kBFloat16)->Apply(LinearCrossEntropyShapes);
 
 }  // namespace
 }  // namespace zeroth

@@ -25,7 +25,8 @@ namespace zeroth {
 // Applied to a product before it is stored.
 enum class Activation : uint8_t { kNone, kGelu, kSilu };
 
-// c = activation(op(a) op(b) + bias), or c += op(a) op(b).
+// c = activation(op(a) op(b) + bias), or c += op(a) op(b). a, b and bias share one dtype; c may
+// have another.
 struct GemmArgs {
   Matrix a;  // [m, k], or [k, m] if transpose_a
   Matrix b;  // [k, n], or [n, k] if transpose_b
@@ -35,13 +36,20 @@ struct GemmArgs {
   bool accumulate = false;                    // add to c; excludes bias and activation
   Tensor bias;                                // [n], or undefined for none
   Activation activation = Activation::kNone;  // kGelu is the tanh approximation
+  // [m, n], c's dtype, or undefined: what the activation was applied to, kept for its backward, in
+  // the same pass. Needs kGelu.
+  Tensor pre_activation;
+  // [m, n], c's dtype, or undefined: c = (op(a) op(b)) * gelu'(gelu_input), the backward of a GELU
+  // whose output's gradient the product is. Excludes bias, activation, pre_activation, accumulate.
+  Tensor gelu_input;
 };
 
 // y = (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension, variance biased.
 struct LayerNormArgs {
   Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
-  Tensor residual;  // [rows, dim] or undefined; if given, x + residual is what is normalised …
-  Tensor sum;       // … and stored here, [rows, dim]; may be x or residual itself
+  Tensor residual;  // [rows, dim] or undefined; if given, x + residual is stored …
+  Tensor sum;       // … here, [rows, dim], which may be x or residual itself, and what is stored is
+                    // normalised, so that backward, which reads it, sees the same numbers
   Tensor gamma;     // [dim]
   Tensor beta;      // [dim]
   float eps = 1e-5f;
@@ -163,7 +171,7 @@ enum class EpsMode : uint8_t {
 // digits; what is derived from them is rounded to fp32 once.
 struct AdamWArgs {
   Tensor param;  // [n] fp32; all four have the same shape
-  Tensor grad;   // [n] fp32
+  Tensor grad;   // [n] fp32 or bf16
   Tensor m;      // [n] fp32
   Tensor v;      // [n] fp32
   double lr = 0;
@@ -173,15 +181,25 @@ struct AdamWArgs {
   double weight_decay = 0;
   double correction1 = 1;  // 1 - beta1^step
   double correction2 = 1;  // 1 - beta2^step
-  double grad_scale = 1;   // clipping and unscaling
+  double grad_scale = 1;   // known on the host: unscaling
+  Tensor grad_factor;      // [1] fp32 or undefined: known on the device, multiplies grad_scale (in
+                           // fp32): clipping, without the host waiting for the norm
   EpsMode eps_mode = EpsMode::kAfterCorrection;
 };
 
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
-// passed. Tensors are fp32 unless a field says otherwise, on the kernels' device. A wrong shape,
-// dtype or device is InvalidArgument naming operation and field. Zero-sized tensors are legal
-// everywhere. Results are the same bits from run to run. Not thread-safe: one per rank and stream.
+// passed.
+//
+// Element types, unless a field says otherwise: the activations and parameters of one call share
+// one dtype, fp32 or bf16; gradients of parameters (dgamma, dbeta, dbias, dtable, dpositions,
+// dweight) share one of their own, fp32 or bf16, and so does a product's c; statistics (mean, rstd,
+// lse) and losses are fp32. Arithmetic is fp32 throughout, products add up in fp32, and each result
+// is rounded once, to nearest even, also when it is added to what is there.
+//
+// A wrong shape, dtype or device is InvalidArgument naming operation and field. Zero-sized tensors
+// are legal everywhere. Results are the same bits from run to run. Not thread-safe: one per rank
+// and stream.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -235,8 +253,14 @@ class Kernels {
   virtual absl::Status AdamW(const AdamWArgs& args) = 0;
   // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
   // the result does not depend on the order of elements, on how they are cut into calls, or on who
-  // adds what. See exact_sum.h.
+  // adds what. x is fp32 or bf16. See exact_sum.h.
   virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
+  // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
+  // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1 for
+  // max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_, NaN
+  // where norm is. Computed in double, each rounded once.
+  virtual absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
+                                  const Tensor& norm_and_factor) = 0;
 };
 
 // Implementations by device type. Thread-safe.

@@ -16,17 +16,37 @@
 namespace zeroth {
 namespace {
 
+// The element type that fields of one call share: fp32 or bf16, whichever the first of them has.
+struct SharedType {
+  const char* leader = nullptr;  // that first field, once there is one
+  DType dtype = DType::kFloat32;
+};
+
 // Checks the fields of one call and remembers the first that is wrong.
 class Checker {
  public:
   Checker(const char* operation, const Device& device) : operation_(operation), device_(device) {}
 
   // `tensor` is defined, on the device and of this dtype.
-  bool Kind(const char* field, const Tensor& tensor, DType dtype = DType::kFloat32) {
+  bool Kind(const char* field, const Tensor& tensor, DType dtype) {
     if (!Place(field, tensor)) return false;
     if (tensor.dtype() == dtype) return true;
     return Fail(field,
                 absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
+  }
+
+  // `tensor` is defined, on the device and of the shared type, which it decides if it is the first.
+  bool Kind(const char* field, const Tensor& tensor, SharedType& type) {
+    if (!Place(field, tensor)) return false;
+    const DType dtype = tensor.dtype();
+    if (type.leader == nullptr) {
+      if (dtype != DType::kFloat32 && dtype != DType::kBFloat16)
+        return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32 or bf16"));
+      type = {field, dtype};
+    }
+    if (dtype == type.dtype) return true;
+    return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected ", DTypeName(type.dtype),
+                                    " as ", type.leader));
   }
 
   // `tensor` is defined and on the device.
@@ -46,18 +66,18 @@ class Checker {
                                     " dimensions"));
   }
 
-  bool Exactly(const char* field, const Tensor& tensor, const Shape& shape,
-               DType dtype = DType::kFloat32) {
-    if (!Kind(field, tensor, dtype)) return false;
+  template <typename Type>
+  bool Exactly(const char* field, const Tensor& tensor, const Shape& shape, Type&& type) {
+    if (!Kind(field, tensor, type)) return false;
     if (tensor.shape() == shape) return true;
     return Fail(field,
                 absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
   }
 
   // [rows, cols] once the leading dimensions are flattened.
-  bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols,
-            DType dtype = DType::kFloat32) {
-    if (!Kind(field, tensor, dtype)) return false;
+  template <typename Type>
+  bool Rows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols, Type&& type) {
+    if (!Kind(field, tensor, type)) return false;
     const Matrix flat(tensor);
     if (flat.rows == rows && flat.cols == cols) return true;
     return Fail(field,
@@ -65,16 +85,16 @@ class Checker {
                              Shape({rows, cols}).ToString(), " (leading dimensions flattened)"));
   }
 
-  bool Count(const char* field, const Tensor& tensor, int64_t count,
-             DType dtype = DType::kFloat32) {
-    if (!Kind(field, tensor, dtype)) return false;
+  template <typename Type>
+  bool Count(const char* field, const Tensor& tensor, int64_t count, Type&& type) {
+    if (!Kind(field, tensor, type)) return false;
     if (tensor.numel() == count) return true;
     return Fail(field,
                 absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
   }
 
-  bool Inside(const char* field, const Matrix& matrix) {
-    if (!Kind(field, matrix.tensor)) return false;
+  bool Inside(const char* field, const Matrix& matrix, SharedType& type) {
+    if (!Kind(field, matrix.tensor, type)) return false;
     const bool sane = matrix.rows >= 0 && matrix.cols >= 0 && matrix.offset >= 0 &&
                       (matrix.rows <= 1 || matrix.stride >= matrix.cols);
     const int64_t end = matrix.rows == 0 || matrix.cols == 0
@@ -87,8 +107,9 @@ class Checker {
                              matrix.tensor.shape().ToString()));
   }
 
-  bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols) {
-    if (!Inside(field, matrix)) return false;
+  bool Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
+             SharedType& type) {
+    if (!Inside(field, matrix, type)) return false;
     if (matrix.rows == rows && matrix.cols == cols) return true;
     return Fail(field,
                 absl::StrCat("is ", Name(matrix), ", expected ", Shape({rows, cols}).ToString()));
@@ -119,29 +140,30 @@ class Checker {
 
 // Fields that both kinds of norm share; LayerNorm adds beta and mean.
 template <typename Args>
-void CheckNorm(Checker& check, const Args& args) {
-  if (!check.Kind("x", args.x) || !check.MinRank("x", args.x, 1)) return;
+void CheckNorm(Checker& check, const Args& args, SharedType& type) {
+  if (!check.Kind("x", args.x, type) || !check.MinRank("x", args.x, 1)) return;
   const Matrix x(args.x);
   if (args.residual.defined()) {
-    check.Rows("residual", args.residual, x.rows, x.cols);
-    check.Rows("sum", args.sum, x.rows, x.cols);
+    check.Rows("residual", args.residual, x.rows, x.cols, type);
+    check.Rows("sum", args.sum, x.rows, x.cols, type);
   } else {
     check.Require(!args.sum.defined(), "sum", "is given without residual");
   }
-  check.Exactly("gamma", args.gamma, {x.cols});
-  check.Rows("y", args.y, x.rows, x.cols);
-  check.Count("rstd", args.rstd, x.rows);
+  check.Exactly("gamma", args.gamma, {x.cols}, type);
+  check.Rows("y", args.y, x.rows, x.cols, type);
+  check.Count("rstd", args.rstd, x.rows, DType::kFloat32);
 }
 
 template <typename Args>
-void CheckNormBackward(Checker& check, const Args& args) {
-  if (!check.Kind("x", args.x) || !check.MinRank("x", args.x, 1)) return;
+void CheckNormBackward(Checker& check, const Args& args, SharedType& gradient) {
+  SharedType type;
+  if (!check.Kind("x", args.x, type) || !check.MinRank("x", args.x, 1)) return;
   const Matrix x(args.x);
-  check.Rows("dy", args.dy, x.rows, x.cols);
-  check.Exactly("gamma", args.gamma, {x.cols});
-  check.Count("rstd", args.rstd, x.rows);
-  check.Rows("dx", args.dx, x.rows, x.cols);
-  if (args.dgamma.defined()) check.Exactly("dgamma", args.dgamma, {x.cols});
+  check.Rows("dy", args.dy, x.rows, x.cols, type);
+  check.Exactly("gamma", args.gamma, {x.cols}, type);
+  check.Count("rstd", args.rstd, x.rows, DType::kFloat32);
+  check.Rows("dx", args.dx, x.rows, x.cols, type);
+  if (args.dgamma.defined()) check.Exactly("dgamma", args.dgamma, {x.cols}, gradient);
 }
 
 bool CheckAttentionShape(Checker& check, const AttentionShape& shape) {
@@ -155,37 +177,60 @@ bool CheckAttentionShape(Checker& check, const AttentionShape& shape) {
 }
 
 bool CheckPacked(Checker& check, const char* field, const Tensor& tensor,
-                 const AttentionShape& shape) {
-  return check.Rows(field, tensor, shape.batch * shape.seq, shape.packed_dim());
+                 const AttentionShape& shape, SharedType& type) {
+  return check.Rows(field, tensor, shape.batch * shape.seq, shape.packed_dim(), type);
+}
+
+// What follows the product: at most one of the ways in which GemmArgs finishes it.
+void CheckEpilogue(Checker& check, const GemmArgs& args, SharedType& operands, SharedType& c) {
+  const int64_t m = args.c.rows;
+  const int64_t n = args.c.cols;
+  const bool activated = args.activation != Activation::kNone;
+  if (args.bias.defined()) check.Exactly("bias", args.bias, {n}, operands);
+  check.Require(!args.accumulate || (!args.bias.defined() && !activated), "accumulate",
+                "excludes bias and activation");
+  if (args.pre_activation.defined()) {
+    check.Require(args.activation == Activation::kGelu, "pre_activation",
+                  "is given without the activation kGelu");
+    check.Rows("pre_activation", args.pre_activation, m, n, c);
+  }
+  if (args.gelu_input.defined()) {
+    check.Require(!args.bias.defined() && !activated && !args.accumulate, "gelu_input",
+                  "excludes bias, activation and accumulate");
+    check.Rows("gelu_input", args.gelu_input, m, n, c);
+  }
 }
 
 }  // namespace
 
 absl::Status ValidateGemm(const Device& device, const GemmArgs& args) {
   Checker check("Gemm", device);
-  if (!check.Inside("a", args.a) || !check.Inside("b", args.b)) return check.status();
+  SharedType operands;
+  SharedType c;
+  if (!check.Inside("a", args.a, operands) || !check.Inside("b", args.b, operands))
+    return check.status();
   const int64_t m = args.transpose_a ? args.a.cols : args.a.rows;
   const int64_t k = args.transpose_a ? args.a.rows : args.a.cols;
   const int64_t n = args.transpose_b ? args.b.rows : args.b.cols;
-  check.Sized("b", args.b, args.transpose_b ? n : k, args.transpose_b ? k : n);
-  check.Sized("c", args.c, m, n);
-  if (args.bias.defined()) check.Exactly("bias", args.bias, {n});
-  check.Require(!args.accumulate || (!args.bias.defined() && args.activation == Activation::kNone),
-                "accumulate", "excludes bias and activation");
+  check.Sized("b", args.b, args.transpose_b ? n : k, args.transpose_b ? k : n, operands);
+  if (check.Sized("c", args.c, m, n, c)) CheckEpilogue(check, args, operands, c);
   return check.status();
 }
 
 absl::Status ValidateBiasGradient(const Device& device, const Matrix& dy, const Tensor& dbias) {
   Checker check("BiasGradient", device);
-  check.Inside("dy", dy);
-  check.Exactly("dbias", dbias, {dy.cols});
+  SharedType type;
+  SharedType gradient;
+  check.Inside("dy", dy, type);
+  check.Exactly("dbias", dbias, {dy.cols}, gradient);
   return check.status();
 }
 
 absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const Tensor& table,
                                const Tensor& positions, const Tensor& out) {
   Checker check("Embedding", device);
-  if (!check.Kind("tokens", tokens, DType::kInt32) || !check.Kind("table", table))
+  SharedType type;
+  if (!check.Kind("tokens", tokens, DType::kInt32) || !check.Kind("table", table, type))
     return check.status();
   if (!check.Require(tokens.shape().rank() == 2, "tokens",
                      absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
@@ -195,21 +240,23 @@ absl::Status ValidateEmbedding(const Device& device, const Tensor& tokens, const
   }
   const int64_t seq = tokens.dim(1);
   const int64_t dim = table.dim(1);
-  if (positions.defined() && check.Kind("positions", positions)) {
+  if (positions.defined() && check.Kind("positions", positions, type)) {
     check.Require(
         positions.shape().rank() == 2 && positions.dim(0) >= seq && positions.dim(1) == dim,
         "positions",
         absl::StrCat("is ", positions.shape().ToString(), ", expected [at least ", seq, ", ", dim,
                      "]"));
   }
-  check.Exactly("out", out, {tokens.dim(0), seq, dim});
+  check.Exactly("out", out, {tokens.dim(0), seq, dim}, type);
   return check.status();
 }
 
 absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& tokens,
                                        const Tensor& dout, const Tensor& dtable) {
   Checker check("EmbeddingBackward", device);
-  if (!check.Kind("dtable", dtable) || !check.Kind("tokens", tokens, DType::kInt32))
+  SharedType type;
+  SharedType gradient;
+  if (!check.Kind("dtable", dtable, gradient) || !check.Kind("tokens", tokens, DType::kInt32))
     return check.status();
   if (!check.Require(tokens.shape().rank() == 2, "tokens",
                      absl::StrCat("is ", tokens.shape().ToString(), ", expected [batch, seq]")) ||
@@ -217,14 +264,17 @@ absl::Status ValidateEmbeddingBackward(const Device& device, const Tensor& token
                      absl::StrCat("is ", dtable.shape().ToString(), ", expected [vocab, dim]"))) {
     return check.status();
   }
-  check.Exactly("dout", dout, {tokens.dim(0), tokens.dim(1), dtable.dim(1)});
+  check.Exactly("dout", dout, {tokens.dim(0), tokens.dim(1), dtable.dim(1)}, type);
   return check.status();
 }
 
 absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout,
                                       const Tensor& dpositions) {
   Checker check("PositionBackward", device);
-  if (!check.Kind("dout", dout) || !check.Kind("dpositions", dpositions)) return check.status();
+  SharedType type;
+  SharedType gradient;
+  if (!check.Kind("dout", dout, type) || !check.Kind("dpositions", dpositions, gradient))
+    return check.status();
   if (!check.Require(
           dout.shape().rank() == 3, "dout",
           absl::StrCat("is ", dout.shape().ToString(), ", expected [batch, seq, dim]"))) {
@@ -242,31 +292,35 @@ absl::Status ValidatePositionBackward(const Device& device, const Tensor& dout,
 
 absl::Status ValidateLayerNorm(const Device& device, const LayerNormArgs& args) {
   Checker check("LayerNorm", device);
-  CheckNorm(check, args);
+  SharedType type;
+  CheckNorm(check, args, type);
   if (!check.status().ok()) return check.status();
-  check.Exactly("beta", args.beta, args.gamma.shape());
-  check.Count("mean", args.mean, args.rstd.numel());
+  check.Exactly("beta", args.beta, args.gamma.shape(), type);
+  check.Count("mean", args.mean, args.rstd.numel(), DType::kFloat32);
   return check.status();
 }
 
 absl::Status ValidateLayerNormBackward(const Device& device, const LayerNormBackwardArgs& args) {
   Checker check("LayerNormBackward", device);
-  CheckNormBackward(check, args);
+  SharedType gradient;
+  CheckNormBackward(check, args, gradient);
   if (!check.status().ok()) return check.status();
-  check.Count("mean", args.mean, args.rstd.numel());
-  if (args.dbeta.defined()) check.Exactly("dbeta", args.dbeta, args.gamma.shape());
+  check.Count("mean", args.mean, args.rstd.numel(), DType::kFloat32);
+  if (args.dbeta.defined()) check.Exactly("dbeta", args.dbeta, args.gamma.shape(), gradient);
   return check.status();
 }
 
 absl::Status ValidateRmsNorm(const Device& device, const RmsNormArgs& args) {
   Checker check("RmsNorm", device);
-  CheckNorm(check, args);
+  SharedType type;
+  CheckNorm(check, args, type);
   return check.status();
 }
 
 absl::Status ValidateRmsNormBackward(const Device& device, const RmsNormBackwardArgs& args) {
   Checker check("RmsNormBackward", device);
-  CheckNormBackward(check, args);
+  SharedType gradient;
+  CheckNormBackward(check, args, gradient);
   return check.status();
 }
 
@@ -277,7 +331,8 @@ absl::Status ValidateRope(const Device& device, const RopeArgs& args) {
                 absl::StrCat("has head_dim ", args.shape.head_dim, ", expected an even one"));
   check.Require(args.theta > 0 && std::isfinite(args.theta), "theta",
                 absl::StrCat("is ", args.theta, ", expected a positive number"));
-  CheckPacked(check, "qkv", args.qkv, args.shape);
+  SharedType type;
+  CheckPacked(check, "qkv", args.qkv, args.shape, type);
   return check.status();
 }
 
@@ -285,9 +340,11 @@ absl::Status ValidateAttention(const Device& device, const AttentionArgs& args) 
   Checker check("Attention", device);
   const AttentionShape& shape = args.shape;
   if (!CheckAttentionShape(check, shape)) return check.status();
-  CheckPacked(check, "qkv", args.qkv, shape);
-  check.Rows("out", args.out, shape.batch * shape.seq, shape.heads * shape.head_dim);
-  if (args.lse.defined()) check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq});
+  SharedType type;
+  CheckPacked(check, "qkv", args.qkv, shape, type);
+  check.Rows("out", args.out, shape.batch * shape.seq, shape.heads * shape.head_dim, type);
+  if (args.lse.defined())
+    check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
   return check.status();
 }
 
@@ -295,60 +352,67 @@ absl::Status ValidateAttentionBackward(const Device& device, const AttentionBack
   Checker check("AttentionBackward", device);
   const AttentionShape& shape = args.shape;
   if (!CheckAttentionShape(check, shape)) return check.status();
+  SharedType type;
   const int64_t rows = shape.batch * shape.seq;
-  check.Rows("dout", args.dout, rows, shape.heads * shape.head_dim);
-  CheckPacked(check, "qkv", args.qkv, shape);
-  check.Rows("out", args.out, rows, shape.heads * shape.head_dim);
-  check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq});
-  CheckPacked(check, "dqkv", args.dqkv, shape);
+  check.Rows("dout", args.dout, rows, shape.heads * shape.head_dim, type);
+  CheckPacked(check, "qkv", args.qkv, shape, type);
+  check.Rows("out", args.out, rows, shape.heads * shape.head_dim, type);
+  check.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
+  CheckPacked(check, "dqkv", args.dqkv, shape, type);
   return check.status();
 }
 
 absl::Status ValidateGelu(const Device& device, const Tensor& x, const Tensor& y) {
   Checker check("Gelu", device);
-  if (check.Kind("x", x)) check.Exactly("y", y, x.shape());
+  SharedType type;
+  if (check.Kind("x", x, type)) check.Exactly("y", y, x.shape(), type);
   return check.status();
 }
 
 absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const Tensor& dy,
                                   const Tensor& dx) {
   Checker check("GeluBackward", device);
-  if (!check.Kind("x", x)) return check.status();
-  check.Exactly("dy", dy, x.shape());
-  check.Exactly("dx", dx, x.shape());
+  SharedType type;
+  if (!check.Kind("x", x, type)) return check.status();
+  check.Exactly("dy", dy, x.shape(), type);
+  check.Exactly("dx", dx, x.shape(), type);
   return check.status();
 }
 
 absl::Status ValidateSwiGlu(const Device& device, const Tensor& gate_up, const Tensor& out) {
   Checker check("SwiGlu", device);
-  if (!check.Kind("out", out) || !check.MinRank("out", out, 1)) return check.status();
+  SharedType type;
+  if (!check.Kind("out", out, type) || !check.MinRank("out", out, 1)) return check.status();
   const Matrix flat(out);
-  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols);
+  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type);
   return check.status();
 }
 
 absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up, const Tensor& dout,
                                     const Tensor& dgate_up) {
   Checker check("SwiGluBackward", device);
-  if (!check.Kind("dout", dout) || !check.MinRank("dout", dout, 1)) return check.status();
+  SharedType type;
+  if (!check.Kind("dout", dout, type) || !check.MinRank("dout", dout, 1)) return check.status();
   const Matrix flat(dout);
-  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols);
-  check.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols);
+  check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type);
+  check.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols, type);
   return check.status();
 }
 
 absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b,
                          const Tensor& out) {
   Checker check("Add", device);
-  if (!check.Kind("a", a)) return check.status();
-  check.Exactly("b", b, a.shape());
-  check.Exactly("out", out, a.shape());
+  SharedType type;
+  if (!check.Kind("a", a, type)) return check.status();
+  check.Exactly("b", b, a.shape(), type);
+  check.Exactly("out", out, a.shape(), type);
   return check.status();
 }
 
 absl::Status ValidateScale(const Device& device, const Tensor& x) {
   Checker check("Scale", device);
-  check.Kind("x", x);
+  SharedType type;
+  check.Kind("x", x, type);
   return check.status();
 }
 
@@ -367,26 +431,30 @@ absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor&
 
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args) {
   Checker check("LinearCrossEntropy", device);
-  if (!check.Kind("hidden", args.hidden) || !check.MinRank("hidden", args.hidden, 1))
+  SharedType type;
+  SharedType gradient;
+  if (!check.Kind("hidden", args.hidden, type) || !check.MinRank("hidden", args.hidden, 1))
     return check.status();
   const Matrix hidden(args.hidden);
-  if (!check.Kind("weight", args.weight)) return check.status();
+  if (!check.Kind("weight", args.weight, type)) return check.status();
   check.Require(
       args.weight.shape().rank() == 2 && args.weight.dim(1) == hidden.cols, "weight",
       absl::StrCat("is ", args.weight.shape().ToString(), ", expected [vocab, ", hidden.cols, "]"));
   check.Count("targets", args.targets, hidden.rows, DType::kInt32);
-  check.Count("loss", args.loss, 1);
-  if (args.dhidden.defined()) check.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols);
-  if (args.dweight.defined()) check.Exactly("dweight", args.dweight, args.weight.shape());
+  check.Count("loss", args.loss, 1, DType::kFloat32);
+  if (args.dhidden.defined()) check.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols, type);
+  if (args.dweight.defined()) check.Exactly("dweight", args.dweight, args.weight.shape(), gradient);
   return check.status();
 }
 
 absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
-  if (!check.Kind("param", args.param)) return check.status();
-  check.Exactly("grad", args.grad, args.param.shape());
-  check.Exactly("m", args.m, args.param.shape());
-  check.Exactly("v", args.v, args.param.shape());
+  SharedType gradient;
+  if (!check.Kind("param", args.param, DType::kFloat32)) return check.status();
+  check.Exactly("grad", args.grad, args.param.shape(), gradient);
+  check.Exactly("m", args.m, args.param.shape(), DType::kFloat32);
+  check.Exactly("v", args.v, args.param.shape(), DType::kFloat32);
+  if (args.grad_factor.defined()) check.Count("grad_factor", args.grad_factor, 1, DType::kFloat32);
   check.Require(args.correction1 > 0, "correction1",
                 absl::StrCat("is ", args.correction1, ", expected above 0"));
   check.Require(args.correction2 > 0, "correction2",
@@ -396,8 +464,19 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
 
 absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {
   Checker check("AddSquares", device);
-  check.Kind("x", x);
+  SharedType type;
+  check.Kind("x", x, type);
   check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
+  return check.status();
+}
+
+absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double scale,
+                                double max_norm, const Tensor& norm_and_factor) {
+  Checker check("ClipFactor", device);
+  check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
+  check.Require(scale >= 0, "scale", absl::StrCat("is ", scale, ", expected 0 or more"));
+  check.Require(!std::isnan(max_norm), "max_norm", "is NaN");
+  check.Exactly("norm_and_factor", norm_and_factor, {2}, DType::kFloat32);
   return check.status();
 }
 

@@ -44,6 +44,8 @@ absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor&
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args);
 absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args);
 absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum);
+absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double scale,
+                                double max_norm, const Tensor& norm_and_factor);
 
 }  // namespace zeroth
 

@@ -67,8 +67,8 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
     gemm.b = weight;
     gemm.transpose_b = true;
-    ZEROTH_ASSIGN_OR_RETURN(Tensor logits,
-                            context.Empty(Shape({batch, seq - from, weight.dim(0)})));
+    ZEROTH_ASSIGN_OR_RETURN(
+        Tensor logits, context.Empty(Shape({batch, seq - from, weight.dim(0)}), DType::kFloat32));
     gemm.c = logits;
     ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
     return logits;

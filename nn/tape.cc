@@ -49,18 +49,19 @@ Value Context::MakeValue(Tensor data) {
   return value;
 }
 
-absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape) {
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
+                                      const Tensor& activation) {
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
   // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
   // copy then.
   if (slot.accumulate && node.grad.buffer().use_count() > 1) {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(shape));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(activation.shape(), activation.dtype()));
     ZEROTH_RETURN_IF_ERROR(context.device().Copy(own.raw_data(), node.grad.raw_data(), own.bytes(),
                                                  context.device().compute_stream()));
     node.grad = std::move(own);
   } else if (!slot.accumulate) {
-    ZEROTH_ASSIGN_OR_RETURN(node.grad, context.Empty(shape));
+    ZEROTH_ASSIGN_OR_RETURN(node.grad, context.Empty(activation.shape(), activation.dtype()));
   }
   slot.tensor = node.grad;
   return slot;
@@ -71,7 +72,7 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
     node.grad = std::move(contribution);
     return absl::OkStatus();
   }
-  ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution.shape()));
+  ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution));
   return context.kernels().Add(slot.tensor, contribution, slot.tensor);
 }
 

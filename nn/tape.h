@@ -81,8 +81,9 @@ class Context {
   float loss_scale() const { return loss_scale_; }
   void set_loss_scale(float scale) { loss_scale_ = scale; }
 
-  // An uninitialised activation.
-  absl::StatusOr<Tensor> Empty(Shape shape, DType dtype = DType::kFloat32);
+  // An uninitialised activation. Activations are of the type that the parameters they meet are
+  // computed in; statistics and losses are fp32.
+  absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
   // A value with a node if the tape is recording.
   Value MakeValue(Tensor data);
 
@@ -93,13 +94,15 @@ class Context {
   float loss_scale_ = 1.0f;
 };
 
-// Where an operation's backward writes its contribution to an activation's gradient. With
-// `accumulate`, it adds to what is there; the tensor is then safe to change in place.
+// Where an operation's backward writes its contribution to the gradient of `activation`, whose
+// shape and type it has. With `accumulate`, it adds to what is there; the tensor is then safe to
+// change in place.
 struct NodeSlot {
   Tensor tensor;
   bool accumulate = false;
 };
-absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape);
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
+                                      const Tensor& activation);
 // A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
 // write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);

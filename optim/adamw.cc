@@ -70,7 +70,7 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
   return ranges;
 }
 
-absl::Status AdamW::Step(double lr, double grad_scale) {
+absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor) {
   for (const State& state : states_) {
     ZEROTH_RETURN_IF_ERROR_WITH(state.unit->ExpectGradientState(GradientState::kReduced, "update"),
                                 "AdamW: call Scheduler::FinishBackward first");
@@ -85,6 +85,7 @@ absl::Status AdamW::Step(double lr, double grad_scale) {
   args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step_));
   args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step_));
   args.grad_scale = grad_scale;
+  args.grad_factor = grad_factor;
   for (const State& state : states_) {
     const Unit::Segment& segment = state.unit->segment(state.segment);
     for (const Range& range : Ranges(state)) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -39,9 +40,10 @@ class AdamW {
 
   // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
   // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
-  // values and moments. FailedPrecondition names a unit whose gradients are not reduced; nothing is
-  // changed then.
-  absl::Status Step(double lr, double grad_scale = 1.0);
+  // values and moments. `grad_factor`, if defined, is a further factor in device memory, fp32 [1],
+  // as GradNormAndScale makes it. FailedPrecondition names a unit whose gradients are not reduced;
+  // nothing is changed then.
+  absl::Status Step(double lr, double grad_scale = 1.0, const Tensor& grad_factor = Tensor());
 
   // Steps taken.
   int64_t step() const { return step_; }

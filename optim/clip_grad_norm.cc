@@ -33,9 +33,8 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm) {
+// The exact sum of squares of all ranks, as words of an ExactSum.
+absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
   Device& device = sharding.device();
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor sum,
@@ -46,11 +45,27 @@ absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, do
     ZEROTH_RETURN_IF_ERROR(
         group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));
   }
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> words, sum.ToHost<int64_t>());
   ClipResult result;
   result.norm = std::sqrt(ExactSum::Decode(words));
   if (max_norm > 0) result.scale = std::min(1.0, max_norm / (result.norm + kEpsilon));
   return result;
+}
+
+absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor norm_and_scale,
+      Tensor::Empty(sharding.device(), Shape({2}), DType::kFloat32, MemoryCategory::kWorkspace));
+  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, /*scale=*/1.0, max_norm, norm_and_scale));
+  return norm_and_scale;
 }
 
 }  // namespace zeroth

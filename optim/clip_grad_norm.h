@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -23,6 +24,10 @@ struct ClipResult {
 // Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients are not
 // reduced.
 absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm);
+
+// The same without waiting for the device: {norm, scale} as fp32 [2] in device memory, in the order
+// of the compute stream. The second element is AdamW::Step's `grad_factor`.
+absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm);
 
 }  // namespace zeroth
 

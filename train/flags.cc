@@ -46,6 +46,12 @@ ABSL_FLAG(int, shard_size, kDefaults.shard_size,
           "Ranks in a shard group, for hybrid_shard; divides the world size.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
+ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
+          "What parameters are gathered and computed in: fp32 or bf16. The optimizer keeps fp32 "
+          "masters and moments either way.");
+ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
+          "What gradients are written and reduced in: fp32 or bf16. Sums over ranks are made in "
+          "fp32 either way.");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
@@ -84,6 +90,9 @@ ABSL_FLAG(std::string, out, kDefaults.out,
           "Directory for metrics.jsonl and final/, the trained model.");
 ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
           "Steps between printed lines where there is no terminal.");
+ABSL_FLAG(std::string, trace, kDefaults.trace,
+          "Write when rank 0 computes, gathers and reduces, for a few early steps, to this file: for "
+          "Perfetto or chrome://tracing.");
 
 namespace zeroth {
 
@@ -115,6 +124,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.world_size = absl::GetFlag(FLAGS_world_size);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
+  options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
+  options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
@@ -140,6 +151,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.prompt = absl::GetFlag(FLAGS_prompt);
   options.out = absl::GetFlag(FLAGS_out);
   options.log_every = absl::GetFlag(FLAGS_log_every);
+  options.trace = absl::GetFlag(FLAGS_trace);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
@@ -11,38 +12,59 @@
 namespace zeroth {
 namespace {
 
-// Large enough for full speed on a core, small enough for a start-up measurement.
-constexpr int64_t kSize = 1024;
-constexpr int kRounds = 20;  // about 10 ms each on a core; the machine may be busy in some
+constexpr int64_t kSmallest = 1024;  // full speed on a core
+constexpr int64_t kLargest = 16384;
+// A product that is over sooner measures how fast products start.
+constexpr double kLongEnough = 2e-3;
+constexpr int kRounds = 20;  // the machine may be busy in some
 
-}  // namespace
-
-absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels) {
-  GemmArgs gemm;
-  for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        const Tensor tensor,
-        Tensor::Zeros(device, Shape({kSize, kSize}), DType::kFloat32, MemoryCategory::kWorkspace));
-    *matrix = tensor;
-  }
-  Stream& stream = device.compute_stream();
-  double best = 0;
-  for (int round = 0; round < kRounds; ++round) {
+// Seconds of the best of `rounds` products, all ranks computing at once.
+absl::StatusOr<double> BestSeconds(Communicator& world, Kernels& kernels, const GemmArgs& gemm,
+                                   int rounds) {
+  Stream& stream = kernels.stream();
+  double best = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < rounds; ++round) {
     if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "GEMM peak"));
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const auto start = std::chrono::steady_clock::now();
     ZEROTH_RETURN_IF_ERROR(kernels.Gemm(gemm));
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2.0 * kSize * kSize * kSize / std::max(seconds.count(), 1e-9));
+    best = std::min(best, std::max(seconds.count(), 1e-9));
   }
-  if (world.size() == 1) return best;
-  const std::vector<float> mine = {static_cast<float>(best)};
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Tensor::FromHost<float>(device, Shape({1}), mine,
+  return best;
+}
+
+absl::StatusOr<double> Reduced(Communicator& world, Device& device, double value, ReduceOp op) {
+  if (world.size() == 1) return value;
+  const std::vector<float> mine = {static_cast<float>(value)};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor all, Tensor::FromHost<float>(device, Shape({1}), mine,
                                                                     MemoryCategory::kWorkspace));
-  ZEROTH_RETURN_IF_ERROR(world.AllReduce(sum, ReduceOp::kSum, stream, "GEMM peak"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> total, sum.ToHost<float>());
-  return static_cast<double>(total[0]);
+  ZEROTH_RETURN_IF_ERROR(world.AllReduce(all, op, device.compute_stream(), "GEMM peak"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, all.ToHost<float>());
+  return static_cast<double>(result[0]);
+}
+
+}  // namespace
+
+absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype) {
+  for (int64_t size = kSmallest;; size *= 2) {
+    GemmArgs gemm;
+    for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor, Tensor::Zeros(device, Shape({size, size}), dtype,
+                                                                 MemoryCategory::kWorkspace));
+      *matrix = tensor;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const double first, BestSeconds(world, kernels, gemm, /*rounds=*/2));
+    // Every rank goes by the slowest, so that all measure the same product.
+    ZEROTH_ASSIGN_OR_RETURN(const double slowest, Reduced(world, device, first, ReduceOp::kMax));
+    if (slowest < kLongEnough && size < kLargest) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const double best, BestSeconds(world, kernels, gemm, kRounds));
+    const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
+                         static_cast<double>(size) / std::min(first, best);
+    return Reduced(world, device, flops, ReduceOp::kSum);
+  }
 }
 
 }  // namespace zeroth

@@ -5,16 +5,18 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
 
-// Floating-point operations per second that all ranks together reach on a large square product, all
-// computing at once: what model FLOP utilisation is measured against. Collective; the best of
-// several rounds, well under a second each.
-absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels);
+// Floating-point operations per second that all ranks together reach on a large square product of
+// `dtype` matrices, all computing at once: what model FLOP utilisation is measured against.
+// Collective; the best of several rounds, well under a second each.
+absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype);
 
 }  // namespace zeroth
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -65,6 +66,11 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   return NotNegative("temperature", options.temperature);
 }
 
+absl::Status ValidateDType(const char* flag, const std::string& value) {
+  if (value == "fp32" || value == "bf16") return absl::OkStatus();
+  return Bad(flag, value, "fp32 or bf16");
+}
+
 }  // namespace
 
 absl::Status Validate(const TrainOptions& options) {
@@ -86,8 +92,14 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.eval_every > 0 && options.eval_data.empty()) {
     return absl::InvalidArgumentError("--eval_every needs --eval_data: say on what to evaluate");
   }
+  ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
+  ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
+}
+
+MixedPrecision TrainOptions::mixed_precision() const {
+  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype)};
 }
 
 int ThreadsPerRank(const TrainOptions& options) {

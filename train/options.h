@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/strategies/mixed_precision.h"
+
 namespace zeroth {
 
 // Everything that a training run is told, field by field as the flags of the same names (see
@@ -24,6 +26,8 @@ struct TrainOptions {
   int world_size = 2;
   int shard_size = 0;
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
+  std::string param_dtype = "fp32";
+  std::string reduce_dtype = "fp32";
   bool prefetch = true;
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
 
@@ -52,6 +56,10 @@ struct TrainOptions {
 
   std::string out = "zeroth_out";
   int64_t log_every = 10;
+  std::string trace;  // empty: none
+
+  // The two dtypes above, which Validate has checked.
+  MixedPrecision mixed_precision() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.

@@ -30,6 +30,7 @@
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/progress.h"
 #include "zeroth/train/sampler.h"
+#include "zeroth/train/step_trace.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -117,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
+  ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
   const std::string final_directory = absl::StrCat(options.out, "/final");
   ZEROTH_RETURN_IF_ERROR(
       CheckExport(*model, final_directory, source.TokenizerFiles(options.tokenizer)));
@@ -125,11 +127,13 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                                       final_directory});
 }
 
-TrainerOptions TrainerOptionsFor(const TrainOptions& options) {
+TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;
   trainer.sharding.strategy = options.strategy;
   trainer.sharding.strategy_options.shard_size = options.shard_size;
   trainer.sharding.scheduler.prefetch = options.prefetch;
+  trainer.sharding.scheduler.timeline = timeline;
+  trainer.sharding.mixed_precision = options.mixed_precision();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.adamw.beta1 = options.beta1;
   trainer.adamw.beta2 = options.beta2;
@@ -165,6 +169,8 @@ class Reporter {
     }
     return metrics_.Write(metrics);
   }
+
+  void Say(const std::string& line) { progress_.Print(line); }
 
   void Sample(int64_t step, const std::string& text) {
     progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
@@ -227,9 +233,10 @@ class Reporter {
         "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
         options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
         100 * stats.local_ratio));
-    progress_.Print(
-        absl::StrFormat("batch     %d sequences of %d tokens a step; GEMM peak %.0f GFLOP/s",
-                        options.batch_size * options.world_size, options.seq_len, gemm_peak / 1e9));
+    progress_.Print(absl::StrFormat(
+        "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
+        options.batch_size * options.world_size, options.seq_len, options.param_dtype,
+        options.reduce_dtype, options.param_dtype, gemm_peak / 1e9));
   }
 
   const Job& job_;
@@ -274,12 +281,18 @@ class RankRun {
       eval_options.shuffle = false;  // every evaluation sees the same text
       ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(job_.eval_data, eval_options));
     }
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job_.source.Build());
     ZEROTH_ASSIGN_OR_RETURN(
-        trainer_, Trainer::Create(world_, *device_, std::move(model), TrainerOptionsFor(options_)));
+        StepTrace trace,
+        StepTrace::Create(world_.rank() == 0 ? options_.trace : "", options_.steps));
+    trace_.emplace(std::move(trace));
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job_.source.Build());
+    ZEROTH_ASSIGN_OR_RETURN(trainer_,
+                            Trainer::Create(world_, *device_, std::move(model),
+                                            TrainerOptionsFor(options_, trace_->timeline())));
     ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
-                            MeasureGemmPeak(world_, *device_, trainer_->kernels()));
+                            MeasureGemmPeak(world_, *device_, trainer_->kernels(),
+                                            options_.mixed_precision().param_dtype));
     device_->allocator().Trim();
     device_->allocator().ResetPeaks();
     if (world_.rank() == 0) {
@@ -293,7 +306,10 @@ class RankRun {
     const Clock::time_point step_start = Clock::now();
     ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader_->Load(step));
     const double lr = job_.schedule.At(step);
+    trace_->BeforeStep(step);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer_->Step(batch, lr, Interrupted()));
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step));
+    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
@@ -348,6 +364,7 @@ class RankRun {
   std::shared_ptr<Device> device_;
   std::optional<DataLoader> loader_;
   std::optional<DataLoader> eval_loader_;
+  std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Reporter> reporter_;
 };

@@ -37,32 +37,31 @@ absl::StatusOr<Tensor> Trainer::Upload(absl::Span<const int32_t> tokens, Shape s
                                    MemoryCategory::kActivations);
 }
 
-absl::Status Trainer::MeanOverRanks(absl::Span<float> values, absl::string_view label) {
-  if (world_->size() == 1) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor tensor,
-      Tensor::FromHost<float>(*device_, Shape({static_cast<int64_t>(values.size())}),
-                              absl::Span<const float>(values), MemoryCategory::kCommunication));
-  Stream& stream = device_->compute_stream();
-  ZEROTH_RETURN_IF_ERROR(world_->AllReduce(tensor, ReduceOp::kMean, stream, label));
-  ZEROTH_RETURN_IF_ERROR(
-      device_->CopyToHost(values.data(), tensor.raw_data(), tensor.bytes(), stream));
-  return stream.Synchronize();
+absl::StatusOr<Tensor> Trainer::MakeShared(float flag) {
+  const float values[2] = {0.0f, flag};
+  return Tensor::FromHost<float>(*device_, Shape({2}), values, MemoryCategory::kCommunication);
 }
 
-absl::StatusOr<float> Trainer::Loss(const Batch& batch) {
+absl::Status Trainer::MeanOverRanks(const Tensor& loss, const Tensor& shared,
+                                    absl::string_view label) {
+  Stream& stream = device_->compute_stream();
+  ZEROTH_RETURN_IF_ERROR(device_->Copy(shared.raw_data(), loss.raw_data(), loss.bytes(), stream));
+  if (world_->size() == 1) return absl::OkStatus();
+  return world_->AllReduce(shared, ReduceOp::kMean, stream, label);
+}
+
+absl::StatusOr<Tensor> Trainer::Loss(const Batch& batch) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor inputs,
                           Upload(batch.inputs, Shape({batch.batch, batch.seq})));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor targets,
                           Upload(batch.targets, Shape({batch.batch, batch.seq})));
   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, inputs, targets));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> value, loss.data.ToHost<float>());
-  return value[0];
+  return loss.data;
 }
 
-absl::StatusOr<float> Trainer::ForwardBackward(const Batch& batch) {
+absl::StatusOr<Tensor> Trainer::ForwardBackward(const Batch& batch) {
   tape_.set_recording(true);
-  const absl::StatusOr<float> loss = Loss(batch);
+  const absl::StatusOr<Tensor> loss = Loss(batch);
   if (!loss.ok()) {
     tape_.Clear();
     return loss.status();
@@ -73,29 +72,34 @@ absl::StatusOr<float> Trainer::ForwardBackward(const Batch& batch) {
 }
 
 absl::StatusOr<StepResult> Trainer::Step(const Batch& batch, double lr, bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(const float loss, ForwardBackward(batch));
-  ZEROTH_ASSIGN_OR_RETURN(const ClipResult clip,
-                          ClipGradNorm(*sharding_, *kernels_, clip_grad_norm_));
-  ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, clip.scale));
-  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
-  std::vector<float> shared = {loss, stop ? 1.0f : 0.0f};
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(absl::MakeSpan(shared), "loss"));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor shared, MakeShared(stop ? 1.0f : 0.0f));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor loss, ForwardBackward(batch));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
+                          GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_));
+  ZEROTH_RETURN_IF_ERROR(
+      optimizer_->Step(lr, /*grad_scale=*/1.0, norm_and_scale.View(1, Shape({1}))));
+  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
+  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(loss, shared, "loss"));
+  // Only here, with the whole step enqueued, does the host wait for the device.
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
-  result.loss = shared[0];
-  result.grad_norm = clip.norm;
-  result.stop = shared[1] > 0;
+  result.loss = means[0];
+  result.grad_norm = static_cast<double>(norm[0]);
+  result.stop = means[1] > 0;
   return result;
 }
 
 absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {
   tape_.set_recording(false);
-  const absl::StatusOr<float> loss = Loss(batch);
+  const absl::StatusOr<Tensor> loss = Loss(batch);
   tape_.set_recording(true);
   ZEROTH_RETURN_IF_ERROR(loss.status());
-  std::vector<float> shared = {*loss};
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(absl::MakeSpan(shared), "evaluation loss"));
-  return shared[0];
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor shared, MakeShared(0.0f));
+  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(*loss, shared, "evaluation loss"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
+  return means[0];
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {

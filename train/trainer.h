@@ -50,8 +50,8 @@ class Trainer {
   // the global batch. `stop` asks all ranks to end together (StepResult::stop).
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false);
   // Forward and backward only: gradients are reduced and readable through the units until
-  // EndStep().
-  absl::StatusOr<float> ForwardBackward(const Batch& batch);
+  // EndStep(). Returns this rank's mean loss, fp32 [1] on the device, without waiting for it.
+  absl::StatusOr<Tensor> ForwardBackward(const Batch& batch);
   // Mean loss over the batches of all ranks, without gradients.
   absl::StatusOr<float> Evaluate(const Batch& batch);
   // Logits of the positions from `from` on of one sequence, the same on every rank; see
@@ -67,10 +67,12 @@ class Trainer {
 
  private:
   Trainer() = default;
-  absl::StatusOr<float> Loss(const Batch& batch);
+  absl::StatusOr<Tensor> Loss(const Batch& batch);
   absl::StatusOr<Tensor> Upload(absl::Span<const int32_t> tokens, Shape shape);
-  // Replaces each value by its mean over ranks.
-  absl::Status MeanOverRanks(absl::Span<float> values, absl::string_view label);
+  // What ranks exchange at a step's end, fp32 [2]: room for the loss, and a flag.
+  absl::StatusOr<Tensor> MakeShared(float flag);
+  // Puts the loss into `shared` and takes means over ranks, on the device.
+  absl::Status MeanOverRanks(const Tensor& loss, const Tensor& shared, absl::string_view label);
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;

@@ -29,6 +29,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth::testing {
@@ -58,6 +59,8 @@ struct TestRank {
 class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> {
  protected:
   using RankFunction = std::function<absl::Status(TestRank&)>;
+
+  void SetUp() override { ZEROTH_SKIP_WITHOUT_DEVICE(GetParam().device); }
 
   int size() const { return GetParam().world_size; }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The logistic function and GELU's argument, shared by GELU and SwiGLU.
+// GELU, its derivative and SiLU, and the logistic function they stand on.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -79,6 +79,33 @@ constexpr float kGeluCubic = 0.07135481627260025f;
 // to there, so that no product of something huge and something tiny shows.
 constexpr float kSiluLowest = -120.0f;
 constexpr float kGeluLowest = -16.0f;
+
+template <class D, class V>
+HWY_INLINE V GeluOf(D d, V x) {
+  const V v = AtLeast(d, kGeluLowest, x);
+  const V slope = hn::MulAdd(hn::Mul(v, v), hn::Set(d, kGeluCubic), hn::Set(d, kGeluLinear));
+  return TimesLogistic(d, v, hn::Mul(v, slope));
+}
+
+// gelu'(x). With s = logistic(z(x)): s + x s (1 - s) z'(x) = s (1 + x z'(x) (1 - s)).
+template <class D, class V>
+HWY_INLINE V GeluSlope(D d, V x) {
+  // From -kGeluLowest up the derivative is one.
+  const V v = AtLeast(d, kGeluLowest, AtMost(d, -kGeluLowest, x));
+  const V cubic = hn::Mul(hn::Mul(v, v), hn::Set(d, kGeluCubic));
+  const V z = hn::Mul(v, hn::Add(cubic, hn::Set(d, kGeluLinear)));
+  const V dz = hn::MulAdd(cubic, hn::Set(d, 3.0f), hn::Set(d, kGeluLinear));
+  V s = z;
+  V complement = z;
+  LogisticAndComplement(d, z, s, complement);
+  return hn::Mul(s, hn::MulAdd(hn::Mul(v, dz), complement, hn::Set(d, 1.0f)));
+}
+
+template <class D, class V>
+HWY_INLINE V SiluOf(D d, V x) {
+  const V v = AtLeast(d, kSiluLowest, x);
+  return TimesLogistic(d, v, v);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu

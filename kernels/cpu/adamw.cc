@@ -2,7 +2,6 @@
 
 #include "zeroth/kernels/cpu/adamw.h"
 
-#include <cmath>
 #include <cstddef>
 
 #include "zeroth/kernels/cpu/parallel.h"
@@ -46,13 +45,15 @@ HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad
   return {hn::Sub(param, change), m, v};
 }
 
-void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param,
-                const float* HWY_RESTRICT grad, float* HWY_RESTRICT m, float* HWY_RESTRICT v) {
+template <typename G>
+HWY_INLINE void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param,
+                           const G* HWY_RESTRICT grad, float* HWY_RESTRICT m,
+                           float* HWY_RESTRICT v) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto next = Update(d, c, hn::LoadU(d, param + i), hn::LoadU(d, grad + i),
+    const auto next = Update(d, c, hn::LoadU(d, param + i), LoadElements(d, grad + i),
                              hn::LoadU(d, m + i), hn::LoadU(d, v + i));
     hn::StoreU(next.param, d, param + i);
     hn::StoreU(next.m, d, m + i);
@@ -60,11 +61,24 @@ void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param,
   }
   if (i == n) return;
   const size_t rest = n - i;
-  const auto next = Update(d, c, LoadFirst(d, param + i, rest), LoadFirst(d, grad + i, rest),
-                           LoadFirst(d, m + i, rest), LoadFirst(d, v + i, rest));
-  StoreFirst(next.param, d, param + i, rest);
-  StoreFirst(next.m, d, m + i, rest);
-  StoreFirst(next.v, d, v + i, rest);
+  const auto next =
+      Update(d, c, LoadFirstElements(d, param + i, rest), LoadFirstElements(d, grad + i, rest),
+             LoadFirstElements(d, m + i, rest), LoadFirstElements(d, v + i, rest));
+  StoreFirstElements(next.param, d, param + i, rest);
+  StoreFirstElements(next.m, d, m + i, rest);
+  StoreFirstElements(next.v, d, v + i, rest);
+}
+
+// HWY_EXPORT takes the name of a function.
+void AdamWF32(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
+              const void* grad, float* m, float* v) {
+  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
+             static_cast<const float*>(grad) + begin, m + begin, v + begin);
+}
+void AdamWBF16(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
+               const void* grad, float* m, float* v) {
+  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
+             static_cast<const BFloat16*>(grad) + begin, m + begin, v + begin);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -74,29 +88,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(AdamWPiece);
+HWY_EXPORT(AdamWF32);
+HWY_EXPORT(AdamWBF16);
 
-AdamWCoefficients DeriveCoefficients(const AdamWArgs& args) {
-  const double root_scale = 1.0 / std::sqrt(args.correction2);
-  const double eps = args.eps_mode == EpsMode::kBeforeCorrection ? args.eps * root_scale : args.eps;
-  AdamWCoefficients c;
-  c.grad_scale = static_cast<float>(args.grad_scale);
-  c.beta1 = static_cast<float>(args.beta1);
-  c.one_minus_beta1 = static_cast<float>(1.0 - args.beta1);
-  c.beta2 = static_cast<float>(args.beta2);
-  c.one_minus_beta2 = static_cast<float>(1.0 - args.beta2);
-  c.root_scale = static_cast<float>(root_scale);
-  c.eps = static_cast<float>(eps);
-  c.step = static_cast<float>(args.lr / args.correction1);
-  c.decay = static_cast<float>(args.lr * args.weight_decay);
-  return c;
-}
-
-void AdamW(int64_t n, const AdamWArgs& args, float* param, const float* grad, float* m, float* v) {
-  const AdamWCoefficients c = DeriveCoefficients(args);
-  ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(AdamWPiece)
-    (static_cast<size_t>(end - begin), c, param + begin, grad + begin, m + begin, v + begin);
+void AdamW(int64_t n, const AdamWCoefficients& coefficients, float* param, DType grad_dtype,
+           const void* grad, float* m, float* v) {
+  const auto piece = grad_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AdamWBF16)
+                                                    : HWY_DYNAMIC_DISPATCH(AdamWF32);
+  ParallelFor(n, kElementGrain, [=, &coefficients](int64_t, int64_t begin, int64_t end) {
+    piece(begin, end, coefficients, param, grad, m, v);
   });
 }
 

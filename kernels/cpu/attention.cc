@@ -18,16 +18,17 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/attention_layout.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
 #include "zeroth/kernels/cpu/micro_gemm-inl.h"
-#include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
 // dst[rows, width] = src[rows, dim] * factor, zeros in the columns from dim on.
-void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64_t dim,
+template <typename T>
+void CopyRows(const T* HWY_RESTRICT src, int64_t src_stride, int64_t rows, int64_t dim,
               float factor, float* HWY_RESTRICT dst, int64_t width) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -35,9 +36,10 @@ void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, i
   for (int64_t r = 0; r < rows; ++r, src += src_stride, dst += width) {
     int64_t i = 0;
     for (; i + lanes <= dim; i += lanes)
-      hn::Store(hn::Mul(scale, hn::LoadU(d, src + i)), d, dst + i);
+      hn::Store(hn::Mul(scale, LoadElements(d, src + i)), d, dst + i);
     if (i < dim) {
-      hn::Store(hn::Mul(scale, LoadFirst(d, src + i, static_cast<size_t>(dim - i))), d, dst + i);
+      const size_t rest = static_cast<size_t>(dim - i);
+      hn::Store(hn::Mul(scale, LoadFirstElements(d, src + i, rest)), d, dst + i);
       i += lanes;
     }
     for (; i < width; i += lanes) hn::Store(hn::Zero(d), d, dst + i);
@@ -45,8 +47,9 @@ void CopyRows(const float* HWY_RESTRICT src, int64_t src_stride, int64_t rows, i
 }
 
 // The inverse: dst[rows, dim] = src[rows, width] * factor[row * factor_stride].
+template <typename T>
 void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64_t dim,
-               const float* factor, int64_t factor_stride, float* HWY_RESTRICT dst,
+               const float* factor, int64_t factor_stride, T* HWY_RESTRICT dst,
                int64_t dst_stride) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -54,9 +57,11 @@ void StoreRows(const float* HWY_RESTRICT src, int64_t width, int64_t rows, int64
     const auto scale = hn::Set(d, *factor);
     int64_t i = 0;
     for (; i + lanes <= dim; i += lanes)
-      hn::StoreU(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i);
-    if (i < dim)
-      StoreFirst(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i, static_cast<size_t>(dim - i));
+      StoreElements(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i);
+    if (i < dim) {
+      const size_t rest = static_cast<size_t>(dim - i);
+      StoreFirstElements(hn::Mul(scale, hn::Load(d, src + i)), d, dst + i, rest);
+    }
   }
 }
 
@@ -92,7 +97,8 @@ void TransposeTile(const float* HWY_RESTRICT src, int64_t width, float* HWY_REST
 
 // Copies a head's rows, zero-padded to whole tiles, into `rows_out`, and every tile's transpose
 // into `transposed`; either may be null. `tile` holds [kKeyTile, width].
-void PackHead(const float* src, const AttentionLayout& layout, float* rows_out, float* transposed,
+template <typename T>
+void PackHead(const T* src, const AttentionLayout& layout, float* rows_out, float* transposed,
               float* tile) {
   for (int64_t key = 0; key < layout.seq; key += kKeyTile) {
     const int64_t rows = std::min(kKeyTile, layout.seq - key);
@@ -177,12 +183,15 @@ void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, co
 }
 
 // `pack_keys` is false when `scratch` still holds this key head from the call before.
-void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool pack_keys,
-                 const float* qkv, float* out, float* lse, float* scratch) {
+template <typename T>
+void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
+                 float* scratch) {
   const hn::ScalableTag<float> d;
+  const AttentionShape& shape = call.shape;
   const AttentionLayout layout(shape);
   const ForwardScratch at(layout, scratch);
-  const float* tokens = qkv + batch * layout.seq * layout.packed;
+  const T* tokens = static_cast<const T*>(call.qkv) + batch * layout.seq * layout.packed;
+  T* out = static_cast<T*>(call.out);
   if (pack_keys) {
     const int64_t kv = head / (shape.heads / shape.kv_heads);
     PackHead(tokens + layout.KeyColumn(kv), layout, nullptr, at.k_t, at.tile);
@@ -203,25 +212,26 @@ void ForwardHead(const AttentionShape& shape, int64_t batch, int64_t head, bool 
     StoreRows(at.o, layout.width, rows, layout.dim, inverse, 1,
               out + ((batch * layout.seq + begin) * shape.heads + head) * layout.dim,
               shape.heads * layout.dim);
-    if (lse == nullptr) continue;
-    float* row_lse = lse + (batch * shape.heads + head) * layout.seq + begin;
+    if (call.lse == nullptr) continue;
+    float* row_lse = call.lse + (batch * shape.heads + head) * layout.seq + begin;
     for (int64_t r = 0; r < rows; ++r) row_lse[r] = states[r].max + std::log(sums[r]);
   }
 }
 
 // delta[r] = dout[r] . out[r], both with rows `stride` apart.
-void RowDots(const float* dout, const float* out, int64_t stride, int64_t rows, int64_t dim,
-             float* delta) {
+template <typename T>
+void RowDots(const T* dout, const T* out, int64_t stride, int64_t rows, int64_t dim, float* delta) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r, dout += stride, out += stride) {
     auto sum = hn::Zero(d);
     int64_t i = 0;
     for (; i + lanes <= dim; i += lanes)
-      sum = hn::MulAdd(hn::LoadU(d, dout + i), hn::LoadU(d, out + i), sum);
+      sum = hn::MulAdd(LoadElements(d, dout + i), LoadElements(d, out + i), sum);
     if (i < dim) {
       const size_t rest = static_cast<size_t>(dim - i);
-      sum = hn::MulAdd(LoadFirst(d, dout + i, rest), LoadFirst(d, out + i, rest), sum);
+      sum = hn::MulAdd(LoadFirstElements(d, dout + i, rest), LoadFirstElements(d, out + i, rest),
+                       sum);
     }
     delta[r] = hn::GetLane(hn::SumOfLanes(d, sum));
   }
@@ -295,14 +305,14 @@ void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int6
 
 // Every query head that reads key head `kv`, in order, so that their sums into dk and dv have one
 // order.
-void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const float* dout,
-                   const float* qkv, const float* out, const float* lse, float* dqkv,
-                   float* scratch) {
+template <typename T>
+void BackwardGroup(const AttentionBackwardCall& call, int64_t batch, int64_t kv, float* scratch) {
+  const AttentionShape& shape = call.shape;
   const AttentionLayout layout(shape);
   const BackwardScratch at(layout, scratch);
   const int64_t seq = layout.seq;
-  const float* tokens = qkv + batch * seq * layout.packed;
-  float* dtokens = dqkv + batch * seq * layout.packed;
+  const T* tokens = static_cast<const T*>(call.qkv) + batch * seq * layout.packed;
+  T* dtokens = static_cast<T*>(call.dqkv) + batch * seq * layout.packed;
   const int64_t out_stride = shape.heads * layout.dim;
   const float one = 1.0f;
   PackHead(tokens + layout.KeyColumn(kv), layout, at.k, at.k_t, nullptr);
@@ -312,12 +322,14 @@ void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t head = kv * group; head < (kv + 1) * group; ++head) {
     const int64_t out_offset = batch * seq * out_stride + head * layout.dim;
+    const T* dout = static_cast<const T*>(call.dout) + out_offset;
+    const T* out = static_cast<const T*>(call.out) + out_offset;
     CopyRows(tokens + head * layout.dim, layout.packed, seq, layout.dim, layout.scale, at.q,
              layout.width);
-    CopyRows(dout + out_offset, out_stride, seq, layout.dim, 1.0f, at.dout, layout.width);
-    RowDots(dout + out_offset, out + out_offset, out_stride, seq, layout.dim, at.delta);
+    CopyRows(dout, out_stride, seq, layout.dim, 1.0f, at.dout, layout.width);
+    RowDots(dout, out, out_stride, seq, layout.dim, at.delta);
     std::fill_n(at.dq, seq * layout.width, 0.0f);
-    const float* head_lse = lse + (batch * shape.heads + head) * seq;
+    const float* head_lse = call.lse + (batch * shape.heads + head) * seq;
     for (int64_t key = 0; key < seq; key += kKeyTile) {
       for (int64_t begin = key / kQueryTile * kQueryTile; begin < seq; begin += kQueryTile) {
         BackwardTile(layout, at, key, std::min(kKeyTile, seq - key), begin,
@@ -333,6 +345,24 @@ void BackwardGroup(const AttentionShape& shape, int64_t batch, int64_t kv, const
             layout.packed);
 }
 
+// HWY_EXPORT takes the name of a function.
+void ForwardHeadF32(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
+                    float* scratch) {
+  ForwardHead<float>(call, batch, head, pack_keys, scratch);
+}
+void ForwardHeadBF16(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
+                     float* scratch) {
+  ForwardHead<BFloat16>(call, batch, head, pack_keys, scratch);
+}
+void BackwardGroupF32(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
+                      float* scratch) {
+  BackwardGroup<float>(call, batch, kv, scratch);
+}
+void BackwardGroupBF16(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
+                       float* scratch) {
+  BackwardGroup<BFloat16>(call, batch, kv, scratch);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -341,8 +371,10 @@ HWY_AFTER_NAMESPACE();
 namespace zeroth::cpu {
 namespace {
 
-HWY_EXPORT(ForwardHead);
-HWY_EXPORT(BackwardGroup);
+HWY_EXPORT(ForwardHeadF32);
+HWY_EXPORT(ForwardHeadBF16);
+HWY_EXPORT(BackwardGroupF32);
+HWY_EXPORT(BackwardGroupBF16);
 
 bool IsEmpty(const AttentionShape& shape) {
   return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
@@ -364,14 +396,15 @@ int Team(int64_t items) {
 
 }  // namespace
 
-absl::Status AttentionForward(const AttentionShape& shape, const float* qkv, float* out, float* lse,
-                              Workspace& workspace) {
+absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
+  const AttentionShape& shape = call.shape;
   if (IsEmpty(shape)) return absl::OkStatus();
   const int64_t items = shape.batch * shape.heads;
   const int threads = Team(items);
   const int64_t floats = ForwardScratch::Floats(AttentionLayout(shape));
   ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * threads));
-  const auto forward = HWY_DYNAMIC_DISPATCH(ForwardHead);
+  const auto forward = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(ForwardHeadBF16)
+                                                      : HWY_DYNAMIC_DISPATCH(ForwardHeadF32);
   const int64_t group = shape.heads / shape.kv_heads;
   const auto run = [&](int thread) {
     const ItemRange range = RangeOf(items, thread, threads);
@@ -379,7 +412,7 @@ absl::Status AttentionForward(const AttentionShape& shape, const float* qkv, flo
       const int64_t head = item % shape.heads;
       // Neighbouring heads of one group share what is packed.
       const bool pack_keys = item == range.begin || head % group == 0;
-      forward(shape, item / shape.heads, head, pack_keys, qkv, out, lse, scratch + thread * floats);
+      forward(call, item / shape.heads, head, pack_keys, scratch + thread * floats);
     }
   };
   if (threads == 1) {
@@ -391,20 +424,19 @@ absl::Status AttentionForward(const AttentionShape& shape, const float* qkv, flo
   return absl::OkStatus();
 }
 
-absl::Status AttentionBackward(const AttentionShape& shape, const float* dout, const float* qkv,
-                               const float* out, const float* lse, float* dqkv,
-                               Workspace& workspace) {
+absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace) {
+  const AttentionShape& shape = call.shape;
   if (IsEmpty(shape)) return absl::OkStatus();
   const int64_t items = shape.batch * shape.kv_heads;
   const int threads = Team(items);
   const int64_t floats = BackwardScratch::Floats(AttentionLayout(shape));
   ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * threads));
-  const auto backward = HWY_DYNAMIC_DISPATCH(BackwardGroup);
+  const auto backward = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(BackwardGroupBF16)
+                                                       : HWY_DYNAMIC_DISPATCH(BackwardGroupF32);
   const auto run = [&](int thread) {
     const ItemRange range = RangeOf(items, thread, threads);
     for (int64_t item = range.begin; item < range.end; ++item) {
-      backward(shape, item / shape.kv_heads, item % shape.kv_heads, dout, qkv, out, lse, dqkv,
-               scratch + thread * floats);
+      backward(call, item / shape.kv_heads, item % shape.kv_heads, scratch + thread * floats);
     }
   };
   if (threads == 1) {

@@ -9,21 +9,36 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth::cpu {
 
-// `lse` may be null. The shape is valid (kv_heads divides heads); empty shapes are legal. Fails
-// only when the workspace is refused. The result does not depend on the number of threads.
-absl::Status AttentionForward(const AttentionShape& shape, const float* qkv, float* out, float* lse,
-                              Workspace& workspace);
+struct AttentionCall {
+  AttentionShape shape;           // valid (kv_heads divides heads); empty shapes are legal
+  DType dtype = DType::kFloat32;  // of qkv and out: fp32 or bf16
+  const void* qkv = nullptr;
+  void* out = nullptr;
+  float* lse = nullptr;  // or null
+};
 
-// Overwrites the whole of `dqkv`. Scores are computed again from `qkv` and `lse`, so that forward
-// keeps nothing else.
-absl::Status AttentionBackward(const AttentionShape& shape, const float* dout, const float* qkv,
-                               const float* out, const float* lse, float* dqkv,
-                               Workspace& workspace);
+struct AttentionBackwardCall {
+  AttentionShape shape;
+  DType dtype = DType::kFloat32;  // of all but lse
+  const void* dout = nullptr;
+  const void* qkv = nullptr;
+  const void* out = nullptr;
+  const float* lse = nullptr;
+  void* dqkv = nullptr;  // all of it is overwritten
+};
+
+// Both fail only when the workspace is refused. The result does not depend on the number of
+// threads.
+absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace);
+
+// Scores are computed again from `qkv` and `lse`, so that forward keeps nothing else.
+absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu
 

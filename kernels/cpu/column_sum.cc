@@ -20,22 +20,87 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// out[cols] (+)= sum of the rows. Four rows at a time, because each trip to `out` costs a load and
-// a store.
-void SumRows(size_t rows, size_t cols, size_t stride, const float* x, bool accumulate, float* out) {
-  if (!accumulate) std::fill(out, out + cols, 0.0f);
-  size_t row = 0;
-  for (; row + 4 <= rows; row += 4, x += 4 * stride) {
+// sums[cols] = sum of rows [begin, end) of x. Four rows at a time, because each trip to `sums`
+// costs a load and a store.
+template <typename T>
+HWY_INLINE void SumRows(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
+                        float* sums) {
+  const size_t width = static_cast<size_t>(cols);
+  const T* row = static_cast<const T*>(x) + begin * stride;
+  std::fill_n(sums, cols, 0.0f);
+  int64_t left = end - begin;
+  for (; left >= 4; left -= 4, row += 4 * stride) {
     Transform(
-        cols, out,
+        width, sums,
         [](auto, auto sum, auto a, auto b, auto c, auto e)
             HWY_ATTR { return hn::Add(sum, hn::Add(hn::Add(a, b), hn::Add(c, e))); },
-        out, x, x + stride, x + 2 * stride, x + 3 * stride);
+        sums, row, row + stride, row + 2 * stride, row + 3 * stride);
   }
-  for (; row < rows; ++row, x += stride) {
+  for (; left > 0; --left, row += stride) {
     Transform(
-        cols, out, [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, a); }, out, x);
+        width, sums, [](auto, auto sum, auto a) HWY_ATTR { return hn::Add(sum, a); }, sums, row);
   }
+}
+
+template <bool kWhole, class D, typename T>
+HWY_INLINE hn::Vec<D> LoadColumns(D d, const T* from, size_t count) {
+  if constexpr (kWhole) return LoadElements(d, from);
+  return LoadFirstElements(d, from, count);
+}
+
+// One vector of columns, or its first `count` lanes, held in a register over all rows so that `out`
+// is rounded once.
+template <bool kWhole, class D, typename T>
+HWY_INLINE void AddPartialColumns(D d, int64_t rows, int64_t stride, const float* partial,
+                                  bool accumulate, size_t count, T* out) {
+  const auto load = [&](int64_t row)
+                        HWY_ATTR { return LoadColumns<kWhole>(d, partial + row * stride, count); };
+  auto sum = accumulate ? LoadColumns<kWhole>(d, out, count) : hn::Zero(d);
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    sum = hn::Add(
+        sum, hn::Add(hn::Add(load(row), load(row + 1)), hn::Add(load(row + 2), load(row + 3))));
+  }
+  for (; row < rows; ++row) sum = hn::Add(sum, load(row));
+  if constexpr (kWhole) {
+    StoreElements(sum, d, out);
+  } else {
+    StoreFirstElements(sum, d, out, count);
+  }
+}
+
+// out[cols] (+)= sum of the rows of `partial`.
+template <typename T>
+HWY_INLINE void AddPartial(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                           bool accumulate, void* out) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  T* to = static_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= cols; i += lanes)
+    AddPartialColumns<true>(d, rows, stride, partial + i, accumulate, 0, to + i);
+  if (i < cols) {
+    AddPartialColumns<false>(d, rows, stride, partial + i, accumulate,
+                             static_cast<size_t>(cols - i), to + i);
+  }
+}
+
+// HWY_EXPORT takes the name of a function.
+void SumRowsF32(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
+                float* sums) {
+  SumRows<float>(begin, end, cols, stride, x, sums);
+}
+void SumRowsBF16(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
+                 float* sums) {
+  SumRows<BFloat16>(begin, end, cols, stride, x, sums);
+}
+void AddPartialF32(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                   bool accumulate, void* out) {
+  AddPartial<float>(rows, cols, stride, partial, accumulate, out);
+}
+void AddPartialBF16(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                    bool accumulate, void* out) {
+  AddPartial<BFloat16>(rows, cols, stride, partial, accumulate, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -45,7 +110,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(SumRows);
+HWY_EXPORT(SumRowsF32);
+HWY_EXPORT(SumRowsBF16);
+HWY_EXPORT(AddPartialF32);
+HWY_EXPORT(AddPartialBF16);
 
 int64_t BlockRows(int64_t rows) {
   constexpr int64_t kMostBlocks = 16;  // what more than that many threads could gain is little
@@ -56,23 +124,22 @@ int64_t BlockRows(int64_t rows) {
 int64_t BlockCount(int64_t rows) { return (rows + BlockRows(rows) - 1) / BlockRows(rows); }
 
 void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate,
-               float* out) {
-  HWY_DYNAMIC_DISPATCH(SumRows)
-  (static_cast<size_t>(blocks), static_cast<size_t>(cols), static_cast<size_t>(stride), partial,
-   accumulate, out);
+               DType out_dtype, void* out) {
+  const auto add = out_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddPartialBF16)
+                                                 : HWY_DYNAMIC_DISPATCH(AddPartialF32);
+  add(blocks, cols, stride, partial, accumulate, out);
 }
 
-absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, const float* x, bool accumulate,
-                       float* out, Workspace& workspace) {
+absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, const void* x,
+                       bool accumulate, DType out_dtype, void* out, Workspace& workspace) {
   const int64_t blocks = BlockCount(rows);
   ZEROTH_ASSIGN_OR_RETURN(float* partial, workspace.ReserveFloats(blocks * cols));
+  const auto sum_rows = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(SumRowsBF16)
+                                                  : HWY_DYNAMIC_DISPATCH(SumRowsF32);
   ParallelFor(rows, BlockRows(rows), [=](int64_t block, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumRows)
-    (static_cast<size_t>(end - begin), static_cast<size_t>(cols), static_cast<size_t>(stride),
-     x + begin * stride,
-     /*accumulate=*/false, partial + block * cols);
+    sum_rows(begin, end, cols, stride, x, partial + block * cols);
   });
-  AddBlocks(blocks, cols, cols, partial, accumulate, out);
+  AddBlocks(blocks, cols, cols, partial, accumulate, out_dtype, out);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
 namespace zeroth::cpu {
@@ -20,14 +21,15 @@ namespace zeroth::cpu {
 int64_t BlockRows(int64_t rows);
 int64_t BlockCount(int64_t rows);
 
-// out[cols] (+)= sum of `blocks` rows of partial sums, `stride` elements apart.
+// out[cols] (+)= sum of `blocks` rows of partial sums, `stride` elements apart; out is fp32 or
+// bf16.
 void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate,
-               float* out);
+               DType out_dtype, void* out);
 
-// out[cols] (+)= sum over rows of x [rows, cols], rows `stride` apart. Fails only when the
-// workspace is refused.
-absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, const float* x, bool accumulate,
-                       float* out, Workspace& workspace);
+// out[cols] (+)= sum over rows of x [rows, cols], rows `stride` elements apart; each of x and out
+// is fp32 or bf16. Fails only when the workspace is refused.
+absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, const void* x,
+                       bool accumulate, DType out_dtype, void* out, Workspace& workspace);
 
 }  // namespace zeroth::cpu
 

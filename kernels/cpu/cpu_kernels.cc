@@ -8,14 +8,17 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/cpu/adamw.h"
 #include "zeroth/kernels/cpu/attention.h"
 #include "zeroth/kernels/cpu/cast.h"
+#include "zeroth/kernels/cpu/clip_factor.h"
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/elementwise.h"
 #include "zeroth/kernels/cpu/embedding.h"
 #include "zeroth/kernels/cpu/gelu.h"
 #include "zeroth/kernels/cpu/gemm.h"
+#include "zeroth/kernels/cpu/gemm_epilogue.h"
 #include "zeroth/kernels/cpu/linear_cross_entropy.h"
 #include "zeroth/kernels/cpu/norm.h"
 #include "zeroth/kernels/cpu/sum_of_squares.h"
@@ -30,6 +33,12 @@ float* DataOrNull(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<float>() : nullptr;
 }
 
+void* RawDataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
+
+void* RawData(const Matrix& matrix) {
+  return Advance(matrix.tensor.raw_data(), matrix.offset, matrix.tensor.dtype());
+}
+
 // The fields that both norms have.
 template <typename Args>
 NormCall CommonCall(const Args& args) {
@@ -37,12 +46,13 @@ NormCall CommonCall(const Args& args) {
   NormCall call;
   call.rows = x.rows;
   call.dim = x.cols;
-  call.x = args.x.template data<float>();
-  call.residual = DataOrNull(args.residual);
-  call.sum = DataOrNull(args.sum);
-  call.gamma = args.gamma.template data<float>();
+  call.dtype = args.x.dtype();
+  call.x = args.x.raw_data();
+  call.residual = RawDataOrNull(args.residual);
+  call.sum = RawDataOrNull(args.sum);
+  call.gamma = args.gamma.raw_data();
   call.eps = args.eps;
-  call.y = args.y.template data<float>();
+  call.y = args.y.raw_data();
   call.rstd = args.rstd.template data<float>();
   return call;
 }
@@ -53,15 +63,28 @@ NormBackwardCall CommonBackwardCall(const Args& args) {
   NormBackwardCall call;
   call.rows = x.rows;
   call.dim = x.cols;
-  call.dy = args.dy.template data<float>();
-  call.x = args.x.template data<float>();
-  call.gamma = args.gamma.template data<float>();
+  call.dtype = args.x.dtype();
+  call.dy = args.dy.raw_data();
+  call.x = args.x.raw_data();
+  call.gamma = args.gamma.raw_data();
   call.rstd = args.rstd.template data<float>();
-  call.dx = args.dx.template data<float>();
+  call.dx = args.dx.raw_data();
   call.accumulate_dx = args.accumulate_dx;
-  call.dgamma = DataOrNull(args.dgamma);
+  if (args.dgamma.defined()) call.grad_dtype = args.dgamma.dtype();
+  call.dgamma = RawDataOrNull(args.dgamma);
   call.accumulate_dgamma = args.accumulate_dgamma;
   return call;
+}
+
+RowGradients RowGradientsOf(const Tensor& dout, const Tensor& gradient, bool accumulate) {
+  RowGradients rows;
+  rows.dim = gradient.dim(1);
+  rows.dtype = dout.dtype();
+  rows.dout = dout.raw_data();
+  rows.accumulate = accumulate;
+  rows.grad_dtype = gradient.dtype();
+  rows.gradient = gradient.raw_data();
+  return rows;
 }
 
 }  // namespace
@@ -70,6 +93,7 @@ CpuKernels::CpuKernels(Device& device, CpuStream& stream)
     : device_(device),
       stream_(stream),
       workspace_(device.allocator()),
+      gemm_workspace_(device.allocator()),
       rope_table_(device.allocator()) {}
 
 CpuKernels::~CpuKernels() {
@@ -79,31 +103,35 @@ CpuKernels::~CpuKernels() {
 
 absl::Status CpuKernels::Gemm(const GemmArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateGemm(device_, args));
-  return stream_.Enqueue([args] {
+  return stream_.Enqueue([this, args] {
     GemmCall call;
     call.m = args.c.rows;
     call.n = args.c.cols;
     call.k = args.transpose_a ? args.a.rows : args.a.cols;
-    call.a = args.a.data<float>();
+    call.dtype = args.a.tensor.dtype();
+    call.c_dtype = args.c.tensor.dtype();
+    call.a = RawData(args.a);
     call.lda = args.a.stride;
     call.transpose_a = args.transpose_a;
-    call.b = args.b.data<float>();
+    call.b = RawData(args.b);
     call.ldb = args.b.stride;
     call.transpose_b = args.transpose_b;
-    call.c = args.c.data<float>();
+    call.c = RawData(args.c);
     call.ldc = args.c.stride;
     call.accumulate = args.accumulate;
-    call.bias = DataOrNull(args.bias);
+    call.bias = RawDataOrNull(args.bias);
     call.activation = args.activation;
-    return cpu::Gemm(call);
+    call.pre_activation = RawDataOrNull(args.pre_activation);
+    call.gelu_input = RawDataOrNull(args.gelu_input);
+    return cpu::Gemm(call, gemm_workspace_);
   });
 }
 
 absl::Status CpuKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidateBiasGradient(device_, dy, dbias));
   return stream_.Enqueue([this, dy, dbias, accumulate] {
-    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.data<float>(), accumulate, dbias.data<float>(),
-                     workspace_);
+    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), RawData(dy), accumulate,
+                     dbias.dtype(), dbias.raw_data(), workspace_);
   });
 }
 
@@ -115,8 +143,8 @@ absl::Status CpuKernels::Embedding(const Tensor& tokens, const Tensor& table,
     const int64_t seq = tokens.dim(1);
     ZEROTH_RETURN_IF_ERROR(
         CheckTokens("Embedding", batch, seq, table.dim(0), tokens.data<int32_t>()));
-    cpu::Embedding(batch, seq, table.dim(1), tokens.data<int32_t>(), table.data<float>(),
-                   DataOrNull(positions), out.data<float>());
+    cpu::Embedding(batch, seq, table.dim(1), tokens.data<int32_t>(), table.dtype(),
+                   table.raw_data(), RawDataOrNull(positions), out.raw_data());
     return absl::OkStatus();
   });
 }
@@ -124,12 +152,11 @@ absl::Status CpuKernels::Embedding(const Tensor& tokens, const Tensor& table,
 absl::Status CpuKernels::EmbeddingBackward(const Tensor& tokens, const Tensor& dout,
                                            const Tensor& dtable, bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidateEmbeddingBackward(device_, tokens, dout, dtable));
-  return stream_.Enqueue([tokens, dout, dtable, accumulate] {
+  return stream_.Enqueue([this, tokens, dout, dtable, accumulate] {
     ZEROTH_RETURN_IF_ERROR(CheckTokens("EmbeddingBackward", tokens.dim(0), tokens.dim(1),
                                        dtable.dim(0), tokens.data<int32_t>()));
-    cpu::EmbeddingBackward(tokens.numel(), dtable.dim(0), dtable.dim(1), tokens.data<int32_t>(),
-                           dout.data<float>(), accumulate, dtable.data<float>());
-    return absl::OkStatus();
+    return cpu::EmbeddingBackward(tokens.numel(), dtable.dim(0), tokens.data<int32_t>(),
+                                  RowGradientsOf(dout, dtable, accumulate), workspace_);
   });
 }
 
@@ -137,8 +164,8 @@ absl::Status CpuKernels::PositionBackward(const Tensor& dout, const Tensor& dpos
                                           bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidatePositionBackward(device_, dout, dpositions));
   return stream_.Enqueue([dout, dpositions, accumulate] {
-    cpu::PositionBackward(dout.dim(0), dout.dim(1), dout.dim(2), dpositions.dim(0),
-                          dout.data<float>(), accumulate, dpositions.data<float>());
+    cpu::PositionBackward(dout.dim(0), dout.dim(1), dpositions.dim(0),
+                          RowGradientsOf(dout, dpositions, accumulate));
     return absl::OkStatus();
   });
 }
@@ -147,7 +174,7 @@ absl::Status CpuKernels::LayerNorm(const LayerNormArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateLayerNorm(device_, args));
   return stream_.Enqueue([args] {
     NormCall call = CommonCall(args);
-    call.beta = args.beta.data<float>();
+    call.beta = args.beta.raw_data();
     call.mean = args.mean.data<float>();
     cpu::LayerNorm(call);
     return absl::OkStatus();
@@ -159,7 +186,8 @@ absl::Status CpuKernels::LayerNormBackward(const LayerNormBackwardArgs& args) {
   return stream_.Enqueue([this, args] {
     NormBackwardCall call = CommonBackwardCall(args);
     call.mean = args.mean.data<float>();
-    call.dbeta = DataOrNull(args.dbeta);
+    if (args.dbeta.defined()) call.grad_dtype = args.dbeta.dtype();
+    call.dbeta = RawDataOrNull(args.dbeta);
     call.accumulate_dbeta = args.accumulate_dbeta;
     return cpu::LayerNormBackward(call, workspace_);
   });
@@ -183,7 +211,7 @@ absl::Status CpuKernels::Rope(const RopeArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateRope(device_, args));
   return stream_.Enqueue([this, args] {
     ZEROTH_RETURN_IF_ERROR(rope_table_.Prepare(args.shape.seq, args.shape.head_dim, args.theta));
-    cpu::Rope(args.shape, rope_table_, args.inverse, args.qkv.data<float>());
+    cpu::Rope(args.shape, rope_table_, args.inverse, args.qkv.dtype(), args.qkv.raw_data());
     return absl::OkStatus();
   });
 }
@@ -191,24 +219,35 @@ absl::Status CpuKernels::Rope(const RopeArgs& args) {
 absl::Status CpuKernels::Attention(const AttentionArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttention(device_, args));
   return stream_.Enqueue([this, args] {
-    return AttentionForward(args.shape, args.qkv.data<float>(), args.out.data<float>(),
-                            DataOrNull(args.lse), workspace_);
+    AttentionCall call;
+    call.shape = args.shape;
+    call.dtype = args.qkv.dtype();
+    call.qkv = args.qkv.raw_data();
+    call.out = args.out.raw_data();
+    call.lse = DataOrNull(args.lse);
+    return AttentionForward(call, workspace_);
   });
 }
 
 absl::Status CpuKernels::AttentionBackward(const AttentionBackwardArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackward(device_, args));
   return stream_.Enqueue([this, args] {
-    return cpu::AttentionBackward(args.shape, args.dout.data<float>(), args.qkv.data<float>(),
-                                  args.out.data<float>(), args.lse.data<float>(),
-                                  args.dqkv.data<float>(), workspace_);
+    AttentionBackwardCall call;
+    call.shape = args.shape;
+    call.dtype = args.qkv.dtype();
+    call.dout = args.dout.raw_data();
+    call.qkv = args.qkv.raw_data();
+    call.out = args.out.raw_data();
+    call.lse = args.lse.data<float>();
+    call.dqkv = args.dqkv.raw_data();
+    return cpu::AttentionBackward(call, workspace_);
   });
 }
 
 absl::Status CpuKernels::Gelu(const Tensor& x, const Tensor& y) {
   ZEROTH_RETURN_IF_ERROR(ValidateGelu(device_, x, y));
   return stream_.Enqueue([x, y] {
-    cpu::Gelu(x.numel(), x.data<float>(), y.data<float>());
+    cpu::Gelu(x.numel(), x.dtype(), x.raw_data(), y.raw_data());
     return absl::OkStatus();
   });
 }
@@ -216,7 +255,7 @@ absl::Status CpuKernels::Gelu(const Tensor& x, const Tensor& y) {
 absl::Status CpuKernels::GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
   ZEROTH_RETURN_IF_ERROR(ValidateGeluBackward(device_, x, dy, dx));
   return stream_.Enqueue([x, dy, dx] {
-    cpu::GeluBackward(x.numel(), x.data<float>(), dy.data<float>(), dx.data<float>());
+    cpu::GeluBackward(x.numel(), x.dtype(), x.raw_data(), dy.raw_data(), dx.raw_data());
     return absl::OkStatus();
   });
 }
@@ -225,7 +264,7 @@ absl::Status CpuKernels::SwiGlu(const Tensor& gate_up, const Tensor& out) {
   ZEROTH_RETURN_IF_ERROR(ValidateSwiGlu(device_, gate_up, out));
   return stream_.Enqueue([gate_up, out] {
     const Matrix flat(out);
-    cpu::SwiGlu(flat.rows, flat.cols, gate_up.data<float>(), out.data<float>());
+    cpu::SwiGlu(flat.rows, flat.cols, out.dtype(), gate_up.raw_data(), out.raw_data());
     return absl::OkStatus();
   });
 }
@@ -235,8 +274,8 @@ absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dou
   ZEROTH_RETURN_IF_ERROR(ValidateSwiGluBackward(device_, gate_up, dout, dgate_up));
   return stream_.Enqueue([gate_up, dout, dgate_up] {
     const Matrix flat(dout);
-    cpu::SwiGluBackward(flat.rows, flat.cols, gate_up.data<float>(), dout.data<float>(),
-                        dgate_up.data<float>());
+    cpu::SwiGluBackward(flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(), dout.raw_data(),
+                        dgate_up.raw_data());
     return absl::OkStatus();
   });
 }
@@ -244,7 +283,7 @@ absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dou
 absl::Status CpuKernels::Add(const Tensor& a, const Tensor& b, const Tensor& out) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdd(device_, a, b, out));
   return stream_.Enqueue([a, b, out] {
-    cpu::Add(a.numel(), a.data<float>(), b.data<float>(), out.data<float>());
+    cpu::Add(a.numel(), a.dtype(), a.raw_data(), b.raw_data(), out.raw_data());
     return absl::OkStatus();
   });
 }
@@ -252,7 +291,7 @@ absl::Status CpuKernels::Add(const Tensor& a, const Tensor& b, const Tensor& out
 absl::Status CpuKernels::Scale(const Tensor& x, float factor) {
   ZEROTH_RETURN_IF_ERROR(ValidateScale(device_, x));
   return stream_.Enqueue([x, factor] {
-    cpu::Scale(x.numel(), factor, x.data<float>());
+    cpu::Scale(x.numel(), factor, x.dtype(), x.raw_data());
     return absl::OkStatus();
   });
 }
@@ -273,23 +312,27 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
     call.rows = hidden.rows;
     call.dim = hidden.cols;
     call.vocab = args.weight.dim(0);
-    call.hidden = args.hidden.data<float>();
-    call.weight = args.weight.data<float>();
+    call.dtype = args.hidden.dtype();
+    call.hidden = args.hidden.raw_data();
+    call.weight = args.weight.raw_data();
     call.targets = args.targets.data<int32_t>();
     call.loss = args.loss.data<float>();
-    call.dhidden = DataOrNull(args.dhidden);
-    call.dweight = DataOrNull(args.dweight);
+    call.dhidden = RawDataOrNull(args.dhidden);
+    call.dweight = RawDataOrNull(args.dweight);
+    if (args.dweight.defined()) call.grad_dtype = args.dweight.dtype();
     call.accumulate_dweight = args.accumulate_dweight;
     call.grad_scale = args.grad_scale;
-    return cpu::LinearCrossEntropy(call, workspace_);
+    return cpu::LinearCrossEntropy(call, workspace_, gemm_workspace_);
   });
 }
 
 absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
   return stream_.Enqueue([args] {
-    cpu::AdamW(args.param.numel(), args, args.param.data<float>(), args.grad.data<float>(),
-               args.m.data<float>(), args.v.data<float>());
+    AdamWCoefficients coefficients = DeriveAdamWCoefficients(args);
+    if (args.grad_factor.defined()) coefficients.grad_scale *= *args.grad_factor.data<float>();
+    cpu::AdamW(args.param.numel(), coefficients, args.param.data<float>(), args.grad.dtype(),
+               args.grad.raw_data(), args.m.data<float>(), args.v.data<float>());
     return absl::OkStatus();
   });
 }
@@ -297,7 +340,16 @@ absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
 absl::Status CpuKernels::AddSquares(const Tensor& x, const Tensor& sum) {
   ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
   return stream_.Enqueue([x, sum] {
-    cpu::AddSquares(x.numel(), x.data<float>(), sum.data<int64_t>());
+    cpu::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::ClipFactor(const Tensor& sum, double scale, double max_norm,
+                                    const Tensor& norm_and_factor) {
+  ZEROTH_RETURN_IF_ERROR(ValidateClipFactor(device_, sum, scale, max_norm, norm_and_factor));
+  return stream_.Enqueue([sum, scale, max_norm, norm_and_factor] {
+    cpu::ClipFactor(sum.data<int64_t>(), scale, max_norm, norm_and_factor.data<float>());
     return absl::OkStatus();
   });
 }

@@ -53,12 +53,15 @@ class CpuKernels final : public Kernels {
   absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) override;
   absl::Status AdamW(const AdamWArgs& args) override;
   absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;
+  absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
+                          const Tensor& norm_and_factor) override;
 
  private:
   Device& device_;
   CpuStream& stream_;
   // Of whatever runs now: work on one stream never overlaps.
   Workspace workspace_;
+  Workspace gemm_workspace_;  // apart, because the fused loss calls products
   RopeTable rope_table_;
 };
 

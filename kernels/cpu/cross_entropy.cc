@@ -14,8 +14,8 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
+#include "zeroth/kernels/cpu/element-inl.h"
 #include "zeroth/kernels/cpu/exp-inl.h"
-#include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -63,36 +63,60 @@ double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
   if (i < n) {
     const size_t rest = static_cast<size_t>(n - i);
     const auto e = hn::IfThenElseZero(hn::FirstN(d, rest),
-                                      Exp(d, hn::Sub(LoadFirst(d, x + i, rest), row_max)));
-    StoreFirst(e, d, x + i, rest);
+                                      Exp(d, hn::Sub(LoadFirstElements(d, x + i, rest), row_max)));
+    StoreFirstElements(e, d, x + i, rest);
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
   }
   return total;
 }
 
-void RowScale(float* HWY_RESTRICT x, int64_t n, float factor) {
+// to = x * factor. `to` may begin where x does: an element is never wider than what it is made of.
+template <typename T>
+void RowScale(const float* x, int64_t n, float factor, T* to) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, factor);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(scale, hn::LoadU(d, x + i)), d, x + i);
-  for (; i < n; ++i) x[i] *= factor;
+  for (; i + lanes <= n; i += lanes) StoreElements(hn::Mul(scale, hn::LoadU(d, x + i)), d, to + i);
+  if (i < n) {
+    const size_t rest = static_cast<size_t>(n - i);
+    StoreFirstElements(hn::Mul(scale, LoadFirstElements(d, x + i, rest)), d, to + i, rest);
+  }
+}
+
+void Store(float value, float* to) { *to = value; }
+void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
+
+// `x` holds exponentials with this sum.
+template <typename T>
+void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
+  const float scale = static_cast<float>(factor / sum);
+  const float at_target = x[target] * scale - factor;
+  RowScale(x, n, scale, to);
+  Store(at_target, to + target);
 }
 
 // One row, which stays in the second-level cache over its three passes. Returns its loss.
+template <typename T>
 double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, float factor) {
+  T* to = reinterpret_cast<T*>(x);
   if (target == kIgnoredTarget) {
-    if (gradients) std::fill_n(x, n, 0.0f);
+    if (gradients) std::fill_n(to, n, T{});
     return 0.0;
   }
   const float max = RowMax(x, n);
   const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
   const double sum = RowExp(x, n, max);
-  if (gradients) {
-    RowScale(x, n, static_cast<float>(factor / sum));
-    x[target] -= factor;
-  }
+  if (gradients) GradientRow(x, n, target, sum, factor, to);
   return std::log(sum) - logit;
+}
+
+// HWY_EXPORT takes the name of a function.
+double RowF32(float* x, int64_t n, int32_t target, bool gradients, float factor) {
+  return CrossEntropyRow<float>(x, n, target, gradients, factor);
+}
+double RowBF16(float* x, int64_t n, int32_t target, bool gradients, float factor) {
+  return CrossEntropyRow<BFloat16>(x, n, target, gradients, factor);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -102,14 +126,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(CrossEntropyRow);
+HWY_EXPORT(RowF32);
+HWY_EXPORT(RowBF16);
 
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         bool gradients, float factor, double& loss) {
-  const auto row_loss = HWY_DYNAMIC_DISPATCH(CrossEntropyRow);
+                         std::optional<DType> gradients, float factor, double& loss) {
+  const auto row_loss =
+      gradients == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RowBF16) : HWY_DYNAMIC_DISPATCH(RowF32);
   if (omp_get_max_threads() == 1) {
     for (int64_t r = 0; r < rows; ++r)
-      loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
+      loss += row_loss(logits + r * vocab, vocab, targets[r], gradients.has_value(), factor);
     return;
   }
   // Losses of a block of rows are kept and then added in order, so that the sum does not depend on
@@ -120,8 +146,8 @@ void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32
     const int64_t count = std::min(kBlock, rows - begin);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < count; ++r) {
-      losses[r] =
-          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
+      losses[r] = row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r],
+                           gradients.has_value(), factor);
     }
     for (int64_t r = 0; r < count; ++r) loss += losses[r];
   }

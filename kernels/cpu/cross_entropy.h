@@ -4,6 +4,9 @@
 #define ZEROTH_KERNELS_CPU_CROSS_ENTROPY_H_
 
 #include <cstdint>
+#include <optional>
+
+#include "zeroth/core/base/dtype.h"
 
 namespace zeroth::cpu {
 
@@ -11,11 +14,12 @@ namespace zeroth::cpu {
 inline constexpr int32_t kIgnoredTarget = -100;
 
 // Adds -log softmax(logits)[target] of every row whose target is not kIgnoredTarget to `loss`, in
-// the order of the rows. With `gradients`, logits [rows, vocab] become (softmax - one-hot(target))
-// * factor, and zeros in ignored rows; otherwise their contents are lost. The result does not
+// the order of the rows. If `gradients` names a type, fp32 or bf16, each row of logits [rows,
+// vocab] becomes (softmax - one-hot(target)) * factor of that type, from the row's first byte on,
+// and zeros where it is ignored; otherwise the contents of `logits` are lost. The result does not
 // depend on the number of threads.
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
-                         bool gradients, float factor, double& loss);
+                         std::optional<DType> gradients, float factor, double& loss);
 
 }  // namespace zeroth::cpu
 

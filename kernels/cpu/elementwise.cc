@@ -19,14 +19,34 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-void AddPiece(size_t n, const float* a, const float* b, float* out) {
+template <typename T>
+HWY_INLINE void AddPiece(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
   Transform(
-      n, out, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+      static_cast<size_t>(end - begin), static_cast<T*>(out) + begin,
+      [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); }, static_cast<const T*>(a) + begin,
+      static_cast<const T*>(b) + begin);
 }
 
-void ScalePiece(size_t n, float factor, float* x) {
+template <typename T>
+HWY_INLINE void ScalePiece(int64_t begin, int64_t end, float factor, void* x) {
+  T* piece = static_cast<T*>(x) + begin;
   Transform(
-      n, x, [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, x);
+      static_cast<size_t>(end - begin), piece,
+      [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, piece);
+}
+
+// HWY_EXPORT takes the name of a function.
+void AddF32(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
+  AddPiece<float>(begin, end, a, b, out);
+}
+void AddBF16(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
+  AddPiece<BFloat16>(begin, end, a, b, out);
+}
+void ScaleF32(int64_t begin, int64_t end, float factor, void* x) {
+  ScalePiece<float>(begin, end, factor, x);
+}
+void ScaleBF16(int64_t begin, int64_t end, float factor, void* x) {
+  ScalePiece<BFloat16>(begin, end, factor, x);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -36,25 +56,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(AddPiece);
-HWY_EXPORT(ScalePiece);
+HWY_EXPORT(AddF32);
+HWY_EXPORT(AddBF16);
+HWY_EXPORT(ScaleF32);
+HWY_EXPORT(ScaleBF16);
 
-void Add(int64_t n, const float* a, const float* b, float* out) {
-  ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(AddPiece)
-    (static_cast<size_t>(end - begin), a + begin, b + begin, out + begin);
-  });
+void Add(int64_t n, DType dtype, const void* a, const void* b, void* out) {
+  const auto piece =
+      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddBF16) : HWY_DYNAMIC_DISPATCH(AddF32);
+  ParallelFor(n, kElementGrain,
+              [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, a, b, out); });
 }
 
-void Scale(int64_t n, float factor, float* x) {
-  ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ScalePiece)(static_cast<size_t>(end - begin), factor, x + begin);
-  });
+void Scale(int64_t n, float factor, DType dtype, void* x) {
+  const auto piece =
+      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(ScaleBF16) : HWY_DYNAMIC_DISPATCH(ScaleF32);
+  ParallelFor(n, kElementGrain,
+              [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, factor, x); });
 }
 
-void FillZero(int64_t n, float* x) {
+void FillZero(int64_t n, DType dtype, void* x) {
+  const size_t size = SizeOf(dtype);
   ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    std::memset(x + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
+    std::memset(static_cast<char*>(x) + static_cast<size_t>(begin) * size, 0,
+                static_cast<size_t>(end - begin) * size);
   });
 }
 

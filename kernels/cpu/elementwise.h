@@ -5,14 +5,16 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/dtype.h"
+
 namespace zeroth::cpu {
 
-// out = a + b; out may be either.
-void Add(int64_t n, const float* a, const float* b, float* out);
+// out = a + b; out may be either. `dtype`, of all arrays here and in Scale, is fp32 or bf16.
+void Add(int64_t n, DType dtype, const void* a, const void* b, void* out);
 // x *= factor.
-void Scale(int64_t n, float factor, float* x);
-// Zero bytes, written by the threads that would compute there.
-void FillZero(int64_t n, float* x);
+void Scale(int64_t n, float factor, DType dtype, void* x);
+// n elements of any type become zero bytes, written by the threads that would compute there.
+void FillZero(int64_t n, DType dtype, void* x);
 
 }  // namespace zeroth::cpu
 

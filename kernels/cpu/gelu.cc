@@ -19,35 +19,34 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-void GeluPiece(size_t n, const float* x, float* y) {
+template <typename T>
+HWY_INLINE void GeluPiece(int64_t begin, int64_t end, const void* x, void* y) {
   Transform(
-      n, y,
-      [](auto d, auto raw) HWY_ATTR {
-        const auto v = AtLeast(d, kGeluLowest, raw);
-        const auto slope =
-            hn::MulAdd(hn::Mul(v, v), hn::Set(d, kGeluCubic), hn::Set(d, kGeluLinear));
-        return TimesLogistic(d, v, hn::Mul(v, slope));
-      },
-      x);
+      static_cast<size_t>(end - begin), static_cast<T*>(y) + begin,
+      [](auto d, auto v) HWY_ATTR { return GeluOf(d, v); }, static_cast<const T*>(x) + begin);
 }
 
-// With s = logistic(z(x)): gelu'(x) = s + x s (1 - s) z'(x) = s (1 + x z'(x) (1 - s)).
-void GeluBackwardPiece(size_t n, const float* x, const float* dy, float* dx) {
+template <typename T>
+HWY_INLINE void GeluBackwardPiece(int64_t begin, int64_t end, const void* x, const void* dy,
+                                  void* dx) {
   Transform(
-      n, dx,
-      [](auto d, auto raw, auto g) HWY_ATTR {
-        // From -kGeluLowest up the derivative is one.
-        const auto v = AtLeast(d, kGeluLowest, AtMost(d, -kGeluLowest, raw));
-        const auto cubic = hn::Mul(hn::Mul(v, v), hn::Set(d, kGeluCubic));
-        const auto z = hn::Mul(v, hn::Add(cubic, hn::Set(d, kGeluLinear)));
-        const auto dz = hn::MulAdd(cubic, hn::Set(d, 3.0f), hn::Set(d, kGeluLinear));
-        auto s = z;
-        auto complement = z;
-        LogisticAndComplement(d, z, s, complement);
-        const auto inner = hn::MulAdd(hn::Mul(v, dz), complement, hn::Set(d, 1.0f));
-        return hn::Mul(g, hn::Mul(s, inner));
-      },
-      x, dy);
+      static_cast<size_t>(end - begin), static_cast<T*>(dx) + begin,
+      [](auto d, auto v, auto g) HWY_ATTR { return hn::Mul(g, GeluSlope(d, v)); },
+      static_cast<const T*>(x) + begin, static_cast<const T*>(dy) + begin);
+}
+
+// HWY_EXPORT takes the name of a function.
+void GeluF32(int64_t begin, int64_t end, const void* x, void* y) {
+  GeluPiece<float>(begin, end, x, y);
+}
+void GeluBF16(int64_t begin, int64_t end, const void* x, void* y) {
+  GeluPiece<BFloat16>(begin, end, x, y);
+}
+void GeluBackwardF32(int64_t begin, int64_t end, const void* x, const void* dy, void* dx) {
+  GeluBackwardPiece<float>(begin, end, x, dy, dx);
+}
+void GeluBackwardBF16(int64_t begin, int64_t end, const void* x, const void* dy, void* dx) {
+  GeluBackwardPiece<BFloat16>(begin, end, x, dy, dx);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -57,20 +56,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(GeluPiece);
-HWY_EXPORT(GeluBackwardPiece);
+HWY_EXPORT(GeluF32);
+HWY_EXPORT(GeluBF16);
+HWY_EXPORT(GeluBackwardF32);
+HWY_EXPORT(GeluBackwardBF16);
 
-void Gelu(int64_t n, const float* x, float* y) {
-  ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(GeluPiece)(static_cast<size_t>(end - begin), x + begin, y + begin);
-  });
+void Gelu(int64_t n, DType dtype, const void* x, void* y) {
+  const auto piece =
+      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GeluBF16) : HWY_DYNAMIC_DISPATCH(GeluF32);
+  ParallelFor(n, kElementGrain,
+              [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, x, y); });
 }
 
-void GeluBackward(int64_t n, const float* x, const float* dy, float* dx) {
-  ParallelFor(n, kElementGrain, [=](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(GeluBackwardPiece)
-    (static_cast<size_t>(end - begin), x + begin, dy + begin, dx + begin);
-  });
+void GeluBackward(int64_t n, DType dtype, const void* x, const void* dy, void* dx) {
+  const auto piece = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GeluBackwardBF16)
+                                               : HWY_DYNAMIC_DISPATCH(GeluBackwardF32);
+  ParallelFor(n, kElementGrain,
+              [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, x, dy, dx); });
 }
 
 }  // namespace zeroth::cpu

@@ -5,12 +5,15 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/dtype.h"
+
 namespace zeroth::cpu {
 
-// y = gelu(x), tanh approximation; y may be x. NaN stays NaN.
-void Gelu(int64_t n, const float* x, float* y);
+// y = gelu(x), tanh approximation; y may be x. NaN stays NaN. `dtype`, of all arrays here and
+// below, is fp32 or bf16.
+void Gelu(int64_t n, DType dtype, const void* x, void* y);
 // dx = dy * gelu'(x); dx may be dy.
-void GeluBackward(int64_t n, const float* x, const float* dy, float* dx);
+void GeluBackward(int64_t n, DType dtype, const void* x, const void* dy, void* dx);
 
 }  // namespace zeroth::cpu
 

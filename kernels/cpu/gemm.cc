@@ -4,46 +4,54 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "dnnl.h"
-
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/bf16_matmul.h"
+#include "zeroth/kernels/cpu/bf16_products.h"
+#include "zeroth/kernels/cpu/gemm_blocks.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
+#include "zeroth/kernels/cpu/sgemm.h"
+#include "zeroth/kernels/cpu/widened_gemm.h"
 
 namespace zeroth::cpu {
 namespace {
 
-// A single row may carry any stride; oneDNN insists on one that is at least the width.
-int64_t Stride(int64_t stride, int64_t width) { return std::max(stride, width); }
+// Sums of fp32 products on their way into a bf16 c.
+constexpr int64_t kBlock = 1024;
 
-absl::Status Product(const GemmCall& call) {
-  if (call.k == 0) {
-    if (call.accumulate) return absl::OkStatus();
-    for (int64_t i = 0; i < call.m; ++i) std::fill_n(call.c + i * call.ldc, call.n, 0.0f);
+// A product without terms: zeros, which bias and activation still apply to.
+absl::Status EmptyProduct(const GemmCall& call, Workspace& workspace) {
+  ZEROTH_ASSIGN_OR_RETURN(float* zeros, workspace.ReserveFloats(call.n));
+  std::fill_n(zeros, call.n, 0.0f);
+  FinishProduct(call.m, call.n, zeros, 0, EpilogueOf(call));
+  return absl::OkStatus();
+}
+
+absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
+  const GemmEpilogue epilogue = EpilogueOf(call);
+  if (call.c_dtype == DType::kFloat32) {
+    ZEROTH_RETURN_IF_ERROR(Sgemm(call));
+    if (!call.accumulate && !epilogue.IsPlain())
+      FinishProduct(call.m, call.n, static_cast<const float*>(call.c), call.ldc, epilogue);
     return absl::OkStatus();
   }
-  // The BLAS-like entry rather than the matmul primitive: it copies both operands into its own
-  // tiles and so is indifferent to strides, where the primitive drops to half of its rate at a row
-  // stride of 12 KiB (3072 columns).
-  const dnnl_status_t status =
-      dnnl_sgemm(call.transpose_a ? 'T' : 'N', call.transpose_b ? 'T' : 'N', call.m, call.n, call.k,
-                 1.0f, call.a, Stride(call.lda, call.transpose_a ? call.m : call.k), call.b,
-                 Stride(call.ldb, call.transpose_b ? call.k : call.n),
-                 call.accumulate ? 1.0f : 0.0f, call.c, Stride(call.ldc, call.n));
-  if (status == dnnl_success) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("Gemm: oneDNN refused a product of m = ", call.m,
-                                          ", n = ", call.n, ", k = ", call.k, " with row strides ",
-                                          call.lda, ", ", call.ldb, ", ", call.ldc,
-                                          " (dnnl_status_t ", static_cast<int>(status), ")"));
+  const int64_t max_m = std::min(kBlock, call.m);
+  const int64_t max_n = std::min(kBlock, call.n);
+  ZEROTH_ASSIGN_OR_RETURN(float* product, workspace.ReserveFloats(max_m * max_n));
+  return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(Sgemm(ProductOfBlock(call, block, product)));
+    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
 
-absl::Status Gemm(const GemmCall& call) {
+absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  absl::Status status = Product(call);
-  if (!status.ok()) return status;
-  BiasActivation(call.m, call.n, call.bias, call.activation, call.c, call.ldc);
-  return absl::OkStatus();
+  if (call.k == 0) return EmptyProduct(call, workspace);
+  if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
+  return FastestBf16Products() == Bf16Products::kNative ? Bf16Matmul(call, workspace)
+                                                        : WidenedGemm(call, workspace);
 }
 
 }  // namespace zeroth::cpu

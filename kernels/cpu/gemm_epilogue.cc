@@ -3,6 +3,7 @@
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
 
 #include <cstddef>
+#include <type_traits>
 
 #include "zeroth/kernels/cpu/parallel.h"
 
@@ -13,7 +14,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/cpu/activation-inl.h"
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -22,40 +23,99 @@ namespace HWY_NAMESPACE {
 template <Activation kActivation, class D, class V>
 HWY_INLINE V Activate(D d, V x) {
   if constexpr (kActivation == Activation::kGelu) {
-    const V v = AtLeast(d, kGeluLowest, x);
-    const V slope = hn::MulAdd(hn::Mul(v, v), hn::Set(d, kGeluCubic), hn::Set(d, kGeluLinear));
-    return TimesLogistic(d, v, hn::Mul(v, slope));
+    return GeluOf(d, x);
   } else if constexpr (kActivation == Activation::kSilu) {
-    const V v = AtLeast(d, kSiluLowest, x);
-    return TimesLogistic(d, v, v);
+    return SiluOf(d, x);
   } else {
     return x;
   }
 }
 
-template <Activation kActivation>
-void Row(size_t n, const float* bias, float* c) {
-  if (bias == nullptr) {
-    Transform(
-        n, c, [](auto d, auto x) HWY_ATTR { return Activate<kActivation>(d, x); }, c);
+// The whole vector, or its first `count` lanes.
+template <bool kWhole, class D, class T>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, size_t count) {
+  if constexpr (kWhole) {
+    return LoadElements(d, from);
   } else {
-    Transform(
-        n, c,
-        [](auto d, auto x, auto shift)
-            HWY_ATTR { return Activate<kActivation>(d, hn::Add(x, shift)); },
-        c, bias);
+    return LoadFirstElements(d, from, count);
   }
 }
 
-void BiasActivationRow(size_t n, const float* bias, Activation activation, float* c) {
-  switch (activation) {
-    case Activation::kNone:
-      return Row<Activation::kNone>(n, bias, c);
-    case Activation::kGelu:
-      return Row<Activation::kGelu>(n, bias, c);
-    case Activation::kSilu:
-      return Row<Activation::kSilu>(n, bias, c);
+template <bool kWhole, class D, class T>
+HWY_INLINE void StoreLanes(hn::Vec<D> v, D d, T* to, size_t count) {
+  if constexpr (kWhole) {
+    StoreElements(v, d, to);
+  } else {
+    StoreFirstElements(v, d, to, count);
   }
+}
+
+// op(d, i, whole, count) for every vector of a row of n.
+template <class Op>
+HWY_INLINE void ForVectors(size_t n, const Op& op) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) op(d, i, std::true_type(), lanes);
+  if (i < n) op(d, i, std::false_type(), n - i);
+}
+
+template <Activation kActivation, typename Bias, typename C>
+void ActivateRow(size_t n, const float* product, const Bias* bias, C* pre_activation, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    auto x = LoadLanes<whole()>(d, product + i, count);
+    if (bias != nullptr) x = hn::Add(x, LoadLanes<whole()>(d, bias + i, count));
+    if (pre_activation != nullptr) StoreLanes<whole()>(x, d, pre_activation + i, count);
+    StoreLanes<whole()>(Activate<kActivation>(d, x), d, c + i, count);
+  });
+}
+
+template <typename C>
+void AccumulateRow(size_t n, const float* product, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    const auto old = LoadLanes<whole()>(d, c + i, count);
+    StoreLanes<whole()>(hn::Add(old, LoadLanes<whole()>(d, product + i, count)), d, c + i, count);
+  });
+}
+
+template <typename C>
+void GeluBackwardRow(size_t n, const float* product, const C* gelu_input, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    const auto slope = GeluSlope(d, LoadLanes<whole()>(d, gelu_input + i, count));
+    StoreLanes<whole()>(hn::Mul(LoadLanes<whole()>(d, product + i, count), slope), d, c + i, count);
+  });
+}
+
+template <typename Bias, typename C>
+void FinishRow(size_t n, const float* product, const GemmEpilogue& to) {
+  C* c = static_cast<C*>(to.c);
+  if (to.accumulate) return AccumulateRow(n, product, c);
+  if (to.gelu_input != nullptr)
+    return GeluBackwardRow(n, product, static_cast<const C*>(to.gelu_input), c);
+  const Bias* bias = static_cast<const Bias*>(to.bias);
+  C* pre_activation = static_cast<C*>(to.pre_activation);
+  switch (to.activation) {
+    case Activation::kNone:
+      return ActivateRow<Activation::kNone>(n, product, bias, pre_activation, c);
+    case Activation::kGelu:
+      return ActivateRow<Activation::kGelu>(n, product, bias, pre_activation, c);
+    case Activation::kSilu:
+      return ActivateRow<Activation::kSilu>(n, product, bias, pre_activation, c);
+  }
+}
+
+// HWY_EXPORT takes the name of a function.
+void RowF32F32(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<float, float>(n, product, to);
+}
+void RowF32BF16(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<float, BFloat16>(n, product, to);
+}
+void RowBF16F32(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<BFloat16, float>(n, product, to);
+}
+void RowBF16BF16(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<BFloat16, BFloat16>(n, product, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -64,16 +124,46 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zeroth::cpu {
+namespace {
 
-HWY_EXPORT(BiasActivationRow);
+HWY_EXPORT(RowF32F32);
+HWY_EXPORT(RowF32BF16);
+HWY_EXPORT(RowBF16F32);
+HWY_EXPORT(RowBF16BF16);
 
-void BiasActivation(int64_t m, int64_t n, const float* bias, Activation activation, float* c,
-                    int64_t ldc) {
-  if (bias == nullptr && activation == Activation::kNone) return;
-  const auto row = HWY_DYNAMIC_DISPATCH(BiasActivationRow);
-  ParallelFor(m, RowGrain(n), [=](int64_t, int64_t begin, int64_t end) {
+using Row = void (*)(size_t n, const float* product, const GemmEpilogue& to);
+
+Row FindRow(DType bias, DType c) {
+  if (bias == DType::kFloat32) {
+    return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowF32F32)
+                                : HWY_DYNAMIC_DISPATCH(RowF32BF16);
+  }
+  return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowBF16F32)
+                              : HWY_DYNAMIC_DISPATCH(RowBF16BF16);
+}
+
+}  // namespace
+
+GemmEpilogue GemmEpilogue::At(int64_t row, int64_t column) const {
+  GemmEpilogue block = *this;
+  block.bias = Advance(bias, column, bias_dtype);
+  block.c = Advance(c, row * ldc + column, c_dtype);
+  block.pre_activation = Advance(pre_activation, row * saved_ld + column, c_dtype);
+  block.gelu_input = Advance(gelu_input, row * saved_ld + column, c_dtype);
+  return block;
+}
+
+bool GemmEpilogue::IsPlain() const {
+  return bias == nullptr && activation == Activation::kNone && !accumulate &&
+         pre_activation == nullptr && gelu_input == nullptr;
+}
+
+void FinishProduct(int64_t m, int64_t n, const float* product, int64_t ld,
+                   const GemmEpilogue& epilogue) {
+  const Row row = FindRow(epilogue.bias_dtype, epilogue.c_dtype);
+  ParallelFor(m, RowGrain(n), [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      row(static_cast<size_t>(n), bias, activation, c + i * ldc);
+      row(static_cast<size_t>(n), product + i * ld, epilogue.At(i, 0));
   });
 }
 

@@ -3,11 +3,15 @@
 #include "zeroth/kernels/cpu/linear_cross_entropy.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/gemm.h"
+#include "zeroth/kernels/cpu/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -28,53 +32,100 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   return counted;
 }
 
-GemmCall Logits(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows, float* logits) {
-  return {.m = rows,
-          .n = call.vocab,
-          .k = call.dim,
-          .a = call.hidden + begin * call.dim,
-          .lda = call.dim,
-          .b = call.weight,
-          .ldb = call.dim,
-          .transpose_b = true,
-          .c = logits,
-          .ldc = call.vocab};
+// What one call works on, chunk by chunk.
+struct Chunks {
+  const LinearCrossEntropyCall& call;
+  float* logits;  // of one chunk; then their gradients, of call.dtype, each row in its own place
+  float* weight_sum;  // [vocab, dim], or null where chunks add up in dweight itself
+  Workspace& gemm_workspace;
+};
+
+const void* HiddenRows(const LinearCrossEntropyCall& call, int64_t begin) {
+  return Advance(call.hidden, begin * call.dim, call.dtype);
 }
 
-GemmCall HiddenGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows,
-                        const float* dlogits) {
-  return {.m = rows,
-          .n = call.dim,
-          .k = call.vocab,
-          .a = dlogits,
-          .lda = call.vocab,
-          .b = call.weight,
-          .ldb = call.dim,
-          .c = call.dhidden + begin * call.dim,
-          .ldc = call.dim};
+// A row of gradients begins where the row of fp32 logits did.
+int64_t GradientStride(const LinearCrossEntropyCall& call) {
+  return call.vocab * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
 }
 
-GemmCall WeightGradient(const LinearCrossEntropyCall& call, int64_t begin, int64_t rows,
-                        const float* dlogits) {
-  return {.m = call.vocab,
-          .n = call.dim,
-          .k = rows,
-          .a = dlogits,
-          .lda = call.vocab,
-          .transpose_a = true,
-          .b = call.hidden + begin * call.dim,
-          .ldb = call.dim,
-          .c = call.dweight,
-          .ldc = call.dim,
-          .accumulate = call.accumulate_dweight || begin > 0};
+absl::Status Logits(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  return Gemm({.m = rows,
+               .n = call.vocab,
+               .k = call.dim,
+               .dtype = call.dtype,
+               .a = HiddenRows(call, begin),
+               .lda = call.dim,
+               .b = call.weight,
+               .ldb = call.dim,
+               .transpose_b = true,
+               .c = chunks.logits,
+               .ldc = call.vocab},
+              chunks.gemm_workspace);
 }
 
-// Loss 0 and gradients of zero: no row counts, so nothing is to be computed.
+absl::Status HiddenGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  return Gemm({.m = rows,
+               .n = call.dim,
+               .k = call.vocab,
+               .dtype = call.dtype,
+               .c_dtype = call.dtype,
+               .a = chunks.logits,
+               .lda = GradientStride(call),
+               .b = call.weight,
+               .ldb = call.dim,
+               .c = Advance(call.dhidden, begin * call.dim, call.dtype),
+               .ldc = call.dim},
+              chunks.gemm_workspace);
+}
+
+absl::Status WeightGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  const bool apart = chunks.weight_sum != nullptr;
+  return Gemm({.m = call.vocab,
+               .n = call.dim,
+               .k = rows,
+               .dtype = call.dtype,
+               .c_dtype = apart ? DType::kFloat32 : call.grad_dtype,
+               .a = chunks.logits,
+               .lda = GradientStride(call),
+               .transpose_a = true,
+               .b = HiddenRows(call, begin),
+               .ldb = call.dim,
+               .c = apart ? chunks.weight_sum : call.dweight,
+               .ldc = call.dim,
+               .accumulate = begin > 0 || (!apart && call.accumulate_dweight)},
+              chunks.gemm_workspace);
+}
+
+// The sum of all chunks, rounded once.
+void StoreWeightSum(const Chunks& chunks) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  FinishProduct(call.vocab, call.dim, chunks.weight_sum, call.dim,
+                {.accumulate = call.accumulate_dweight,
+                 .c_dtype = call.grad_dtype,
+                 .c = call.dweight,
+                 .ldc = call.dim});
+}
+
+// Loss 0 and gradients of zero: no row counts, so nothing is to be computed. All types write zero
+// with bits of zero.
 void WriteZeros(const LinearCrossEntropyCall& call) {
   *call.loss = 0.0f;
-  if (call.dhidden != nullptr) std::fill_n(call.dhidden, call.rows * call.dim, 0.0f);
+  const size_t hidden = static_cast<size_t>(call.rows * call.dim);
+  const size_t weight = static_cast<size_t>(call.vocab * call.dim);
+  if (call.dhidden != nullptr) std::memset(call.dhidden, 0, hidden * SizeOf(call.dtype));
   if (call.dweight != nullptr && !call.accumulate_dweight)
-    std::fill_n(call.dweight, call.vocab * call.dim, 0.0f);
+    std::memset(call.dweight, 0, weight * SizeOf(call.grad_dtype));
+}
+
+// Gradients that are not fp32 and come from several chunks need a place to add up.
+int64_t WeightSumFloats(const LinearCrossEntropyCall& call, int64_t chunk_rows) {
+  const bool apart =
+      call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk_rows < call.rows;
+  return apart ? call.vocab * call.dim : 0;
 }
 
 }  // namespace
@@ -87,27 +138,33 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab) {
   return (rows + chunks - 1) / chunks;
 }
 
-absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace) {
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
+                                Workspace& gemm_workspace) {
   ZEROTH_ASSIGN_OR_RETURN(const int64_t counted, CountTargets(call));
   if (counted == 0) {
     WriteZeros(call);
     return absl::OkStatus();
   }
   const int64_t chunk_rows = LinearCrossEntropyChunkRows(call.rows, call.vocab);
-  ZEROTH_ASSIGN_OR_RETURN(float* logits, workspace.ReserveFloats(chunk_rows * call.vocab));
-  const bool gradients = call.dhidden != nullptr || call.dweight != nullptr;
+  const int64_t weight_sum_floats = WeightSumFloats(call, chunk_rows);
+  ZEROTH_ASSIGN_OR_RETURN(float* scratch,
+                          workspace.ReserveFloats(chunk_rows * call.vocab + weight_sum_floats));
+  const Chunks chunks{call, scratch + weight_sum_floats, weight_sum_floats > 0 ? scratch : nullptr,
+                      gemm_workspace};
+  std::optional<DType> gradients;
+  if (call.dhidden != nullptr || call.dweight != nullptr) gradients = call.dtype;
   const double mean = 1.0 / static_cast<double>(counted);
   const float factor = static_cast<float>(call.grad_scale * mean);
   double loss = 0.0;
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
-    ZEROTH_RETURN_IF_ERROR(Gemm(Logits(call, begin, rows, logits)));
-    SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
-    if (call.dhidden != nullptr)
-      ZEROTH_RETURN_IF_ERROR(Gemm(HiddenGradient(call, begin, rows, logits)));
-    if (call.dweight != nullptr)
-      ZEROTH_RETURN_IF_ERROR(Gemm(WeightGradient(call, begin, rows, logits)));
+    ZEROTH_RETURN_IF_ERROR(Logits(chunks, begin, rows));
+    SoftmaxCrossEntropy(rows, call.vocab, chunks.logits, call.targets + begin, gradients, factor,
+                        loss);
+    if (call.dhidden != nullptr) ZEROTH_RETURN_IF_ERROR(HiddenGradient(chunks, begin, rows));
+    if (call.dweight != nullptr) ZEROTH_RETURN_IF_ERROR(WeightGradient(chunks, begin, rows));
   }
+  if (chunks.weight_sum != nullptr) StoreWeightSum(chunks);
   *call.loss = static_cast<float>(loss * mean);
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cpu/cross_entropy.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
@@ -19,12 +20,14 @@ struct LinearCrossEntropyCall {
   int64_t rows = 0;
   int64_t dim = 0;
   int64_t vocab = 0;
-  const float* hidden = nullptr;     // [rows, dim]
-  const float* weight = nullptr;     // [vocab, dim]
-  const int32_t* targets = nullptr;  // [rows]
-  float* loss = nullptr;             // [1]
-  float* dhidden = nullptr;          // [rows, dim], or null
-  float* dweight = nullptr;          // [vocab, dim], or null
+  DType dtype = DType::kFloat32;       // of hidden, weight and dhidden: fp32 or bf16
+  DType grad_dtype = DType::kFloat32;  // of dweight: fp32 or bf16
+  const void* hidden = nullptr;        // [rows, dim]
+  const void* weight = nullptr;        // [vocab, dim]
+  const int32_t* targets = nullptr;    // [rows]
+  float* loss = nullptr;               // [1]
+  void* dhidden = nullptr;             // [rows, dim], or null
+  void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
 };
@@ -39,9 +42,10 @@ inline constexpr int64_t kMinChunkRows = 64;
 int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 
 // InvalidArgument names the row and value of the first target outside [0, vocab) that is not
-// kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm() and `workspace` do. The
-// sum over rows is the same whatever the chunks.
-absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace);
+// kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm() and the workspaces do.
+// The sum over rows is the same whatever the chunks. The products have a workspace of their own.
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
+                                Workspace& gemm_workspace);
 
 }  // namespace zeroth::cpu
 

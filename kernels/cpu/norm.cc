@@ -24,19 +24,21 @@ namespace HWY_NAMESPACE {
 
 // Several passes over a row that lies in the first-level cache: subtracting the mean before
 // squaring keeps the variance accurate, and memory is what limits the kernel anyway.
-template <bool kCentered>
+template <bool kCentered, typename T>
 HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
   const size_t dim = static_cast<size_t>(call.dim);
-  const float* x = call.x + row * call.dim;
+  const int64_t begin = row * call.dim;
+  const T* x = static_cast<const T*>(call.x) + begin;
   if (call.residual != nullptr) {
-    float* sum = call.sum + row * call.dim;
+    T* sum = static_cast<T*>(call.sum) + begin;
     Transform(
         dim, sum, [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); }, x,
-        call.residual + row * call.dim);
+        static_cast<const T*>(call.residual) + begin);
     x = sum;
   }
+  const T* gamma = static_cast<const T*>(call.gamma);
   const float count = static_cast<float>(call.dim);
-  float* y = call.y + row * call.dim;
+  T* y = static_cast<T*>(call.y) + begin;
   if constexpr (kCentered) {
     const float mean =
         Reduce(
@@ -52,11 +54,11 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
-        [mean, rstd](auto d, auto v, auto gamma, auto beta) HWY_ATTR {
+        [mean, rstd](auto d, auto v, auto weight, auto bias) HWY_ATTR {
           const auto normal = hn::Mul(hn::Sub(v, hn::Set(d, mean)), hn::Set(d, rstd));
-          return hn::MulAdd(normal, gamma, beta);
+          return hn::MulAdd(normal, weight, bias);
         },
-        x, call.gamma, call.beta);
+        x, gamma, static_cast<const T*>(call.beta));
     call.mean[row] = mean;
     call.rstd[row] = rstd;
   } else {
@@ -65,22 +67,23 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
-        [rstd](auto d, auto v, auto gamma)
-            HWY_ATTR { return hn::Mul(hn::Mul(v, hn::Set(d, rstd)), gamma); },
-        x, call.gamma);
+        [rstd](auto d, auto v, auto weight)
+            HWY_ATTR { return hn::Mul(hn::Mul(v, hn::Set(d, rstd)), weight); },
+        x, gamma);
     call.rstd[row] = rstd;
   }
 }
 
 // With n = (x - mean) rstd and h = dy gamma, both of one row: dx = rstd (h - average(h) - n
 // average(h n)), the second term with a mean only. dgamma sums dy n, dbeta sums dy.
-template <bool kCentered>
+template <bool kCentered, typename T>
 HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dgamma,
                             float* dbeta) {
   const size_t dim = static_cast<size_t>(call.dim);
-  const float* dy = call.dy + row * call.dim;
-  const float* x = call.x + row * call.dim;
-  float* dx = call.dx + row * call.dim;
+  const T* dy = static_cast<const T*>(call.dy) + row * call.dim;
+  const T* x = static_cast<const T*>(call.x) + row * call.dim;
+  const T* gamma = static_cast<const T*>(call.gamma);
+  T* dx = static_cast<T*>(call.dx) + row * call.dim;
   const float mean = kCentered ? call.mean[row] : 0.0f;
   const float rstd = call.rstd[row];
   const float count = static_cast<float>(call.dim);
@@ -94,7 +97,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
     average =
         Reduce(
             dim, [](auto, auto acc, auto g, auto w) HWY_ATTR { return hn::MulAdd(g, w, acc); }, dy,
-            call.gamma) /
+            gamma) /
         count;
   }
   const float projection = Reduce(
@@ -102,7 +105,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
                                [&](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
                                  return hn::MulAdd(hn::Mul(g, w), normalise(d, v), acc);
                                },
-                               dy, call.gamma, x) /
+                               dy, gamma, x) /
                            count;
 
   // Before dx, which may be dy.
@@ -128,28 +131,51 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
         dim, dx,
         [&](auto d, auto before, auto g, auto w, auto v)
             HWY_ATTR { return hn::Add(before, gradient(d, g, w, v)); },
-        dx, dy, call.gamma, x);
+        dx, dy, gamma, x);
   } else {
-    Transform(dim, dx, gradient, dy, call.gamma, x);
+    Transform(dim, dx, gradient, dy, gamma, x);
   }
 }
 
-void LayerNormRows(const NormCall& call, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) ForwardRow<true>(call, row);
+template <bool kCentered, typename T>
+HWY_INLINE void ForwardRows(const NormCall& call, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) ForwardRow<kCentered, T>(call, row);
 }
 
-void RmsNormRows(const NormCall& call, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) ForwardRow<false>(call, row);
+template <bool kCentered, typename T>
+HWY_INLINE void BackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end,
+                             float* dgamma, float* dbeta) {
+  for (int64_t row = begin; row < end; ++row) BackwardRow<kCentered, T>(call, row, dgamma, dbeta);
 }
 
-void LayerNormBackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+// HWY_EXPORT takes the name of a function.
+void LayerNormF32(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<true, float>(call, begin, end);
+}
+void LayerNormBF16(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<true, BFloat16>(call, begin, end);
+}
+void RmsNormF32(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<false, float>(call, begin, end);
+}
+void RmsNormBF16(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<false, BFloat16>(call, begin, end);
+}
+void LayerNormBackwardF32(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+                          float* dbeta) {
+  BackwardRows<true, float>(call, begin, end, dgamma, dbeta);
+}
+void LayerNormBackwardBF16(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                            float* dbeta) {
-  for (int64_t row = begin; row < end; ++row) BackwardRow<true>(call, row, dgamma, dbeta);
+  BackwardRows<true, BFloat16>(call, begin, end, dgamma, dbeta);
 }
-
-void RmsNormBackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+void RmsNormBackwardF32(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+                        float* dbeta) {
+  BackwardRows<false, float>(call, begin, end, dgamma, dbeta);
+}
+void RmsNormBackwardBF16(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                          float* dbeta) {
-  for (int64_t row = begin; row < end; ++row) BackwardRow<false>(call, row, dgamma, dbeta);
+  BackwardRows<false, BFloat16>(call, begin, end, dgamma, dbeta);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -159,19 +185,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(LayerNormRows);
-HWY_EXPORT(RmsNormRows);
-HWY_EXPORT(LayerNormBackwardRows);
-HWY_EXPORT(RmsNormBackwardRows);
+HWY_EXPORT(LayerNormF32);
+HWY_EXPORT(LayerNormBF16);
+HWY_EXPORT(RmsNormF32);
+HWY_EXPORT(RmsNormBF16);
+HWY_EXPORT(LayerNormBackwardF32);
+HWY_EXPORT(LayerNormBackwardBF16);
+HWY_EXPORT(RmsNormBackwardF32);
+HWY_EXPORT(RmsNormBackwardBF16);
 
 namespace {
 
-using BackwardRows = void (*)(const NormBackwardCall& call, int64_t begin, int64_t end,
+using RowsBackward = void (*)(const NormBackwardCall& call, int64_t begin, int64_t end,
                               float* dgamma, float* dbeta);
 
 // Every block of rows sums its parameters' gradients in its own part of the workspace: dgamma, then
 // dbeta.
-absl::Status Backward(const NormBackwardCall& call, BackwardRows rows_of, Workspace& workspace) {
+absl::Status Backward(const NormBackwardCall& call, RowsBackward rows_of, Workspace& workspace) {
   const int64_t dim = call.dim;
   const int64_t blocks = BlockCount(call.rows);
   ZEROTH_ASSIGN_OR_RETURN(float* partial, workspace.ReserveFloats(2 * blocks * dim));
@@ -184,32 +214,39 @@ absl::Status Backward(const NormBackwardCall& call, BackwardRows rows_of, Worksp
                 rows_of(call, begin, end, dgamma, dbeta);
               });
   if (call.dgamma != nullptr)
-    AddBlocks(blocks, dim, 2 * dim, partial, call.accumulate_dgamma, call.dgamma);
+    AddBlocks(blocks, dim, 2 * dim, partial, call.accumulate_dgamma, call.grad_dtype, call.dgamma);
   if (call.dbeta != nullptr)
-    AddBlocks(blocks, dim, 2 * dim, partial + dim, call.accumulate_dbeta, call.dbeta);
+    AddBlocks(blocks, dim, 2 * dim, partial + dim, call.accumulate_dbeta, call.grad_dtype,
+              call.dbeta);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 void LayerNorm(const NormCall& call) {
-  ParallelFor(call.rows, RowGrain(call.dim), [&](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(LayerNormRows)(call, begin, end);
-  });
+  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(LayerNormBF16)
+                                                      : HWY_DYNAMIC_DISPATCH(LayerNormF32);
+  ParallelFor(call.rows, RowGrain(call.dim),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
 }
 
 void RmsNorm(const NormCall& call) {
-  ParallelFor(call.rows, RowGrain(call.dim), [&](int64_t, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RmsNormRows)(call, begin, end);
-  });
+  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RmsNormBF16)
+                                                      : HWY_DYNAMIC_DISPATCH(RmsNormF32);
+  ParallelFor(call.rows, RowGrain(call.dim),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
 }
 
 absl::Status LayerNormBackward(const NormBackwardCall& call, Workspace& workspace) {
-  return Backward(call, HWY_DYNAMIC_DISPATCH(LayerNormBackwardRows), workspace);
+  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(LayerNormBackwardBF16)
+                                                      : HWY_DYNAMIC_DISPATCH(LayerNormBackwardF32);
+  return Backward(call, rows_of, workspace);
 }
 
 absl::Status RmsNormBackward(const NormBackwardCall& call, Workspace& workspace) {
-  return Backward(call, HWY_DYNAMIC_DISPATCH(RmsNormBackwardRows), workspace);
+  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RmsNormBackwardBF16)
+                                                      : HWY_DYNAMIC_DISPATCH(RmsNormBackwardF32);
+  return Backward(call, rows_of, workspace);
 }
 
 }  // namespace zeroth::cpu

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
 namespace zeroth::cpu {
@@ -18,13 +19,14 @@ namespace zeroth::cpu {
 struct NormCall {
   int64_t rows = 0;
   int64_t dim = 0;
-  const float* x = nullptr;
-  const float* residual = nullptr;  // or null
-  float* sum = nullptr;             // with residual only
-  const float* gamma = nullptr;
-  const float* beta = nullptr;
+  DType dtype = DType::kFloat32;  // of x, residual, sum, gamma, beta and y: fp32 or bf16
+  const void* x = nullptr;
+  const void* residual = nullptr;  // or null
+  void* sum = nullptr;             // with residual only
+  const void* gamma = nullptr;
+  const void* beta = nullptr;
   float eps = 0;
-  float* y = nullptr;
+  void* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
 };
@@ -36,16 +38,18 @@ void RmsNorm(const NormCall& call);
 struct NormBackwardCall {
   int64_t rows = 0;
   int64_t dim = 0;
-  const float* dy = nullptr;
-  const float* x = nullptr;
-  const float* gamma = nullptr;
+  DType dtype = DType::kFloat32;  // of dy, x, gamma and dx: fp32 or bf16
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* gamma = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
-  float* dx = nullptr;
+  void* dx = nullptr;
   bool accumulate_dx = false;
-  float* dgamma = nullptr;  // or null
+  DType grad_dtype = DType::kFloat32;  // of dgamma and dbeta: fp32 or bf16
+  void* dgamma = nullptr;              // or null
   bool accumulate_dgamma = false;
-  float* dbeta = nullptr;  // or null
+  void* dbeta = nullptr;  // or null
   bool accumulate_dbeta = false;
 };
 

@@ -28,30 +28,48 @@ HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
   lower = rotated;
 }
 
-// `heads` heads of 2 * half elements, one after the other, all of one position.
-void RotateHeads(size_t heads, size_t half, const float* cosines, const float* sines, bool inverse,
-                 float* x) {
-  const hn::ScalableTag<float> d;
+// One head of 2 * half elements. `sign` is that of the angle.
+template <class D, typename T>
+HWY_INLINE void RotateHead(D d, size_t half, const float* cosines, const float* sines,
+                           hn::Vec<D> sign, T* x) {
   const size_t lanes = hn::Lanes(d);
-  const auto sign = hn::Set(d, inverse ? -1.0f : 1.0f);
-  for (size_t head = 0; head < heads; ++head, x += 2 * half) {
-    size_t i = 0;
-    for (; i + lanes <= half; i += lanes) {
-      auto lower = hn::LoadU(d, x + i);
-      auto upper = hn::LoadU(d, x + half + i);
-      Rotate(hn::LoadU(d, cosines + i), hn::Mul(sign, hn::LoadU(d, sines + i)), lower, upper);
-      hn::StoreU(lower, d, x + i);
-      hn::StoreU(upper, d, x + half + i);
-    }
-    if (i == half) continue;
-    const size_t rest = half - i;
-    auto lower = LoadFirst(d, x + i, rest);
-    auto upper = LoadFirst(d, x + half + i, rest);
-    Rotate(LoadFirst(d, cosines + i, rest), hn::Mul(sign, LoadFirst(d, sines + i, rest)), lower,
-           upper);
-    StoreFirst(lower, d, x + i, rest);
-    StoreFirst(upper, d, x + half + i, rest);
+  size_t i = 0;
+  for (; i + lanes <= half; i += lanes) {
+    auto lower = LoadElements(d, x + i);
+    auto upper = LoadElements(d, x + half + i);
+    Rotate(hn::LoadU(d, cosines + i), hn::Mul(sign, hn::LoadU(d, sines + i)), lower, upper);
+    StoreElements(lower, d, x + i);
+    StoreElements(upper, d, x + half + i);
   }
+  if (i == half) return;
+  const size_t rest = half - i;
+  auto lower = LoadFirstElements(d, x + i, rest);
+  auto upper = LoadFirstElements(d, x + half + i, rest);
+  Rotate(LoadFirstElements(d, cosines + i, rest),
+         hn::Mul(sign, LoadFirstElements(d, sines + i, rest)), lower, upper);
+  StoreFirstElements(lower, d, x + i, rest);
+  StoreFirstElements(upper, d, x + half + i, rest);
+}
+
+// The query and key heads of one place.
+template <typename T>
+HWY_INLINE void RotateRow(const AttentionShape& shape, const float* cosines, const float* sines,
+                          bool inverse, int64_t row, void* qkv) {
+  const hn::ScalableTag<float> d;
+  const auto sign = hn::Set(d, inverse ? -1.0f : 1.0f);
+  T* x = static_cast<T*>(qkv) + row * shape.packed_dim();
+  for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head, x += shape.head_dim)
+    RotateHead(d, static_cast<size_t>(shape.head_dim / 2), cosines, sines, sign, x);
+}
+
+// HWY_EXPORT takes the name of a function.
+void RotateRowF32(const AttentionShape& shape, const float* cosines, const float* sines,
+                  bool inverse, int64_t row, void* qkv) {
+  RotateRow<float>(shape, cosines, sines, inverse, row, qkv);
+}
+void RotateRowBF16(const AttentionShape& shape, const float* cosines, const float* sines,
+                   bool inverse, int64_t row, void* qkv) {
+  RotateRow<BFloat16>(shape, cosines, sines, inverse, row, qkv);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -61,7 +79,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(RotateHeads);
+HWY_EXPORT(RotateRowF32);
+HWY_EXPORT(RotateRowBF16);
 
 absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
   if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_)
@@ -84,18 +103,16 @@ absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
   return absl::OkStatus();
 }
 
-void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, float* qkv) {
-  const int64_t packed = shape.packed_dim();
-  const size_t heads = static_cast<size_t>(shape.heads + shape.kv_heads);
-  const size_t half = static_cast<size_t>(shape.head_dim / 2);
+void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, DType dtype,
+          void* qkv) {
+  const auto rotate = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RotateRowBF16)
+                                                : HWY_DYNAMIC_DISPATCH(RotateRowF32);
   const int64_t seq = shape.seq;
-  ParallelFor(shape.batch * seq, RowGrain(packed),
-              [=, &table](int64_t, int64_t begin, int64_t end) {
+  ParallelFor(shape.batch * seq, RowGrain(shape.packed_dim()),
+              [=, &shape, &table](int64_t, int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
                   const int64_t position = row % seq;
-                  HWY_DYNAMIC_DISPATCH(RotateHeads)
-                  (heads, half, table.cosines(position), table.sines(position), inverse,
-                   qkv + row * packed);
+                  rotate(shape, table.cosines(position), table.sines(position), inverse, row, qkv);
                 }
               });
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/kernels.h"
@@ -36,9 +37,10 @@ class RopeTable {
   float theta_ = 0;
 };
 
-// Rotates the query and key heads of qkv [batch, seq, packed_dim] in place, as RopeArgs says;
-// `table` is prepared.
-void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, float* qkv);
+// Rotates the query and key heads of qkv [batch, seq, packed_dim], fp32 or bf16, in place, as
+// RopeArgs says; `table` is prepared.
+void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, DType dtype,
+          void* qkv);
 
 }  // namespace zeroth::cpu
 

@@ -65,7 +65,9 @@ struct MagnitudeRange {
   uint32_t smallest_minus_one;
 };
 
-MagnitudeRange FindRange(size_t n, const float* x) {
+// Of the values as fp32.
+template <typename T>
+HWY_INLINE MagnitudeRange FindRange(size_t n, const T* x) {
   const hn::ScalableTag<uint32_t> d;
   const hn::RebindToFloat<decltype(d)> df;
   const size_t lanes = hn::Lanes(d);
@@ -79,14 +81,14 @@ MagnitudeRange FindRange(size_t n, const float* x) {
     smallest = hn::Min(smallest, hn::Sub(magnitude, one));  // zero wraps to the top and drops out
   };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) include(hn::LoadU(df, x + i));
-  if (i < n) include(LoadFirst(df, x + i, n - i));
+  for (; i + lanes <= n; i += lanes) include(LoadElements(df, x + i));
+  if (i < n) include(LoadFirstElements(df, x + i, n - i));
   return {hn::GetLane(hn::MaxOfLanes(d, largest)), hn::GetLane(hn::MinOfLanes(d, smallest))};
 }
 
 // Adds the squares of one block, all of whose bits lie in words (top - kCount, top].
-template <int kCount>
-void AddBlock(size_t n, const float* x, int top, int64_t* words) {
+template <int kCount, typename T>
+HWY_INLINE void AddBlock(size_t n, const T* x, int top, int64_t* words) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   using V = hn::Vec<decltype(d)>;
@@ -109,10 +111,10 @@ void AddBlock(size_t n, const float* x, int top, int64_t* words) {
   };
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    add(even, hn::LoadU(df, x + i));
-    add(odd, hn::LoadU(df, x + i + lanes));
+    add(even, LoadElements(df, x + i));
+    add(odd, LoadElements(df, x + i + lanes));
   }
-  for (; i < n; i += lanes) add(even, LoadFirst(df, x + i, std::min(lanes, n - i)));
+  for (; i < n; i += lanes) add(even, LoadFirstElements(df, x + i, std::min(lanes, n - i)));
 
   for (int k = 0; k < kCount; ++k) {
     const V start = hn::Set(d, kConstants[top - k].start);
@@ -123,20 +125,27 @@ void AddBlock(size_t n, const float* x, int top, int64_t* words) {
   }
 }
 
-void AddBlockOfAnyRange(size_t n, const float* x, int64_t* words) {
+float Widen(float x) { return x; }
+float Widen(BFloat16 x) { return ToFloat(x); }
+
+constexpr int MantissaBits(float) { return 23; }
+constexpr int MantissaBits(BFloat16) { return 7; }
+
+template <typename T>
+HWY_INLINE void AddBlockOfAnyRange(size_t n, const T* x, int64_t* words) {
   const MagnitudeRange range = FindRange(n, x);
   if (range.largest == 0) return;
   if (range.largest >= 0x7f800000u) {
     for (size_t i = 0; i < n; ++i) {
-      ExactSum::AddSquare(x[i], absl::MakeSpan(words, ExactSum::kWords));
+      ExactSum::AddSquare(Widen(x[i]), absl::MakeSpan(words, ExactSum::kWords));
     }
     return;
   }
-  // A float with exponent field e is a multiple of 2^(e - 150) below 2^(e - 126); subnormals have
-  // the multiples of e = 1.
+  // A value with exponent field e is below 2^(e - 126) and a multiple of the last bit of its
+  // mantissa, in fp32 2^(e - 150); subnormals have the multiples of e = 1.
   const int highest_bit = 2 * static_cast<int>(range.largest >> 23) - 253;
-  const int lowest_bit =
-      2 * std::max(1, static_cast<int>((range.smallest_minus_one + 1) >> 23)) - 300;
+  const int smallest_field = static_cast<int>((range.smallest_minus_one + 1) >> 23);
+  const int lowest_bit = 2 * (std::max(1, smallest_field) - 127 - MantissaBits(T{}));
   const int top = (highest_bit - ExactSum::kMinExponent) / ExactSum::kBinBits;
   const int bottom = (lowest_bit - ExactSum::kMinExponent) / ExactSum::kBinBits;
   switch (const int count = top - bottom + 1; count) {
@@ -155,8 +164,20 @@ void AddBlockOfAnyRange(size_t n, const float* x, int64_t* words) {
   }
 }
 
-void AddPiece(size_t n, const float* x, int64_t* words) {
-  for (size_t i = 0; i < n; i += kBlock) AddBlockOfAnyRange(std::min(kBlock, n - i), x + i, words);
+template <typename T>
+HWY_INLINE void AddPiece(int64_t begin, int64_t end, const void* x, int64_t* words) {
+  const size_t n = static_cast<size_t>(end - begin);
+  const T* piece = static_cast<const T*>(x) + begin;
+  for (size_t i = 0; i < n; i += kBlock)
+    AddBlockOfAnyRange(std::min(kBlock, n - i), piece + i, words);
+}
+
+// HWY_EXPORT takes the name of a function.
+void AddPieceF32(int64_t begin, int64_t end, const void* x, int64_t* words) {
+  AddPiece<float>(begin, end, x, words);
+}
+void AddPieceBF16(int64_t begin, int64_t end, const void* x, int64_t* words) {
+  AddPiece<BFloat16>(begin, end, x, words);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -166,16 +187,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(AddPiece);
+HWY_EXPORT(AddPieceF32);
+HWY_EXPORT(AddPieceBF16);
 
-void AddSquares(int64_t n, const float* x, int64_t* words) {
+void AddSquares(int64_t n, DType dtype, const void* x, int64_t* words) {
+  const auto add = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddPieceBF16)
+                                             : HWY_DYNAMIC_DISPATCH(AddPieceF32);
   // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until
   // they are normalised.
   constexpr int64_t kPiece = int64_t{1} << 18;
   std::mutex mutex;
   ParallelFor(n, kPiece, [=, &mutex](int64_t, int64_t begin, int64_t end) {
     std::array<int64_t, ExactSum::kWords> piece{};
-    HWY_DYNAMIC_DISPATCH(AddPiece)(static_cast<size_t>(end - begin), x + begin, piece.data());
+    add(begin, end, x, piece.data());
     ExactSum::Normalize(absl::MakeSpan(piece));
     std::lock_guard<std::mutex> lock(mutex);
     for (int word = 0; word < ExactSum::kWords; ++word) words[word] += piece[word];

@@ -5,13 +5,15 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/exact_sum.h"
 
 namespace zeroth::cpu {
 
-// Adds the squares of x[0, n) to words[0, ExactSum::kWords) exactly and leaves the words
-// normalised, so that even their bits do not depend on the order or the grouping of the elements.
-void AddSquares(int64_t n, const float* x, int64_t* words);
+// Adds the squares of x[0, n), fp32 or bf16, to words[0, ExactSum::kWords) exactly and leaves the
+// words normalised, so that even their bits do not depend on the order or the grouping of the
+// elements.
+void AddSquares(int64_t n, DType dtype, const void* x, int64_t* words);
 
 }  // namespace zeroth::cpu
 

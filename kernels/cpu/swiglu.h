@@ -5,14 +5,16 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/dtype.h"
+
 namespace zeroth::cpu {
 
 // out = silu(gate) * up; gate_up [rows, 2 * hidden] holds gate, then up, in each row; out [rows,
-// hidden].
-void SwiGlu(int64_t rows, int64_t hidden, const float* gate_up, float* out);
+// hidden]. `dtype`, of all arrays here and below, is fp32 or bf16.
+void SwiGlu(int64_t rows, int64_t hidden, DType dtype, const void* gate_up, void* out);
 // dgate_up may be gate_up.
-void SwiGluBackward(int64_t rows, int64_t hidden, const float* gate_up, const float* dout,
-                    float* dgate_up);
+void SwiGluBackward(int64_t rows, int64_t hidden, DType dtype, const void* gate_up,
+                    const void* dout, void* dgate_up);
 
 }  // namespace zeroth::cpu
 

@@ -3,7 +3,10 @@
 // Every instruction set that this machine has computes the same: the other tests see only the best
 // one.
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,15 +14,19 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/cpu/attention.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
 #include "zeroth/kernels/cpu/linear_cross_entropy.h"
+#include "zeroth/kernels/cpu/widen.h"
 #include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/reference/activation.h"
 #include "zeroth/kernels/reference/attention.h"
 #include "zeroth/kernels/reference/gemm.h"
 #include "zeroth/kernels/reference/linear_cross_entropy.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -34,6 +41,7 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
     device_ = *device;
     device_->BindThread();
     workspace_ = std::make_unique<Workspace>(device_->allocator());
+    gemm_workspace_ = std::make_unique<Workspace>(device_->allocator());
   }
   void TearDown() override {
     hwy::SetSupportedTargetsForTest(0);
@@ -47,75 +55,165 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
     return values;
   }
   Workspace& workspace() { return *workspace_; }
+  Workspace& gemm_workspace() { return *gemm_workspace_; }
 
  private:
   std::mt19937_64 random_{1};
   std::shared_ptr<Device> device_;
   std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<Workspace> gemm_workspace_;
 };
 
-constexpr double kTolerance = 4e-6;
+// What arithmetic in fp32 may be off by, of the largest element, and what is allowed on top where
+// bf16 intermediates are read again.
+double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
+
+// Memory of either type.
+class Elements {
+ public:
+  Elements(DType dtype, const std::vector<float>& values) : dtype_(dtype), fp32_(values) {
+    for (const float value : values) bf16_.push_back(ToBFloat16(value));
+  }
+  Elements(DType dtype, size_t count) : Elements(dtype, std::vector<float>(count)) {}
+
+  void* data() {
+    return dtype_ == DType::kFloat32 ? static_cast<void*>(fp32_.data()) : bf16_.data();
+  }
+  std::vector<float> values() const {
+    if (dtype_ == DType::kFloat32) return fp32_;
+    std::vector<float> values;
+    for (const BFloat16 value : bf16_) values.push_back(ToFloat(value));
+    return values;
+  }
+  std::vector<double> exact() const { return ToDouble(values()); }
+
+ private:
+  DType dtype_;
+  std::vector<float> fp32_;
+  std::vector<BFloat16> bf16_;
+};
 
 TEST_P(TargetsTest, Attention) {
-  for (const AttentionShape& shape :
-       {AttentionShape{1, 131, 4, 2, 33}, AttentionShape{2, 70, 2, 2, 64}}) {
-    const int64_t out_count = shape.batch * shape.seq * shape.heads * shape.head_dim;
-    const std::vector<float> qkv = RandomNormal(shape.batch * shape.seq * shape.packed_dim());
-    const std::vector<float> dout = RandomNormal(out_count);
-    std::vector<float> out(dout.size());
-    std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
-    std::vector<float> dqkv(qkv.size());
-    ASSERT_TRUE(AttentionForward(shape, qkv.data(), out.data(), lse.data(), workspace()).ok());
-    ASSERT_TRUE(AttentionBackward(shape, dout.data(), qkv.data(), out.data(), lse.data(),
-                                  dqkv.data(), workspace())
-                    .ok());
-    const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
-    ExpectClose(out, expected.out, kTolerance, 0.0, "out");
-    ExpectClose(lse, expected.lse, kTolerance, 0.0, "lse");
-    ExpectClose(dqkv, reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)),
-                kTolerance, 0.0, "dqkv");
+  for (const DType dtype : kElementTypes) {
+    for (const AttentionShape& shape :
+         {AttentionShape{1, 131, 4, 2, 33}, AttentionShape{2, 70, 2, 2, 64}}) {
+      const int64_t out_count = shape.batch * shape.seq * shape.heads * shape.head_dim;
+      Elements qkv(dtype, RandomNormal(shape.batch * shape.seq * shape.packed_dim()));
+      Elements dout(dtype, RandomNormal(out_count));
+      Elements out(dtype, static_cast<size_t>(out_count));
+      std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
+      Elements dqkv(dtype, qkv.values().size());
+      ASSERT_TRUE(
+          AttentionForward({shape, dtype, qkv.data(), out.data(), lse.data()}, workspace()).ok());
+      ASSERT_TRUE(AttentionBackward(
+                      {shape, dtype, dout.data(), qkv.data(), out.data(), lse.data(), dqkv.data()},
+                      workspace())
+                      .ok());
+      const reference::AttentionOutput expected = reference::Attention(shape, qkv.exact());
+      ExpectCloseIn(dtype, out.values(), expected.out, 4e-6, 0.0, "out");
+      ExpectClose(lse, expected.lse, 4e-6, 0.0, "lse");
+      ExpectCloseIn(dtype, dqkv.values(),
+                    reference::AttentionBackward(shape, dout.exact(), qkv.exact()),
+                    Tolerance(dtype), 0.0, "dqkv");
+    }
   }
 }
 
 TEST_P(TargetsTest, LinearCrossEntropy) {
-  LinearCrossEntropyCall call;
-  call.rows = 5;
-  call.dim = 7;
-  call.vocab = 2083;
-  const std::vector<float> hidden = RandomNormal(call.rows * call.dim);
-  const std::vector<float> weight = RandomNormal(call.vocab * call.dim);
-  const std::vector<int32_t> targets = {0, kIgnoredTarget, 2082, 1024, 7};
-  std::vector<float> loss(1);
-  std::vector<float> dhidden(hidden.size());
-  std::vector<float> dweight(weight.size());
-  call.hidden = hidden.data();
-  call.weight = weight.data();
-  call.targets = targets.data();
-  call.loss = loss.data();
-  call.dhidden = dhidden.data();
-  call.dweight = dweight.data();
-  ASSERT_TRUE(LinearCrossEntropy(call, workspace()).ok());
-  const auto expected = reference::LinearCrossEntropy(call.dim, call.vocab, ToDouble(hidden),
-                                                      ToDouble(weight), targets);
-  ExpectClose(loss, {expected.loss}, 1e-6, 0.0, "loss");
-  ExpectClose(dhidden, expected.dhidden, kTolerance, 0.0, "dhidden");
-  ExpectClose(dweight, expected.dweight, kTolerance, 0.0, "dweight");
+  for (const DType dtype : kElementTypes) {
+    LinearCrossEntropyCall call;
+    call.rows = 5;
+    call.dim = 7;
+    call.vocab = 2083;
+    call.dtype = dtype;
+    call.grad_dtype = dtype;
+    Elements hidden(dtype, RandomNormal(call.rows * call.dim));
+    Elements weight(dtype, RandomNormal(call.vocab * call.dim));
+    const std::vector<int32_t> targets = {0, kIgnoredTarget, 2082, 1024, 7};
+    std::vector<float> loss(1);
+    Elements dhidden(dtype, hidden.values().size());
+    Elements dweight(dtype, weight.values().size());
+    call.hidden = hidden.data();
+    call.weight = weight.data();
+    call.targets = targets.data();
+    call.loss = loss.data();
+    call.dhidden = dhidden.data();
+    call.dweight = dweight.data();
+    ASSERT_TRUE(LinearCrossEntropy(call, workspace(), gemm_workspace()).ok());
+    const auto expected = reference::LinearCrossEntropy(call.dim, call.vocab, hidden.exact(),
+                                                        weight.exact(), targets);
+    ExpectClose(loss, {expected.loss}, 1e-6, 0.0, "loss");
+    ExpectCloseIn(dtype, dhidden.values(), expected.dhidden, Tolerance(dtype), 0.0, "dhidden");
+    ExpectCloseIn(dtype, dweight.values(), expected.dweight, Tolerance(dtype), 0.0, "dweight");
+  }
 }
 
-TEST_P(TargetsTest, BiasActivation) {
+// A product of fp32 with every epilogue, into either type.
+TEST_P(TargetsTest, FinishProduct) {
   constexpr int64_t kRows = 3;
   constexpr int64_t kCols = 37;
-  const std::vector<float> c = RandomNormal(kRows * kCols);
-  const std::vector<float> bias = RandomNormal(kCols);
-  for (const Activation activation : {Activation::kNone, Activation::kGelu, Activation::kSilu}) {
-    std::vector<double> expected;
-    for (int64_t i = 0; i < kRows * kCols; ++i) {
-      expected.push_back(
-          reference::Activate(activation, static_cast<double>(c[i]) + bias[i % kCols]));
+  constexpr size_t kCount = kRows * kCols;
+  const std::vector<float> product = RandomNormal(kRows * kCols);
+  for (const DType dtype : kElementTypes) {
+    Elements bias(dtype, RandomNormal(kCols));
+    Elements input(dtype, RandomNormal(kRows * kCols));
+    const std::vector<float> old = RoundTo(dtype, RandomNormal(kRows * kCols));
+    const auto check = [&](GemmEpilogue epilogue, const auto& definition) {
+      Elements c(dtype, old);
+      epilogue.bias_dtype = dtype;
+      epilogue.c_dtype = dtype;
+      epilogue.c = c.data();
+      epilogue.ldc = kCols;
+      epilogue.saved_ld = kCols;
+      FinishProduct(kRows, kCols, product.data(), kCols, epilogue);
+      std::vector<double> expected;
+      for (size_t i = 0; i < kCount; ++i) expected.push_back(definition(i));
+      ExpectCloseIn(dtype, c.values(), expected, 4e-7, 0.0, "c");
+    };
+    const std::vector<double> shift = bias.exact();
+    for (const Activation activation : {Activation::kNone, Activation::kGelu, Activation::kSilu}) {
+      check({.bias = bias.data(), .activation = activation}, [&](size_t i) {
+        return reference::Activate(activation, static_cast<double>(product[i]) + shift[i % kCols]);
+      });
     }
-    std::vector<float> actual = c;
-    BiasActivation(kRows, kCols, bias.data(), activation, actual.data(), kCols);
-    ExpectClose(actual, expected, 4e-7, 0.0, "activated");
+    check({.accumulate = true}, [&](size_t i) { return static_cast<double>(product[i]) + old[i]; });
+    const std::vector<double> at = input.exact();
+    check({.gelu_input = input.data()}, [&](size_t i) {
+      return static_cast<double>(product[i]) * reference::GeluDerivative(at[i]);
+    });
+    Elements kept(dtype, kCount);
+    check({.activation = Activation::kGelu, .pre_activation = kept.data()}, [&](size_t i) {
+      return reference::Activate(Activation::kGelu, static_cast<double>(product[i]));
+    });
+    EXPECT_EQ(kept.values(), RoundTo(dtype, product));
+  }
+}
+
+// Every value of bf16 keeps its bits; everything between two of them goes to the nearer, ties to
+// the even one; a NaN stays one.
+TEST_P(TargetsTest, RoundingToBFloat16) {
+  std::vector<float> values;
+  for (uint32_t high = 0; high < 0x10000; ++high) {
+    for (const uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const uint32_t bits = high << 16 | low;
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      values.push_back(value);
+    }
+  }
+  std::vector<BFloat16> actual(values.size());
+  GemmEpilogue epilogue;
+  epilogue.c_dtype = DType::kBFloat16;
+  epilogue.c = actual.data();
+  const int64_t count = static_cast<int64_t>(values.size());
+  FinishProduct(1, count, values.data(), count, epilogue);
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(actual[i].bits, ToBFloat16(values[i]).bits) << values[i];
+  std::vector<float> widened(values.size());
+  WidenRows(1, count, actual.data(), count, widened.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float expected = ToFloat(actual[i]);
+    ASSERT_EQ(std::memcmp(&widened[i], &expected, sizeof(expected)), 0) << expected;
   }
 }
 

@@ -12,10 +12,12 @@
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/cpu/attention.h"
 #include "zeroth/kernels/cpu/cross_entropy.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
+#include "zeroth/kernels/cpu/widened_gemm.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
 namespace zeroth::cpu {
@@ -63,9 +65,12 @@ TEST_P(TeamSizeTest, Attention) {
     std::vector<float> out(dout.size());
     std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
     std::vector<float> all(qkv.size());
-    EXPECT_TRUE(AttentionForward(shape, qkv.data(), out.data(), lse.data(), workspace).ok());
-    EXPECT_TRUE(AttentionBackward(shape, dout.data(), qkv.data(), out.data(), lse.data(),
-                                  all.data(), workspace)
+    EXPECT_TRUE(
+        AttentionForward({shape, DType::kFloat32, qkv.data(), out.data(), lse.data()}, workspace)
+            .ok());
+    EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), out.data(),
+                                   lse.data(), all.data()},
+                                  workspace)
                     .ok());
     all.insert(all.end(), out.begin(), out.end());
     all.insert(all.end(), lse.begin(), lse.end());
@@ -82,21 +87,52 @@ TEST_P(TeamSizeTest, SoftmaxCrossEntropy) {
   ExpectSameBits([&] {
     std::vector<float> gradients = logits;
     double loss = 0.0;
-    SoftmaxCrossEntropy(kRows, kVocab, gradients.data(), targets.data(), true, 0.01f, loss);
+    SoftmaxCrossEntropy(kRows, kVocab, gradients.data(), targets.data(), DType::kFloat32, 0.01f,
+                        loss);
     gradients.push_back(static_cast<float>(loss));
     return gradients;
   });
 }
 
-TEST_P(TeamSizeTest, BiasActivation) {
+TEST_P(TeamSizeTest, FinishProduct) {
   constexpr int64_t kRows = 300;
   constexpr int64_t kCols = 301;
-  const std::vector<float> c = RandomNormal(kRows * kCols);
+  const std::vector<float> product = RandomNormal(kRows * kCols);
   const std::vector<float> bias = RandomNormal(kCols);
   ExpectSameBits([&] {
-    std::vector<float> result = c;
-    BiasActivation(kRows, kCols, bias.data(), Activation::kGelu, result.data(), kCols);
+    std::vector<float> result = product;
+    FinishProduct(
+        kRows, kCols, result.data(), kCols,
+        {.bias = bias.data(), .activation = Activation::kGelu, .c = result.data(), .ldc = kCols});
     return result;
+  });
+}
+
+TEST_P(TeamSizeTest, WidenedGemm) {
+  constexpr int64_t kM = 70;
+  constexpr int64_t kN = 1100;
+  constexpr int64_t kK = 50;
+  std::vector<BFloat16> a, b;
+  for (const float value : RandomNormal(kM * kK)) a.push_back(ToBFloat16(value));
+  for (const float value : RandomNormal(kK * kN)) b.push_back(ToBFloat16(value));
+  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
+  ASSERT_TRUE(device.ok()) << device.status();
+  ExpectSameBits([&] {
+    Workspace workspace((*device)->allocator());
+    std::vector<float> c(kM * kN);
+    EXPECT_TRUE(WidenedGemm({.m = kM,
+                             .n = kN,
+                             .k = kK,
+                             .dtype = DType::kBFloat16,
+                             .a = a.data(),
+                             .lda = kK,
+                             .b = b.data(),
+                             .ldb = kN,
+                             .c = c.data(),
+                             .ldc = kN},
+                            workspace)
+                    .ok());
+    return c;
   });
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/exact_sum.h"
@@ -37,27 +38,46 @@ class ThreadsTest : public testing::Test {
     random_.seed(7);
   }
 
-  Tensor Random(const Shape& shape) {
+  // Of the type under test.
+  Tensor Random(const Shape& shape) { return Random(shape, dtype_); }
+
+  Tensor Random(const Shape& shape, DType dtype) {
     std::normal_distribution<float> normal;
     std::vector<float> values(static_cast<size_t>(shape.numel()));
     for (float& value : values) value = normal(random_);
-    return *Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations);
+    const Tensor wide =
+        *Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations);
+    const Tensor tensor = *Tensor::Empty(*device_, shape, dtype, MemoryCategory::kActivations);
+    EXPECT_TRUE(kernels_->Cast(wide, tensor).ok());
+    return tensor;
   }
 
-  // Runs `body`, which returns its result's tensors, with one, two and three threads.
+  std::vector<float> Values(const Tensor& tensor) {
+    const Tensor wide =
+        *Tensor::Empty(*device_, tensor.shape(), DType::kFloat32, MemoryCategory::kActivations);
+    EXPECT_TRUE(kernels_->Cast(tensor, wide).ok());
+    return *wide.ToHost<float>();
+  }
+
+  // Runs `body`, which returns its result's tensors, with one, two and three threads, for either
+  // type.
   template <typename Body>
   void ExpectSameBits(const Body& body) {
-    std::vector<std::vector<float>> expected;
-    for (const int threads : {1, 2, 3}) {
-      Open(threads);
-      const std::vector<Tensor> results = body();
-      std::vector<std::vector<float>> values;
-      for (const Tensor& result : results) values.push_back(*result.ToHost<float>());
-      if (threads == 1) expected = values;
-      EXPECT_EQ(values, expected) << threads << " threads";
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      dtype_ = dtype;
+      std::vector<std::vector<float>> expected;
+      for (const int threads : {1, 2, 3}) {
+        Open(threads);
+        const std::vector<Tensor> results = body();
+        std::vector<std::vector<float>> values;
+        for (const Tensor& result : results) values.push_back(Values(result));
+        if (threads == 1) expected = values;
+        EXPECT_EQ(values, expected) << threads << " threads, " << DTypeName(dtype);
+      }
     }
   }
 
+  DType dtype_ = DType::kFloat32;
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
   std::mt19937_64 random_;
@@ -71,8 +91,8 @@ TEST_F(ThreadsTest, LayerNormBackward) {
     args.dy = Random({kRows, kDim});
     args.x = Random({kRows, kDim});
     args.gamma = Random({kDim});
-    args.mean = Random({kRows});
-    args.rstd = Random({kRows});
+    args.mean = Random({kRows}, DType::kFloat32);
+    args.rstd = Random({kRows}, DType::kFloat32);
     args.dx = Random({kRows, kDim});
     args.dgamma = Random({kDim});
     args.dbeta = Random({kDim});
@@ -108,25 +128,35 @@ TEST_F(ThreadsTest, ElementwiseAndAdamW) {
     EXPECT_TRUE(kernels_->Gelu(Random({kCount}), y).ok());
     AdamWArgs args;
     args.lr = 0.1;
-    args.param = Random({kCount});
+    args.param = Random({kCount}, DType::kFloat32);
     args.grad = y;
-    args.m = Random({kCount});
+    args.m = Random({kCount}, DType::kFloat32);
     args.v = *Tensor::Zeros(*device_, {kCount}, DType::kFloat32, MemoryCategory::kOptimizer);
     EXPECT_TRUE(kernels_->AdamW(args).ok());
     return {y, args.param, args.m, args.v};
   });
 }
 
+TEST_F(ThreadsTest, PositionBackward) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    const Tensor dpositions = Random({301, 130}, DType::kBFloat16);
+    EXPECT_TRUE(kernels_->PositionBackward(Random({5, 300, 130}), dpositions, true).ok());
+    return {dpositions};
+  });
+}
+
 TEST_F(ThreadsTest, AddSquares) {
-  std::vector<int64_t> expected;
-  for (const int threads : {1, 2, 3}) {
-    Open(threads);
-    const Tensor sum =
-        *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
-    ASSERT_TRUE(kernels_->AddSquares(Random({600001}), sum).ok());
-    const std::vector<int64_t> words = *sum.ToHost<int64_t>();
-    if (threads == 1) expected = words;
-    EXPECT_EQ(words, expected) << threads << " threads";
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    std::vector<int64_t> expected;
+    for (const int threads : {1, 2, 3}) {
+      Open(threads);
+      const Tensor sum =
+          *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
+      ASSERT_TRUE(kernels_->AddSquares(Random({600001}, dtype), sum).ok());
+      const std::vector<int64_t> words = *sum.ToHost<int64_t>();
+      if (threads == 1) expected = words;
+      EXPECT_EQ(words, expected) << threads << " threads";
+    }
   }
 }
 

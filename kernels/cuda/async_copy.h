@@ -2,7 +2,7 @@
 //
 // Copies from global to shared memory that go on while the thread computes (PTX ISA, cp.async).
 //
-//   CopyAsync16(...), any number; CommitCopies(): these are one group;
+//   CopyAsync16(...) or CopyAsync4(...), any number; CommitCopies(): these are one group;
 //   WaitForCopies<N>(): all groups of this thread but the newest N have arrived.
 //
 // What a thread has waited for is visible to itself; a barrier makes it visible to its block. Until
@@ -24,12 +24,24 @@ namespace zeroth::cuda {
 // 16 bytes, both ends aligned to 16; zeros if not `valid`, and then `from` is not read.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* from, bool valid) {
 #if defined(ZEROTH_CUDA_EMULATION)
-  emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr);
+  emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr, 16);
 #else
   // Past the first-level cache: each byte is read once by a block.
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
                "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
+               : "memory");
+#endif
+}
+
+// The same of 4 bytes.
+__device__ __forceinline__ void CopyAsync4(void* shared, const void* from, bool valid) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  emulation::ThisThreadsCopies().Begin(shared, valid ? from : nullptr, 4);
+#else
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(__cvta_generic_to_global(from)), "r"(valid ? 4 : 0)
                : "memory");
 #endif
 }

@@ -20,9 +20,9 @@ namespace zeroth::cuda::emulation {
 class PendingCopies {
  public:
   // `from` null: zeros.
-  void Begin(void* to, const void* from) {
-    std::memset(to, 0xff, kBytes);
-    open_.push_back({to, from});
+  void Begin(void* to, const void* from, size_t bytes) {
+    std::memset(to, 0xff, bytes);
+    open_.push_back({to, from, bytes});
   }
   void Commit() {
     groups_.push_back(std::move(open_));
@@ -32,9 +32,9 @@ class PendingCopies {
     while (groups_.size() > newest) {
       for (const Copy& copy : groups_.front()) {
         if (copy.from == nullptr) {
-          std::memset(copy.to, 0, kBytes);
+          std::memset(copy.to, 0, copy.bytes);
         } else {
-          std::memcpy(copy.to, copy.from, kBytes);
+          std::memcpy(copy.to, copy.from, copy.bytes);
         }
       }
       groups_.pop_front();
@@ -42,10 +42,10 @@ class PendingCopies {
   }
 
  private:
-  static constexpr size_t kBytes = 16;
   struct Copy {
     void* to;
     const void* from;
+    size_t bytes;
   };
   std::vector<Copy> open_;
   std::deque<std::vector<Copy>> groups_;  // oldest first

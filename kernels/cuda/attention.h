@@ -1,8 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Causal attention without a [seq, seq] tensor (Dao et al., "FlashAttention", 2022, and
-// "FlashAttention-2", 2023), forward and backward, deterministic: gradients of keys and values are
-// made by one kernel, those of queries by another, and nothing is added by atomics.
+// Causal grouped-query attention on CUDA, forward and backward, tile by tile (Dao,
+// "FlashAttention-2", 2023): no [seq, seq] tensor exists. Layouts and meaning as in AttentionArgs
+// and AttentionBackwardArgs of kernels.h.
+//
+// 16-bit elements whose heads are up to 128 wide, in multiples of 8, go through tensor cores. There
+// probabilities and their gradients are rounded to the element type before they multiply values,
+// keys and queries, which is all that tensor cores take; sums, exponentials and statistics are
+// fp32. Everything else is fp32 arithmetic throughout.
 
 #ifndef ZEROTH_KERNELS_CUDA_ATTENTION_H_
 #define ZEROTH_KERNELS_CUDA_ATTENTION_H_
@@ -17,29 +22,38 @@
 
 namespace zeroth::cuda {
 
-// AttentionArgs as pointers; head_dim is at most kLargestHeadDim.
+// Pointers are device memory, aligned to their elements; tensor cores need 16 bytes, and what is
+// not so aligned takes the slower way.
 struct AttentionCall {
-  AttentionShape shape;
-  DType dtype = DType::kFloat32;
+  AttentionShape shape;           // valid (kv_heads divides heads); empty shapes are legal
+  DType dtype = DType::kFloat32;  // of qkv and out: fp32, bf16 or fp16
   const void* qkv = nullptr;
   void* out = nullptr;
   float* lse = nullptr;  // null: unwanted
 };
 struct AttentionBackwardCall {
   AttentionShape shape;
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;  // of all but lse
   const void* dout = nullptr;
   const void* qkv = nullptr;
   const void* out = nullptr;
   const float* lse = nullptr;
-  void* dqkv = nullptr;
-  float* scratch = nullptr;  // AttentionBackwardScratch(shape) elements
+  void* dqkv = nullptr;  // all of it is overwritten
+  float* scratch =
+      nullptr;  // AttentionBackwardScratch(shape) elements, until the stream has passed
 };
 
-inline constexpr int64_t kLargestHeadDim = 256;
-
+// Enqueues. The same bits from run to run, and on every size of device. Fails where a launch is
+// refused, for another dtype (Internal), and for more rows than CUDA can count (InvalidArgument).
 absl::Status Attention(const AttentionCall& call, const LaunchTarget& target);
+
+// Linear in the sequence.
 int64_t AttentionBackwardScratch(const AttentionShape& shape);
+
+// Scores are computed again from `qkv` and `lse`, so that forward keeps nothing else: once for the
+// gradients of keys and values and once for those of queries. A single pass would save two products
+// of seven, and would have to add up one of these gradients across blocks, in whatever order they
+// run.
 absl::Status AttentionBackward(const AttentionBackwardCall& call, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

@@ -26,6 +26,7 @@ struct HeadLayout {
   int64_t packed = 0;     // from token to token in qkv
   int64_t out_token = 0;  // and in out
   float scale = 0;        // of the scores
+  bool in_packs = false;  // every head's row can be read four elements at a time
 
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int64_t Query(int64_t batch, int head) const {
@@ -71,9 +72,9 @@ absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream);
 
-// delta[batch, heads, seq] = dout . out of each row of a head. `packed`: dout and out are aligned
-// to 16 bytes.
-absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool packed,
+// delta[batch, heads, seq] = dout . out of each row of a head. `aligned`: dout and out are, to 16
+// bytes.
+absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool aligned,
                                   const void* dout, const void* out, float* delta,
                                   cudaStream_t stream);
 

@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -120,7 +121,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
     }
   }
 
-  const int end = min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
+  const int end =
+      std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
   for (int key = 0; key < end; key += kKeys) {
     // Keys have arrived. Values: nobody reads the last tile's any more.
     next_values.template Begin<kKeys>(values, at.packed, at.seq, at.head_dim);

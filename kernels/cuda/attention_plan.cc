@@ -51,7 +51,7 @@ void UsePlain(const AttentionShape& shape, AttentionPlan& plan) {
 
 }  // namespace
 
-absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool packed,
+absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligned,
                            AttentionPlan& plan) {
   if (shape.seq > kLongest) {
     return absl::InvalidArgumentError(absl::StrCat("attention: sequences of ", shape.seq,
@@ -66,7 +66,7 @@ absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool packed
                      kMostBlocks, "); use a smaller batch"));
   }
   const bool half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
-  if (half && packed && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {
+  if (half && aligned && shape.head_dim % 8 == 0 && shape.head_dim <= 128) {
     if (shape.head_dim <= 64) {
       UseMma<64>(shape, plan);
     } else if (shape.head_dim <= 96) {

@@ -81,7 +81,7 @@ inline constexpr size_t kPlainBackwardBytes = (2 * kPlainTile * kPlainStride<kWi
 
 enum class AttentionPath : uint8_t { kMma, kPlain };
 
-// What decides the kernels of a call. `packed`: all pointers are aligned to 16 bytes.
+// What decides the kernels of a call. `aligned`: all pointers are, to 16 bytes.
 struct AttentionPlan {
   AttentionPath path = AttentionPath::kPlain;
   // Columns of a tile. kMma: head_dim, rounded up to an instance. kPlain: of one block's share of
@@ -93,7 +93,7 @@ struct AttentionPlan {
 };
 
 // The shape is not empty. InvalidArgument if it has more blocks or places than a launch can count.
-absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool packed,
+absl::Status PlanAttention(const AttentionShape& shape, DType dtype, bool aligned,
                            AttentionPlan& plan);
 
 }  // namespace zeroth::cuda

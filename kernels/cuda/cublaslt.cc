@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/cuda/cublaslt.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
@@ -90,37 +92,46 @@ struct PreferenceHolder {
   }
 };
 
+absl::Status MakeLayout(DType dtype, bool transposed, int64_t rows, int64_t columns, int64_t ld,
+                        cublasLtMatrixLayout_t* layout) {
+  if (transposed) std::swap(rows, columns);
+  return ToStatus(cublasLtMatrixLayoutCreate(layout, CudaType(dtype), static_cast<uint64_t>(rows),
+                                             static_cast<uint64_t>(columns), ld),
+                  "cublasLtMatrixLayoutCreate");
+}
+
 }  // namespace
 
-// The descriptors of a product and the algorithm that was chosen for it; without `found` there is
-// none.
-struct ProductPlan {
-  ~ProductPlan() {
+// The descriptors of a product and the algorithm that was chosen for it, if there is one.
+struct CublasLt::Plan {
+  ~Plan() {
     if (desc != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(desc));
     for (cublasLtMatrixLayout_t layout : {first, second, c}) {
       if (layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
     }
   }
 
-  ProductKey key;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr;
   cublasLtMatrixLayout_t second = nullptr;
   cublasLtMatrixLayout_t c = nullptr;
-  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulAlgo_t algorithm = {};
   bool found = false;
 };
 
 uint32_t AlignmentOf(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  uint32_t alignment = 256;
+  uint32_t alignment = 16;
   while (address % alignment != 0) alignment /= 2;
   return alignment;
 }
 
+CublasLt::CublasLt(cudaStream_t stream, Allocator& allocator, bool allow_tf32)
+    : stream_(stream), allocator_(allocator), allow_tf32_(allow_tf32) {}
+
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(cudaStream_t stream,
                                                            Allocator& allocator, bool allow_tf32) {
-  std::unique_ptr<CublasLt> blas(new CublasLt(stream, allow_tf32));
+  std::unique_ptr<CublasLt> blas(new CublasLt(stream, allocator, allow_tf32));
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtCreate(&blas->handle_));
   ZEROTH_ASSIGN_OR_RETURN(blas->workspace_,
                           allocator.Allocate(kWorkspaceBytes, MemoryCategory::kWorkspace));
@@ -133,27 +144,33 @@ CublasLt::~CublasLt() {
   if (handle_ != nullptr) static_cast<void>(cublasLtDestroy(handle_));
 }
 
-absl::StatusOr<const ProductPlan*> CublasLt::FindPlan(const ProductKey& key) {
+absl::StatusOr<float*> CublasLt::Staging() {
+  if (staging_ == nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(staging_,
+                            allocator_.Allocate(kStagingBytes, MemoryCategory::kWorkspace));
+  }
+  return static_cast<float*>(staging_->data());
+}
+
+absl::StatusOr<CublasLt::Plan*> CublasLt::FindPlan(const ProductKey& key) {
   const auto known = plans_.find(key);
   if (known != plans_.end()) {
     recent_.splice(recent_.begin(), recent_, known->second);
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<ProductPlan> plan, MakePlan(key));
-    ++plans_made_;
-    if (recent_.size() >= kMostPlans) {
-      plans_.erase(recent_.back().first);
-      recent_.pop_back();
-    }
-    recent_.emplace_front(key, std::move(plan));
-    plans_[key] = recent_.begin();
+    return recent_.front().second.get();
   }
-  const ProductPlan* const plan = recent_.front().second.get();
-  return plan->found ? plan : nullptr;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, MakePlan(key));
+  ++plans_made_;
+  if (recent_.size() >= kMostPlans) {
+    plans_.erase(recent_.back().first);
+    recent_.pop_back();
+  }
+  recent_.emplace_front(key, std::move(plan));
+  plans_[key] = recent_.begin();
+  return recent_.front().second.get();
 }
 
-absl::StatusOr<std::shared_ptr<ProductPlan>> CublasLt::MakePlan(const ProductKey& key) {
-  auto plan = std::make_shared<ProductPlan>();
-  plan->key = key;
+absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const ProductKey& key) {
+  auto plan = std::make_unique<Plan>();
   const cublasComputeType_t compute = key.dtype == DType::kFloat32 && key.allow_tf32
                                           ? CUBLAS_COMPUTE_32F_FAST_TF32
                                           : CUBLAS_COMPUTE_32F;
@@ -173,22 +190,17 @@ absl::StatusOr<std::shared_ptr<ProductPlan>> CublasLt::MakePlan(const ProductKey
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype)));
   }
-  const cudaDataType_t type = CudaType(key.dtype);
-  const auto stored = [](bool transposed, int64_t rows, int64_t columns) {
-    return transposed ? std::make_pair(columns, rows) : std::make_pair(rows, columns);
-  };
-  const auto [first_rows, first_columns] = stored(key.transpose_first, key.rows, key.depth);
-  const auto [second_rows, second_columns] = stored(key.transpose_second, key.depth, key.columns);
-  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
-      cublasLtMatrixLayoutCreate(&plan->first, type, static_cast<uint64_t>(first_rows),
-                                 static_cast<uint64_t>(first_columns), key.first_ld));
-  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
-      cublasLtMatrixLayoutCreate(&plan->second, type, static_cast<uint64_t>(second_rows),
-                                 static_cast<uint64_t>(second_columns), key.second_ld));
-  ZEROTH_CUBLASLT_RETURN_IF_ERROR(
-      cublasLtMatrixLayoutCreate(&plan->c, CudaType(key.c_dtype), static_cast<uint64_t>(key.rows),
-                                 static_cast<uint64_t>(key.columns), key.c_ld));
+  ZEROTH_RETURN_IF_ERROR(
+      MakeLayout(key.dtype, key.transpose_first, key.rows, key.depth, key.first_ld, &plan->first));
+  ZEROTH_RETURN_IF_ERROR(MakeLayout(key.dtype, key.transpose_second, key.depth, key.columns,
+                                    key.second_ld, &plan->second));
+  ZEROTH_RETURN_IF_ERROR(
+      MakeLayout(key.c_dtype, /*transposed=*/false, key.rows, key.columns, key.c_ld, &plan->c));
+  ZEROTH_RETURN_IF_ERROR(AskForAlgorithm(key, *plan));
+  return plan;
+}
 
+absl::Status CublasLt::AskForAlgorithm(const ProductKey& key, Plan& plan) {
   PreferenceHolder holder;
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtMatmulPreferenceCreate(&holder.preference));
   cublasLtMatmulPreference_t preference = holder.preference;
@@ -204,36 +216,42 @@ absl::StatusOr<std::shared_ptr<ProductPlan>> CublasLt::MakePlan(const ProductKey
       Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment));
   ZEROTH_RETURN_IF_ERROR(
       Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment));
-  cublasLtMatmulHeuristicResult_t result;
+  cublasLtMatmulHeuristicResult_t result = {};
   int count = 0;
-  const cublasStatus_t asked =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan->desc, plan->first, plan->second, plan->c,
-                                     plan->c, preference, 1, &result, &count);
+  const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
+      handle_, plan.desc, plan.first, plan.second, plan.c, plan.c, preference, 1, &result, &count);
   // Not a failure: this combination of types, strides and epilogue has no algorithm.
-  if (asked != CUBLAS_STATUS_NOT_SUPPORTED && asked != CUBLAS_STATUS_INVALID_VALUE) {
-    ZEROTH_RETURN_IF_ERROR(ToStatus(asked, "cublasLtMatmulAlgoGetHeuristic"));
+  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) {
+    return absl::OkStatus();
   }
-  plan->found = asked == CUBLAS_STATUS_SUCCESS && count > 0 &&
-                result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes;
-  if (plan->found) plan->algorithm = result.algo;
-  return plan;
+  ZEROTH_RETURN_IF_ERROR(ToStatus(asked, "cublasLtMatmulAlgoGetHeuristic"));
+  plan.found =
+      count > 0 && result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kWorkspaceBytes;
+  plan.algorithm = result.algo;
+  return absl::OkStatus();
 }
 
-absl::Status CublasLt::Run(const ProductPlan& plan, const ProductPointers& pointers) {
-  ZEROTH_CHECK(plan.found);
-  if (HasBias(plan.key.epilogue)) {
-    ZEROTH_RETURN_IF_ERROR(Set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias));
+absl::StatusOr<bool> CublasLt::Multiply(const ProductKey& key, const ProductPointers& pointers) {
+  ZEROTH_ASSIGN_OR_RETURN(Plan* const plan, FindPlan(key));
+  if (!plan->found) return false;
+  if (HasBias(key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias));
   }
-  if (HasAux(plan.key.epilogue)) {
-    ZEROTH_RETURN_IF_ERROR(Set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux));
+  if (HasAux(key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(
+        Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux));
   }
   const float alpha = 1.0f;
-  const float beta = plan.key.accumulate ? 1.0f : 0.0f;
-  return ToStatus(
-      cublasLtMatmul(handle_, plan.desc, &alpha, pointers.first, plan.first, pointers.second,
-                     plan.second, &beta, pointers.c, plan.c, pointers.c, plan.c, &plan.algorithm,
-                     workspace_->data(), kWorkspaceBytes, stream_),
-      "cublasLtMatmul");
+  const float beta = key.accumulate ? 1.0f : 0.0f;
+  const cublasStatus_t status =
+      cublasLtMatmul(handle_, plan->desc, &alpha, pointers.first, plan->first, pointers.second,
+                     plan->second, &beta, pointers.c, plan->c, pointers.c, plan->c,
+                     &plan->algorithm, workspace_->data(), kWorkspaceBytes, stream_);
+  // Heuristics know less than the call itself; from now on this kind of product goes elsewhere.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) plan->found = false;
+  if (!plan->found) return false;
+  ZEROTH_RETURN_IF_ERROR(ToStatus(status, "cublasLtMatmul"));
+  return true;
 }
 
 }  // namespace zeroth::cuda

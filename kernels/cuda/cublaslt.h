@@ -52,7 +52,7 @@ struct ProductKey {
   bool allow_tf32 = false;
   uint32_t first_alignment = 0;
   uint32_t second_alignment = 0;
-  uint32_t c_alignment = 0;
+  uint32_t c_alignment = 0;  // of bias and aux too
   Epilogue epilogue = Epilogue::kNone;
 
   auto Tied() const {
@@ -63,17 +63,18 @@ struct ProductKey {
   bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
 };
 
-// The largest power of two up to 256 that divides the address.
+// The largest power of two up to 16 that divides the address. No algorithm needs more, and were
+// more told, the same product in two buffers could get two algorithms, whose results differ in the
+// last bits: strategies that keep parameters in different buffers would no longer agree.
 uint32_t AlignmentOf(const void* pointer);
-
-struct ProductPlan;
 
 struct ProductPointers {
   const void* first = nullptr;
   const void* second = nullptr;
   void* c = nullptr;
   const void* bias = nullptr;
-  const void* aux = nullptr;  // [rows, columns], columns `rows` apart; written by the Aux epilogues
+  // [rows, columns], columns `rows` apart; the Aux epilogues write it.
+  const void* aux = nullptr;
 };
 
 // A handle, its workspace and its plans, for one stream. Not thread-safe.
@@ -81,6 +82,8 @@ class CublasLt {
  public:
   // More than this, and no algorithm gets faster; what NVIDIA advises for Hopper.
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+  // Room for products on their way to an epilogue of ours: little enough to stay in the L2 cache.
+  static constexpr size_t kStagingBytes = size_t{16} << 20;
   static constexpr size_t kMostPlans = 1024;
 
   // `stream` and `allocator` outlive it. `allow_tf32`: fp32 products may round their inputs to 10
@@ -92,28 +95,37 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   bool allow_tf32() const { return allow_tf32_; }
-  // The plan for a kind of product, made at its first use; nullptr if cuBLASLt has no algorithm
-  // that serves. Valid until the next call. Only algorithms whose result is the same every time are
-  // taken: those that split the depth must add the parts in fp32, in workspace.
-  absl::StatusOr<const ProductPlan*> FindPlan(const ProductKey& key);
-  // Enqueues a product.
-  absl::Status Run(const ProductPlan& plan, const ProductPointers& pointers);
+
+  // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
+  // library is asked at the first product of each key. Only algorithms whose result is the same
+  // every time are taken: those that split the depth must add the parts in fp32, in workspace.
+  absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
+
+  // kStagingBytes for what the stream does next, made at the first call.
+  absl::StatusOr<float*> Staging();
 
   // Plans that exist, and how often one was made.
   size_t plan_count() const { return plans_.size(); }
   int64_t plans_made() const { return plans_made_; }
 
  private:
-  using PlanList = std::list<std::pair<ProductKey, std::shared_ptr<ProductPlan>>>;
+  struct Plan;
+  // The latest used first.
+  using PlanList = std::list<std::pair<ProductKey, std::unique_ptr<Plan>>>;
 
-  CublasLt(cudaStream_t stream, bool allow_tf32) : stream_(stream), allow_tf32_(allow_tf32) {}
-  absl::StatusOr<std::shared_ptr<ProductPlan>> MakePlan(const ProductKey& key);
+  CublasLt(cudaStream_t stream, Allocator& allocator, bool allow_tf32);
+  absl::StatusOr<Plan*> FindPlan(const ProductKey& key);
+  absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const ProductKey& key);
+  // Chooses the algorithm of a plan whose descriptors are complete.
+  absl::Status AskForAlgorithm(const ProductKey& key, Plan& plan);
 
   const cudaStream_t stream_;
+  Allocator& allocator_;
   const bool allow_tf32_;
   cublasLtHandle_t handle_ = nullptr;
   std::shared_ptr<Buffer> workspace_;
-  PlanList recent_;  // the latest used first
+  std::shared_ptr<Buffer> staging_;
+  PlanList recent_;
   std::map<ProductKey, PlanList::iterator> plans_;
   int64_t plans_made_ = 0;
 };

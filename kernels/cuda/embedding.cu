@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kMapThreads)
   if (place >= places) return;
   const int32_t token = tokens[place];
   if (token < 0 || token >= vocab) {
-    ReportDataError(error, DataErrorCode::kToken, token, place, seq, vocab);
+    ReportDataError(error, DataErrorCode::kBackwardToken, token, place, seq, vocab);
   }
 }
 
@@ -60,12 +60,12 @@ __global__ void __launch_bounds__(kMapThreads)
   int64_t last = first + 1;
   while (last < places && keys[last] == token) ++last;
   for (int64_t column = threadIdx.x; column < dim; column += blockDim.x) {
-    float sum = 0.0f;
+    G* const out = dtable + token * dim + column;
+    float sum = accumulate ? ToFloat(*out) : 0.0f;
     for (int64_t i = first; i < last; ++i) {
       sum = __fadd_rn(sum, ToFloat(dout[order[i] * dim + column]));
     }
-    G* const out = dtable + token * dim + column;
-    *out = FromFloat<G>(accumulate ? __fadd_rn(ToFloat(*out), sum) : sum);
+    *out = FromFloat<G>(sum);
   }
 }
 
@@ -76,13 +76,13 @@ __global__ void __launch_bounds__(kMapThreads)
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < max_seq * dim;
        item += step) {
-    float sum = 0.0f;
+    float sum = accumulate ? ToFloat(dpositions[item]) : 0.0f;
     if (item < seq * dim) {
       for (int64_t b = 0; b < batch; ++b) {
         sum = __fadd_rn(sum, ToFloat(dout[b * seq * dim + item]));
       }
     }
-    dpositions[item] = FromFloat<G>(accumulate ? __fadd_rn(ToFloat(dpositions[item]), sum) : sum);
+    dpositions[item] = FromFloat<G>(sum);
   }
 }
 

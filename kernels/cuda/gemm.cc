@@ -2,9 +2,73 @@
 
 #include "zeroth/kernels/cuda/gemm.h"
 
+#include <algorithm>
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth::cuda {
+namespace {
+
+// Products are at full speed from so many rows on, and in steps of so many.
+constexpr int64_t kRowStep = 128;
+
+const void* AuxOf(const GemmCall& call) {
+  return call.gelu_input != nullptr ? call.gelu_input : call.pre_activation;
+}
+
+bool HasEpilogue(const GemmCall& call) {
+  return call.bias != nullptr || call.activation != Activation::kNone || AuxOf(call) != nullptr;
+}
+
+absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
+  ProductPointers pointers;
+  pointers.first = call.b;
+  pointers.second = call.a;
+  pointers.c = call.c;
+  pointers.bias = call.bias;
+  pointers.aux = AuxOf(call);
+  return blas.Multiply(KeyOf(call, blas.allow_tf32()), pointers);
+}
+
+// The product of rows [begin, begin + rows) alone, to staging.
+GemmCall ProductOfRows(const GemmCall& call, int64_t begin, int64_t rows, float* staging) {
+  GemmCall product;
+  product.m = rows;
+  product.n = call.n;
+  product.k = call.k;
+  product.dtype = call.dtype;
+  const int64_t offset = call.transpose_a ? begin : begin * call.lda;
+  product.a = static_cast<const char*>(call.a) + offset * static_cast<int64_t>(SizeOf(call.dtype));
+  product.lda = call.lda;
+  product.transpose_a = call.transpose_a;
+  product.b = call.b;
+  product.ldb = call.ldb;
+  product.transpose_b = call.transpose_b;
+  product.c = staging;
+  product.ldc = call.n;
+  return product;
+}
+
+// False if cuBLASLt has no algorithm for the product alone either; nothing of c is written then.
+absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
+                                      const LaunchTarget& target) {
+  const int64_t step = StagedRows(call);
+  if (step == 0) return false;
+  ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
+  for (int64_t begin = 0; begin < call.m; begin += step) {
+    const int64_t rows = std::min(step, call.m - begin);
+    const GemmCall product = ProductOfRows(call, begin, rows, staging);
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
+    if (!multiplied && begin == 0) return false;
+    // The rows that are left over may be so few that only the others have an algorithm.
+    if (!multiplied) ZEROTH_RETURN_IF_ERROR(PlainGemm(product, target));
+    ZEROTH_RETURN_IF_ERROR(ApplyEpilogue(call, begin, rows, staging, target));
+  }
+  return true;
+}
+
+}  // namespace
+
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
   ProductKey key;
   key.rows = call.n;
@@ -21,7 +85,9 @@ ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
   key.allow_tf32 = allow_tf32;
   key.first_alignment = AlignmentOf(call.b);
   key.second_alignment = AlignmentOf(call.a);
-  key.c_alignment = AlignmentOf(call.c);
+  // AlignmentOf(nullptr) is the largest.
+  key.c_alignment =
+      std::min({AlignmentOf(call.c), AlignmentOf(call.bias), AlignmentOf(AuxOf(call))});
   if (call.gelu_input != nullptr) {
     key.epilogue = Epilogue::kGeluBackward;
   } else if (call.activation == Activation::kGelu) {
@@ -34,20 +100,24 @@ ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
   return key;
 }
 
+int64_t StagedRows(const GemmCall& call) {
+  const int64_t fitting =
+      static_cast<int64_t>(CublasLt::kStagingBytes / sizeof(float)) / std::max<int64_t>(call.n, 1);
+  return call.m <= fitting ? call.m : fitting / kRowStep * kRowStep;
+}
+
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  // cuBLASLt has no SiLU, and no product over nothing.
-  if (call.k == 0 || call.activation == Activation::kSilu) return PlainGemm(call, target);
-  const ProductKey key = KeyOf(call, blas.allow_tf32());
-  ZEROTH_ASSIGN_OR_RETURN(const ProductPlan* plan, blas.FindPlan(key));
-  if (plan == nullptr) return PlainGemm(call, target);
-  ProductPointers pointers;
-  pointers.first = call.b;
-  pointers.second = call.a;
-  pointers.c = call.c;
-  pointers.bias = call.bias;
-  pointers.aux = call.gelu_input != nullptr ? call.gelu_input : call.pre_activation;
-  return blas.Run(*plan, pointers);
+  if (call.k == 0) return PlainGemm(call, target);  // cuBLASLt knows no product over nothing
+  if (call.activation != Activation::kSilu) {       // nor SiLU
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
+    if (multiplied) return absl::OkStatus();
+  }
+  if (HasEpilogue(call)) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
+    if (multiplied) return absl::OkStatus();
+  }
+  return PlainGemm(call, target);
 }
 
 }  // namespace zeroth::cuda

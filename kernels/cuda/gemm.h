@@ -1,10 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products on a GPU: by cuBLASLt with its epilogues where it has an algorithm, otherwise by
-// a plain kernel of our own, so that no legal product is refused.
+// Matrix products on a GPU: by cuBLASLt with its epilogues where it has an algorithm; if it has one
+// for the product alone, with an epilogue of ours; otherwise by a plain kernel of our own, so that
+// no legal product is refused.
 
 #ifndef ZEROTH_KERNELS_CUDA_GEMM_H_
 #define ZEROTH_KERNELS_CUDA_GEMM_H_
+
+#include <cstdint>
 
 #include "absl/status/status.h"
 
@@ -17,6 +20,10 @@ namespace zeroth::cuda {
 // row-major matrix read by columns is its transpose, so operands change places and nothing is
 // moved.
 ProductKey KeyOf(const GemmCall& call, bool allow_tf32);
+
+// How many rows of `call` pass through CublasLt::Staging() at a time to an epilogue of ours; 0 if
+// not even 128 do, unless there are fewer.
+int64_t StagedRows(const GemmCall& call);
 
 // Enqueued on the stream of `blas`, which is target's.
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target);

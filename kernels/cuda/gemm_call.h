@@ -39,6 +39,11 @@ struct GemmCall {
 // By a kernel of our own: any shapes, strides and types; slow.
 absl::Status PlainGemm(const GemmCall& call, const LaunchTarget& target);
 
+// The rest of `call`, which does not accumulate, for rows [begin, begin + rows) of c, given their
+// product [rows, n].
+absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, const float* product,
+                           const LaunchTarget& target);
+
 }  // namespace zeroth::cuda
 
 #endif  // ZEROTH_KERNELS_CUDA_GEMM_CALL_H_

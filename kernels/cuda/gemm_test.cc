@@ -27,7 +27,7 @@ GemmCall Call(int64_t m, int64_t n, int64_t k) {
 
 TEST(ProductKeyTest, OperandsChangePlacesSoThatRowsBecomeColumns) {
   GemmCall call = Call(2, 3, 5);
-  call.b = memory + 16;
+  call.b = memory + 8;
   call.transpose_a = true;
   call.lda = 7;
   const ProductKey key = KeyOf(call, false);
@@ -38,8 +38,8 @@ TEST(ProductKeyTest, OperandsChangePlacesSoThatRowsBecomeColumns) {
   EXPECT_EQ(key.second_ld, 7);
   EXPECT_FALSE(key.transpose_first);
   EXPECT_TRUE(key.transpose_second);
-  EXPECT_EQ(key.first_alignment, 16u);
-  EXPECT_EQ(key.second_alignment, 256u);
+  EXPECT_EQ(key.first_alignment, 8u);
+  EXPECT_EQ(key.second_alignment, 16u);
 }
 
 TEST(ProductKeyTest, Epilogues) {
@@ -75,10 +75,28 @@ TEST(ProductKeyTest, WhatDecidesAPlanIsInItsKey) {
   EXPECT_TRUE(differs([](ProductKey& k) { k.epilogue = Epilogue::kGelu; }));
 }
 
-TEST(ProductKeyTest, AlignmentIsAPowerOfTwoUpTo256) {
-  EXPECT_EQ(AlignmentOf(memory), 256u);
+TEST(ProductKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
+  EXPECT_EQ(AlignmentOf(memory), 16u);
   EXPECT_EQ(AlignmentOf(memory + 2), 2u);
-  EXPECT_EQ(AlignmentOf(memory + 48), 16u);
+  EXPECT_EQ(AlignmentOf(memory + 24), 8u);
+}
+
+TEST(ProductKeyTest, WhatAnEpilogueReadsCountsForAlignment) {
+  GemmCall call = Call(8, 8, 8);
+  call.bias = memory + 4;
+  EXPECT_EQ(KeyOf(call, false).c_alignment, 4u);
+  call.gelu_input = memory + 2;
+  EXPECT_EQ(KeyOf(call, false).c_alignment, 2u);
+}
+
+TEST(StagedRowsTest, FitTheStaging) {
+  EXPECT_EQ(StagedRows(Call(100, 768, 8)), 100);
+  const int64_t rows = StagedRows(Call(65536, 3072, 8));
+  EXPECT_EQ(rows % 128, 0);
+  EXPECT_GE(rows, 1024);
+  EXPECT_LE(static_cast<size_t>(rows * 3072) * sizeof(float), CublasLt::kStagingBytes);
+  EXPECT_EQ(StagedRows(Call(65536, 50304, 8)), 0) << "128 rows are too long";
+  EXPECT_EQ(StagedRows(Call(50, 50304, 8)), 50);
 }
 
 }  // namespace

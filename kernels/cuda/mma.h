@@ -50,29 +50,41 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
 
 namespace emulation {
 
-template <typename T>
-float HalfOfRegister(uint32_t bits, unsigned half) {
-  const uint16_t element = static_cast<uint16_t>(bits >> (16 * half));
-  T value;
-  std::memcpy(&value, &element, sizeof(value));
-  return ToFloat(value);
-}
+inline float FromBits(bf16, uint16_t bits) { return ToFloat(bf16(__nv_bfloat16_raw{bits})); }
+inline float FromBits(fp16, uint16_t bits) { return ToFloat(fp16(__half_raw{bits})); }
 
+// What a lane holds, element by element as the ISA counts them.
 struct MmaOperands {
-  uint32_t a[4];
-  uint32_t b[2];
+  float a[8];
+  float b[4];
 };
 
-// A[row][k] and B[k][column], put together from what the lanes hold.
 template <typename T>
-float ElementOfA(const WarpValues<MmaOperands>& lanes, unsigned row, unsigned k) {
-  const unsigned lane = row % 8 * 4 + k % 8 / 2;
-  return HalfOfRegister<T>(lanes.at(lane).a[row / 8 + 2 * (k / 8)], k % 2);
+MmaOperands Unpack(const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  MmaOperands held;
+  for (unsigned i = 0; i < 8; ++i) {
+    held.a[i] = FromBits(T(), static_cast<uint16_t>(a[i / 2] >> (16 * (i % 2))));
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    held.b[i] = FromBits(T(), static_cast<uint16_t>(b[i / 2] >> (16 * (i % 2))));
+  }
+  return held;
 }
-template <typename T>
-float ElementOfB(const WarpValues<MmaOperands>& lanes, unsigned k, unsigned column) {
-  const unsigned lane = column * 4 + k % 8 / 2;
-  return HalfOfRegister<T>(lanes.at(lane).b[k / 8], k % 2);
+
+// Rows `row` and row + 8 of A, from the four lanes that hold them.
+inline void RowsOfA(const WarpValues<MmaOperands>& lanes, unsigned row, float (&rows)[2][16]) {
+  for (unsigned pair = 0; pair < 4; ++pair) {
+    const MmaOperands held = lanes.at(row * 4 + pair);
+    for (unsigned i = 0; i < 8; ++i) {
+      rows[i / 2 % 2][2 * pair + i % 2 + 8 * (i / 4)] = held.a[i];
+    }
+  }
+}
+inline void ColumnOfB(const WarpValues<MmaOperands>& lanes, unsigned column, float (&k)[16]) {
+  for (unsigned pair = 0; pair < 4; ++pair) {
+    const MmaOperands held = lanes.at(column * 4 + pair);
+    for (unsigned i = 0; i < 4; ++i) k[2 * pair + i % 2 + 8 * (i / 2)] = held.b[i];
+  }
 }
 
 }  // namespace emulation
@@ -85,15 +97,14 @@ __device__ __forceinline__ void MmaM16N8K16(float (&c)[4], const uint32_t (&a)[4
                                             const uint32_t (&b)[2]) {
   static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
 #if defined(ZEROTH_CUDA_EMULATION)
-  const emulation::WarpValues<emulation::MmaOperands> lanes(
-      {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}});
+  const emulation::WarpValues<emulation::MmaOperands> lanes(emulation::Unpack<T>(a, b));
   const unsigned lane = emulation::LaneIndex();
+  float rows[2][16];
+  float columns[2][16];
+  emulation::RowsOfA(lanes, lane / 4, rows);
+  for (unsigned i = 0; i < 2; ++i) emulation::ColumnOfB(lanes, lane % 4 * 2 + i, columns[i]);
   for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row = lane / 4 + 8 * (i / 2);
-    const unsigned column = lane % 4 * 2 + i % 2;
-    for (unsigned k = 0; k < 16; ++k) {
-      c[i] += emulation::ElementOfA<T>(lanes, row, k) * emulation::ElementOfB<T>(lanes, k, column);
-    }
+    for (unsigned k = 0; k < 16; ++k) c[i] += rows[i / 2][k] * columns[i % 2][k];
   }
 #else
   if constexpr (std::is_same_v<T, bf16>) {

@@ -149,6 +149,14 @@ __global__ void __launch_bounds__(kThreads) SquareSums(int64_t count, const T* x
   }
 }
 
+// Carries upwards until every word but the top one is in [0, 2^kBinBits), as ExactSum::Normalize.
+__global__ void NormalizeWords(int64_t* words) {
+  for (int i = 0; i + 1 < ExactSum::kBins; ++i) {
+    words[i + 1] += words[i] >> ExactSum::kBinBits;
+    words[i] &= (int64_t{1} << ExactSum::kBinBits) - 1;
+  }
+}
+
 // The value of the words as a double, from the most significant one down: off by less than a few
 // units of double's last place.
 __device__ double Decode(const int64_t* words) {
@@ -180,9 +188,8 @@ __global__ void ClipFactorKernel(const int64_t* words, double scale, double max_
   double factor = 1.0;
   if (max_norm > 0) {
     factor = max_norm / (norm + kEpsilon);
-    if (factor > 1.0) factor = 1.0;  // a NaN stays
+    if (factor > 1.0) factor = 1.0;  // not where it is NaN
   }
-  if (norm != norm) factor = norm;
   out[0] = static_cast<float>(norm);
   out[1] = static_cast<float>(factor);
 }
@@ -194,8 +201,10 @@ absl::Status AddSquares(int64_t count, DType dtype, const void* x, int64_t* word
   return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     LaunchShape shape = MapShape((count + kItems - 1) / kItems, target.multiprocessors);
-    return ZEROTH_LAUNCH(SquareSums<T>, shape, target.stream, count, static_cast<const T*>(x),
-                         words);
+    const absl::Status launched =
+        ZEROTH_LAUNCH(SquareSums<T>, shape, target.stream, count, static_cast<const T*>(x), words);
+    if (!launched.ok()) return launched;
+    return ZEROTH_LAUNCH(NormalizeWords, LaunchShape{}, target.stream, words);
   });
 }
 

@@ -2,12 +2,15 @@
 
 #include "zeroth/kernels/testing/activation_suite.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/reference/activation.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
 namespace {
@@ -16,6 +19,11 @@ constexpr double kHalfUlp = 0x1p-24;
 
 // Rounding errors in the argument of an exponential are multiplied by the argument.
 double RelativeTolerance(double exponent) { return kHalfUlp * (8.0 + 4.0 * std::abs(exponent)); }
+
+// The rounding of what is stored; that of fp32 is part of every tolerance.
+double StoreError(DType dtype, double x) {
+  return dtype == DType::kBFloat16 ? HalfUlp(dtype, x) : 0.0;
+}
 
 double GeluExponent(double x) { return 1.5957691216057308 * (x + 0.044715 * x * x * x); }
 
@@ -30,97 +38,112 @@ std::vector<float> Abscissae() {
 }  // namespace
 
 TEST_P(ActivationSuite, GeluWithinRounding) {
-  const std::vector<float> x = Abscissae();
-  const Tensor y = Unwritten({static_cast<int64_t>(x.size())});
-  ASSERT_TRUE(kernels().Gelu(Upload(y.shape(), x), y).ok());
-  const std::vector<float> values = Download(y);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double expected = reference::Gelu(x[i]);
-    const double exponent = x[i] < 0 ? GeluExponent(x[i]) : 0.0;
-    ASSERT_NEAR(values[i], expected, RelativeTolerance(exponent) * std::abs(expected) + 1e-37)
-        << "gelu(" << x[i] << ")";
+  for (const DType dtype : kElementTypes) {
+    const std::vector<float> x = RoundTo(dtype, Abscissae());
+    const Tensor y = Unwritten({static_cast<int64_t>(x.size())}, dtype);
+    ASSERT_TRUE(kernels().Gelu(Upload(y.shape(), x, dtype), y).ok());
+    const std::vector<float> values = Download(y);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = reference::Gelu(x[i]);
+      const double exponent = x[i] < 0 ? GeluExponent(x[i]) : 0.0;
+      const double error = RelativeTolerance(exponent) * std::abs(expected) + 1e-37;
+      ASSERT_NEAR(values[i], expected, error + StoreError(dtype, expected))
+          << "gelu(" << x[i] << ") in " << DTypeName(dtype);
+    }
   }
 }
 
 TEST_P(ActivationSuite, GeluBackwardWithinRounding) {
-  const std::vector<float> x = Abscissae();
-  const std::vector<float> dy = RandomNormal(static_cast<int64_t>(x.size()));
-  const Shape shape{static_cast<int64_t>(x.size())};
-  const Tensor dx = Unwritten(shape);
-  ASSERT_TRUE(kernels().GeluBackward(Upload(shape, x), Upload(shape, dy), dx).ok());
-  const std::vector<float> values = Download(dx);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double bounded = std::min(16.0, static_cast<double>(x[i]));
-    const double expected = dy[i] * reference::GeluDerivative(bounded);
-    // The two terms of the derivative cancel near its root, so that the error is relative to their
-    // size.
-    const double terms =
-        std::abs(dy[i]) * (std::abs(reference::GeluDerivative(bounded)) + (x[i] < 0 ? 0.4 : 0.0));
-    const double exponent = x[i] < 0 ? GeluExponent(x[i]) : 0.0;
-    ASSERT_NEAR(values[i], expected, RelativeTolerance(std::min(10.0, std::abs(exponent))) * terms)
-        << "gelu'(" << x[i] << ")";
+  for (const DType dtype : kElementTypes) {
+    const std::vector<float> x = RoundTo(dtype, Abscissae());
+    const Shape shape{static_cast<int64_t>(x.size())};
+    const std::vector<float> dy = RoundTo(dtype, RandomNormal(shape.numel()));
+    const Tensor dx = Unwritten(shape, dtype);
+    ASSERT_TRUE(kernels().GeluBackward(Upload(shape, x, dtype), Upload(shape, dy, dtype), dx).ok());
+    const std::vector<float> values = Download(dx);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double bounded = std::min(16.0, static_cast<double>(x[i]));
+      const double slope = reference::GeluDerivative(bounded);
+      const double expected = dy[i] * slope;
+      // The two terms of the derivative cancel near its root, so that the error is relative to
+      // their size.
+      const double terms = std::abs(dy[i]) * (std::abs(slope) + (x[i] < 0 ? 0.4 : 0.0));
+      const double exponent = x[i] < 0 ? GeluExponent(x[i]) : 0.0;
+      const double error = RelativeTolerance(std::min(10.0, std::abs(exponent))) * terms;
+      ASSERT_NEAR(values[i], expected, error + StoreError(dtype, expected))
+          << "gelu'(" << x[i] << ") in " << DTypeName(dtype);
+    }
   }
 }
 
 TEST_P(ActivationSuite, FarNegativeInputsGiveZero) {
-  const float lowest = std::numeric_limits<float>::lowest();
-  const Tensor x = Upload({4}, {-20.0f, -1e4f, -1e20f, lowest});
-  const Tensor y = Unwritten({4});
-  ASSERT_TRUE(kernels().Gelu(x, y).ok());
-  for (const float value : Download(y)) EXPECT_NEAR(value, 0.0, 1e-34);
-  ASSERT_TRUE(kernels().GeluBackward(x, Upload({4}, {1, 1, 1, 1}), y).ok());
-  for (const float value : Download(y)) EXPECT_NEAR(value, 0.0, 1e-34);
-  const Tensor gate_up = Upload({2, 2}, {lowest, 1.0f, -1e20f, 1.0f});
-  const Tensor out = Unwritten({2, 1});
-  ASSERT_TRUE(kernels().SwiGlu(gate_up, out).ok());
-  for (const float value : Download(out)) EXPECT_NEAR(value, 0.0, 1e-34);
+  const float lowest = -3.38e38f;  // a number in bf16, too
+  for (const DType dtype : kElementTypes) {
+    const Tensor x = Upload({4}, {-20.0f, -1e4f, -1e20f, lowest}, dtype);
+    const Tensor y = Unwritten({4}, dtype);
+    ASSERT_TRUE(kernels().Gelu(x, y).ok());
+    for (const float value : Download(y)) EXPECT_NEAR(value, 0.0, 1e-34);
+    ASSERT_TRUE(kernels().GeluBackward(x, Upload({4}, {1, 1, 1, 1}, dtype), y).ok());
+    for (const float value : Download(y)) EXPECT_NEAR(value, 0.0, 1e-34);
+    const Tensor gate_up = Upload({2, 2}, {lowest, 1.0f, -1e20f, 1.0f}, dtype);
+    const Tensor out = Unwritten({2, 1}, dtype);
+    ASSERT_TRUE(kernels().SwiGlu(gate_up, out).ok());
+    for (const float value : Download(out)) EXPECT_NEAR(value, 0.0, 1e-34);
+  }
 }
 
 TEST_P(ActivationSuite, NanStaysNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor x = Upload({2}, {nan, 1.0f});
-  const Tensor y = Unwritten({2});
-  ASSERT_TRUE(kernels().Gelu(x, y).ok());
-  EXPECT_TRUE(std::isnan(Download(y)[0]));
-  EXPECT_FALSE(std::isnan(Download(y)[1]));
-  ASSERT_TRUE(kernels().GeluBackward(x, Upload({2}, {1, 1}), y).ok());
-  EXPECT_TRUE(std::isnan(Download(y)[0]));
-  const Tensor out = Unwritten({1, 1});
-  ASSERT_TRUE(kernels().SwiGlu(Upload({1, 2}, {nan, 1.0f}), out).ok());
-  EXPECT_TRUE(std::isnan(Download(out)[0]));
+  for (const DType dtype : kElementTypes) {
+    const Tensor x = Upload({2}, {nan, 1.0f}, dtype);
+    const Tensor y = Unwritten({2}, dtype);
+    ASSERT_TRUE(kernels().Gelu(x, y).ok());
+    EXPECT_TRUE(std::isnan(Download(y)[0]));
+    EXPECT_FALSE(std::isnan(Download(y)[1]));
+    ASSERT_TRUE(kernels().GeluBackward(x, Upload({2}, {1, 1}, dtype), y).ok());
+    EXPECT_TRUE(std::isnan(Download(y)[0]));
+    const Tensor out = Unwritten({1, 1}, dtype);
+    ASSERT_TRUE(kernels().SwiGlu(Upload({1, 2}, {nan, 1.0f}, dtype), out).ok());
+    EXPECT_TRUE(std::isnan(Download(out)[0]));
+  }
 }
 
 TEST_P(ActivationSuite, GeluInPlaceOnOddSizes) {
-  for (const int64_t n : {0, 1, 15, 16, 17, 33, 1001}) {
-    const std::vector<float> x = RandomNormal(n, 3.0f);
-    const Tensor apart = Unwritten({n});
-    const Tensor in_place = Upload({n}, x);
-    ASSERT_TRUE(kernels().Gelu(in_place, apart).ok());
-    ASSERT_TRUE(kernels().Gelu(in_place, in_place).ok());
-    EXPECT_EQ(Download(in_place), Download(apart));
-    const Tensor gradient = Upload({n}, x);
-    const Tensor other = Unwritten({n});
-    ASSERT_TRUE(kernels().GeluBackward(apart, gradient, other).ok());
-    ASSERT_TRUE(kernels().GeluBackward(apart, gradient, gradient).ok());
-    EXPECT_EQ(Download(gradient), Download(other));
+  for (const DType dtype : kElementTypes) {
+    for (const int64_t n : {0, 1, 15, 16, 17, 33, 1001}) {
+      const std::vector<float> x = RandomNormal(n, 3.0f);
+      const Tensor apart = Unwritten({n}, dtype);
+      const Tensor in_place = Upload({n}, x, dtype);
+      ASSERT_TRUE(kernels().Gelu(in_place, apart).ok());
+      ASSERT_TRUE(kernels().Gelu(in_place, in_place).ok());
+      EXPECT_EQ(Download(in_place), Download(apart));
+      const Tensor gradient = Upload({n}, x, dtype);
+      const Tensor other = Unwritten({n}, dtype);
+      ASSERT_TRUE(kernels().GeluBackward(apart, gradient, other).ok());
+      ASSERT_TRUE(kernels().GeluBackward(apart, gradient, gradient).ok());
+      EXPECT_EQ(Download(gradient), Download(other));
+    }
   }
 }
 
 TEST_P(ActivationSuite, SwiGluForwardAndBackward) {
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 60; ++i) {
+    const DType dtype = kElementTypes[i % 2];
     const int64_t rows = RandomSize(0, 9);
     const int64_t hidden = RandomSize(0, 70);
-    const std::vector<float> gate_up = RandomNormal(rows * 2 * hidden, 4.0f);
-    const std::vector<float> dout = RandomNormal(rows * hidden);
-    const Tensor packed = Upload({rows, 2 * hidden}, gate_up);
-    const Tensor out = Unwritten({rows, hidden});
+    const std::vector<float> gate_up = RoundTo(dtype, RandomNormal(rows * 2 * hidden, 4.0f));
+    const std::vector<float> dout = RoundTo(dtype, RandomNormal(rows * hidden));
+    const Tensor packed = Upload({rows, 2 * hidden}, gate_up, dtype);
+    const Tensor out = Unwritten({rows, hidden}, dtype);
     ASSERT_TRUE(kernels().SwiGlu(packed, out).ok());
-    ExpectClose(Download(out), reference::SwiGlu(rows, hidden, ToDouble(gate_up)), 1e-6, 0, "out");
-    const Tensor gradient = Unwritten({rows, 2 * hidden});
-    ASSERT_TRUE(kernels().SwiGluBackward(packed, Upload({rows, hidden}, dout), gradient).ok());
-    ExpectClose(Download(gradient),
-                reference::SwiGluBackward(rows, hidden, ToDouble(gate_up), ToDouble(dout)), 1e-6, 0,
-                "gradient");
+    ExpectCloseIn(dtype, Download(out), reference::SwiGlu(rows, hidden, ToDouble(gate_up)), 1e-6, 0,
+                  "out");
+    const Tensor gradient = Unwritten({rows, 2 * hidden}, dtype);
+    ASSERT_TRUE(
+        kernels().SwiGluBackward(packed, Upload({rows, hidden}, dout, dtype), gradient).ok());
+    ExpectCloseIn(dtype, Download(gradient),
+                  reference::SwiGluBackward(rows, hidden, ToDouble(gate_up), ToDouble(dout)), 1e-6,
+                  0, "gradient");
   }
 }
 
@@ -153,6 +176,8 @@ TEST_P(ActivationSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels().Gelu(x, wide), {"Gelu", "y is [2, 4], expected [2, 3]"});
   ExpectInvalid(kernels().GeluBackward(x, wide, x), {"GeluBackward", "dy is [2, 4]"});
   ExpectInvalid(kernels().Gelu(x, Tensor()), {"Gelu", "y is undefined"});
+  ExpectInvalid(kernels().Gelu(x, Unwritten({2, 3}, DType::kBFloat16)),
+                {"Gelu", "y is bf16, expected fp32 as x"});
   ExpectInvalid(kernels().SwiGlu(wide, x), {"SwiGlu", "gate_up is [2, 4], expected [2, 6]"});
   ExpectInvalid(kernels().SwiGluBackward(x, x, x), {"SwiGluBackward", "gate_up"});
 }

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/reference/adamw.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
 namespace {
@@ -52,7 +54,8 @@ TEST_P(AdamWSuite, KnownSteps) {
 }
 
 TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 40; ++i) {
+    const DType grad_dtype = kElementTypes[i / 2 % 2];
     const int64_t n = RandomSize(0, 500);
     AdamWArgs args = Scalars(0.9, i % 2 == 0 ? 0.999 : 0.95, 1 + i);
     args.lr = 3e-4;
@@ -60,14 +63,20 @@ TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
     args.grad_scale = 0.37;
     args.eps_mode = i % 3 == 0 ? EpsMode::kBeforeCorrection : EpsMode::kAfterCorrection;
     const std::vector<float> param = RandomNormal(n, 0.02f);
-    const std::vector<float> grad = RandomNormal(n, i % 4 == 0 ? 1e-12f : 1e-3f);
+    const std::vector<float> grad =
+        RoundTo(grad_dtype, RandomNormal(n, i % 4 == 0 ? 1e-12f : 1e-3f));
     const std::vector<float> m = RandomNormal(n, 1e-3f);
     std::vector<float> v = RandomNormal(n, 1e-3f);
     for (float& x : v) x *= x;
     args.param = Upload({n}, param);
-    args.grad = Upload({n}, grad);
+    args.grad = Upload({n}, grad, grad_dtype);
     args.m = Upload({n}, m);
     args.v = Upload({n}, v);
+    AdamWArgs scaled = args;  // as the reference knows it
+    if (i % 5 == 0) {
+      args.grad_factor = Upload({1}, {0.81f});
+      scaled.grad_scale *= static_cast<double>(0.81f);
+    }
     ASSERT_TRUE(kernels().AdamW(args).ok());
 
     const std::vector<float> new_param = Download(args.param);
@@ -75,10 +84,10 @@ TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
     const std::vector<float> new_v = Download(args.v);
     for (size_t e = 0; e < param.size(); ++e) {
       const reference::AdamWElement expected =
-          reference::AdamW(args, {param[e], m[e], v[e]}, grad[e]);
+          reference::AdamW(scaled, {param[e], m[e], v[e]}, grad[e]);
       // The moment's two terms may cancel, so that its error is relative to their size.
       const double m_terms =
-          std::abs(args.beta1 * m[e]) + std::abs((1 - args.beta1) * args.grad_scale * grad[e]);
+          std::abs(args.beta1 * m[e]) + std::abs((1 - args.beta1) * scaled.grad_scale * grad[e]);
       ASSERT_NEAR(new_m[e], expected.m, 2 * kUlp * m_terms);
       ASSERT_NEAR(new_v[e], expected.v, 3 * kUlp * expected.v + DBL_MIN);
       const double change = std::abs(expected.param - param[e]);
@@ -87,6 +96,30 @@ TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
                   0.5 * kUlp * std::abs(expected.param) + 8 * kUlp * std::max(change, step_terms));
     }
   }
+}
+
+// The factor on the device does what the same factor on the host does, to the last bit.
+TEST_P(AdamWSuite, AFactorOnTheDeviceIsAFactor) {
+  constexpr int64_t kCount = 77;
+  const std::vector<float> grad = RandomNormal(kCount);
+  const float factor = 0.3710937f;
+  const auto step = [&](double grad_scale, const Tensor& grad_factor) {
+    AdamWArgs args = Scalars(0.9, 0.95, 3);
+    args.lr = 0.1;
+    args.grad_scale = grad_scale;
+    args.grad_factor = grad_factor;
+    args.param = Upload({kCount}, std::vector<float>(kCount, 1.0f));
+    args.grad = Upload({kCount}, grad);
+    args.m = Upload({kCount}, std::vector<float>(kCount, 0.1f));
+    args.v = Upload({kCount}, std::vector<float>(kCount, 0.2f));
+    EXPECT_TRUE(kernels().AdamW(args).ok());
+    return Download(args.param);
+  };
+  // As ClipFactor leaves it: the second of two.
+  const Tensor norm_and_factor = Upload({2}, {5.0f, factor});
+  const std::vector<float> expected = step(static_cast<double>(factor), Tensor());
+  EXPECT_EQ(step(1.0, norm_and_factor.View(1, {1})), expected);
+  EXPECT_NE(step(1.0, Tensor()), expected);
 }
 
 // Sharding cuts a tensor anywhere: the pieces together must have the bits of the whole.
@@ -162,8 +195,14 @@ TEST_P(AdamWSuite, RefusesWhatDoesNotFit) {
   args.v = Upload({2}, {0, 0});
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is [3], expected [2]"});
   args.grad = UploadTokens({2}, {1, 1});
-  ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is int32, expected fp32"});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is int32, expected fp32 or bf16"});
   args.grad = Upload({2}, {1, 1});
+  args.m = Upload({2}, {0, 0}, DType::kBFloat16);
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "m is bf16, expected fp32"});
+  args.m = args.v;
+  args.grad_factor = Upload({2}, {1, 1});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad_factor is [2], expected 1 elements"});
+  args.grad_factor = Tensor();
   args.correction2 = 0;
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "correction2"});
 }

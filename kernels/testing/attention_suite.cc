@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/kernels/reference/attention.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth {
 namespace {
@@ -27,17 +28,21 @@ std::string ToString(const AttentionShape& shape) {
                       shape.kv_heads, ", head_dim ", shape.head_dim);
 }
 
-// Rounding of a product of head_dim terms, of the exponential's argument and of sums over the
-// sequence, all of float32; measured errors are below 1e-6 of the largest element.
-constexpr double kTolerance = 4e-6;
+// What the arithmetic may be off by, of the largest element. fp32: rounding of a product of
+// head_dim terms, of the exponential's argument and of sums over the sequence; measured errors are
+// below 1e-6. bf16: forward may round the probabilities before it multiplies the values by them
+// (half an ulp, 2^-9 of a probability on average), backward those and the scores' gradients too,
+// and it reads an output that was rounded.
+double ForwardTolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : 4e-3; }
+double BackwardTolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : 1e-2; }
 
 }  // namespace
 
 AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape,
-                                                   const std::vector<float>& qkv) {
+                                                   const std::vector<float>& qkv, DType dtype) {
   Forward forward;
-  forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv);
-  forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim});
+  forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv, dtype);
+  forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim}, dtype);
   forward.lse = Unwritten({shape.batch, shape.heads, shape.seq});
   AttentionArgs args;
   args.shape = shape;
@@ -53,27 +58,34 @@ Tensor AttentionSuite::RunBackward(const AttentionShape& shape, const std::vecto
                                    const Forward& forward) {
   AttentionBackwardArgs args;
   args.shape = shape;
-  args.dout = Upload(forward.out.shape(), dout);
+  args.dout = Upload(forward.out.shape(), dout, forward.out.dtype());
   args.qkv = forward.qkv;
   args.out = forward.out;
   args.lse = forward.lse;
-  args.dqkv = Unwritten(forward.qkv.shape());
+  args.dqkv = Unwritten(forward.qkv.shape(), forward.qkv.dtype());
   const absl::Status status = kernels().AttentionBackward(args);
   EXPECT_TRUE(status.ok()) << status;
   return args.dqkv;
 }
 
-void AttentionSuite::Check(const AttentionShape& shape, float stddev) {
-  SCOPED_TRACE(ToString(shape));
-  const std::vector<float> qkv = RandomNormal(QkvCount(shape), stddev);
-  const std::vector<float> dout = RandomNormal(OutCount(shape));
-  const Forward forward = RunForward(shape, qkv);
+void AttentionSuite::Check(const AttentionShape& shape, float stddev, DType dtype) {
+  SCOPED_TRACE(absl::StrCat(ToString(shape), ", ", DTypeName(dtype)));
+  const std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), stddev));
+  const std::vector<float> dout = RoundTo(dtype, RandomNormal(OutCount(shape)));
+  const Forward forward = RunForward(shape, qkv, dtype);
   const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
-  ExpectClose(Download(forward.out), expected.out, kTolerance, 1e-12, "out");
-  ExpectClose(Download(forward.lse), expected.lse, kTolerance, 1e-6, "lse");
-  ExpectClose(Download(RunBackward(shape, dout, forward)),
-              reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)), kTolerance, 1e-6,
-              "dqkv");
+  ExpectCloseIn(dtype, Download(forward.out), expected.out, ForwardTolerance(dtype), 1e-12, "out");
+  ExpectClose(Download(forward.lse), expected.lse, ForwardTolerance(DType::kFloat32), 1e-6, "lse");
+  ExpectCloseIn(dtype, Download(RunBackward(shape, dout, forward)),
+                reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)),
+                BackwardTolerance(dtype), 1e-6, "dqkv");
+}
+
+void AttentionSuite::CheckTypes(const AttentionShape& shape, float stddev) {
+  for (const DType dtype : kElementTypes) {
+    Check(shape, stddev, dtype);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(AttentionSuite, RandomShapes) {
@@ -84,81 +96,93 @@ TEST_P(AttentionSuite, RandomShapes) {
     shape.kv_heads = RandomSize(1, 3);
     shape.heads = shape.kv_heads * RandomSize(1, 3);
     shape.head_dim = RandomSize(1, 40);
-    Check(shape, 1.0f);
+    CheckTypes(shape, 1.0f);
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_P(AttentionSuite, HeadDimsOfModels) {
-  for (const int64_t head_dim : {10, 15, 16, 64, 80, 128}) Check({1, 131, 2, 1, head_dim}, 1.0f);
+  for (const int64_t head_dim : {10, 15, 16, 64, 80, 128})
+    CheckTypes({1, 131, 2, 1, head_dim}, 1.0f);
 }
 
 TEST_P(AttentionSuite, SequencesAroundTileEdges) {
-  for (const int64_t seq : {1, 63, 64, 65, 127, 128, 129, 192}) Check({1, seq, 2, 2, 8}, 1.5f);
+  for (const int64_t seq : {1, 63, 64, 65, 127, 128, 129, 192}) CheckTypes({1, seq, 2, 2, 8}, 1.5f);
 }
 
 TEST_P(AttentionSuite, EmptyShapes) {
-  Check({0, 5, 2, 1, 4}, 1.0f);
-  Check({2, 0, 2, 1, 4}, 1.0f);
+  CheckTypes({0, 5, 2, 1, 4}, 1.0f);
+  CheckTypes({2, 0, 2, 1, 4}, 1.0f);
 }
 
 TEST_P(AttentionSuite, LargeScoresDoNotOverflow) {
   const AttentionShape shape{1, 100, 2, 1, 16};
-  const std::vector<float> qkv = RandomNormal(QkvCount(shape), 20.0f);  // scores of many hundreds
-  const Forward forward = RunForward(shape, qkv);
-  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
-  // A score of 1600 is known to 1e-4, and so is the exponential's relative size.
-  ExpectClose(Download(forward.out), expected.out, 2e-3, 0.0, "out");
-  for (const float value : Download(RunBackward(shape, RandomNormal(OutCount(shape)), forward))) {
-    ASSERT_TRUE(std::isfinite(value));
+  for (const DType dtype : kElementTypes) {
+    SCOPED_TRACE(DTypeName(dtype));
+    // Scores of many hundreds.
+    const std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), 20.0f));
+    const Forward forward = RunForward(shape, qkv, dtype);
+    const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+    // A score of 1600 is known to 1e-4, and so is the exponential's relative size.
+    ExpectCloseIn(dtype, Download(forward.out), expected.out, 2e-3, 0.0, "out");
+    for (const float value : Download(RunBackward(shape, RandomNormal(OutCount(shape)), forward))) {
+      ASSERT_TRUE(std::isfinite(value));
+    }
   }
 }
 
 TEST_P(AttentionSuite, LaterTokensChangeNothingEarlier) {
   const AttentionShape shape{1, 90, 2, 1, 12};
-  std::vector<float> qkv = RandomNormal(QkvCount(shape));
-  const std::vector<float> before = Download(RunForward(shape, qkv).out);
-  const int64_t changed = 70;
-  for (int64_t i = changed * shape.packed_dim(); i < QkvCount(shape); ++i) qkv[i] = 1e3f;
-  const std::vector<float> after = Download(RunForward(shape, qkv).out);
-  const int64_t same = changed * shape.heads * shape.head_dim;
-  EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + same),
-            std::vector<float>(after.begin(), after.begin() + same));
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const std::vector<float> before = Download(RunForward(shape, qkv, dtype).out);
+    const int64_t changed = 70;
+    for (int64_t i = changed * shape.packed_dim(); i < QkvCount(shape); ++i) qkv[i] = 1e3f;
+    const std::vector<float> after = Download(RunForward(shape, qkv, dtype).out);
+    const int64_t same = changed * shape.heads * shape.head_dim;
+    EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + same),
+              std::vector<float>(after.begin(), after.begin() + same));
+  }
 }
 
 TEST_P(AttentionSuite, NanIsNotHidden) {
   const AttentionShape shape{1, 80, 1, 1, 8};
-  std::vector<float> qkv = RandomNormal(QkvCount(shape));
-  const int64_t token = 40;
-  qkv[token * shape.packed_dim() + shape.head_dim] =
-      std::numeric_limits<float>::quiet_NaN();  // in a key
-  const std::vector<float> out = Download(RunForward(shape, qkv).out);
-  for (int64_t t = 0; t < shape.seq; ++t)
-    EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const int64_t token = 40;
+    qkv[token * shape.packed_dim() + shape.head_dim] =
+        std::numeric_limits<float>::quiet_NaN();  // in a key
+    const std::vector<float> out = Download(RunForward(shape, qkv, dtype).out);
+    for (int64_t t = 0; t < shape.seq; ++t)
+      EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
+  }
 }
 
 TEST_P(AttentionSuite, LseIsOptional) {
   const AttentionShape shape{2, 70, 2, 1, 16};
-  const std::vector<float> qkv = RandomNormal(QkvCount(shape));
-  const Forward with_lse = RunForward(shape, qkv);
-  AttentionArgs args;
-  args.shape = shape;
-  args.qkv = with_lse.qkv;
-  args.out = Unwritten(with_lse.out.shape());
-  ASSERT_TRUE(kernels().Attention(args).ok());
-  EXPECT_EQ(Download(args.out), Download(with_lse.out));
+  for (const DType dtype : kElementTypes) {
+    const Forward with_lse = RunForward(shape, RandomNormal(QkvCount(shape)), dtype);
+    AttentionArgs args;
+    args.shape = shape;
+    args.qkv = with_lse.qkv;
+    args.out = Unwritten(with_lse.out.shape(), dtype);
+    ASSERT_TRUE(kernels().Attention(args).ok());
+    EXPECT_EQ(Download(args.out), Download(with_lse.out));
+  }
 }
 
 TEST_P(AttentionSuite, SameBitsEveryTime) {
   const AttentionShape shape{2, 100, 4, 2, 20};
-  const std::vector<float> qkv = RandomNormal(QkvCount(shape));
-  const std::vector<float> dout = RandomNormal(OutCount(shape));
-  const Forward first = RunForward(shape, qkv);
-  const std::vector<float> first_gradient = Download(RunBackward(shape, dout, first));
-  for (int i = 0; i < 3; ++i) {
-    const Forward again = RunForward(shape, qkv);
-    EXPECT_EQ(Download(again.out), Download(first.out));
-    EXPECT_EQ(Download(RunBackward(shape, dout, again)), first_gradient);
+  for (const DType dtype : kElementTypes) {
+    const std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const std::vector<float> dout = RandomNormal(OutCount(shape));
+    const Forward first = RunForward(shape, qkv, dtype);
+    const std::vector<float> first_gradient = Download(RunBackward(shape, dout, first));
+    for (int i = 0; i < 3; ++i) {
+      const Forward again = RunForward(shape, qkv, dtype);
+      EXPECT_EQ(Download(again.out), Download(first.out));
+      EXPECT_EQ(Download(RunBackward(shape, dout, again)), first_gradient);
+    }
   }
 }
 
@@ -186,6 +210,11 @@ TEST_P(AttentionSuite, RefusesWhatDoesNotFit) {
   args.qkv = Unwritten({1, 4, args.shape.packed_dim()});
   args.out = Unwritten({1, 4, 23});
   ExpectInvalid(kernels().Attention(args), {"Attention", "out"});
+  args.out = Unwritten({1, 4, 24}, DType::kBFloat16);
+  ExpectInvalid(kernels().Attention(args), {"Attention", "out", "bf16", "fp32"});
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()}, DType::kBFloat16);
+  args.lse = Unwritten({1, 3, 4}, DType::kBFloat16);
+  ExpectInvalid(kernels().Attention(args), {"Attention", "lse", "bf16", "fp32"});
 }
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 
 namespace zeroth {
@@ -17,12 +18,15 @@ class AttentionSuite : public KernelsSuite {
     Tensor lse;
   };
 
-  // Runs forward on `qkv`; every output starts as NaN.
-  Forward RunForward(const AttentionShape& shape, const std::vector<float>& qkv);
+  // Runs forward on `qkv`, rounded to `dtype`; every output starts as NaN.
+  Forward RunForward(const AttentionShape& shape, const std::vector<float>& qkv,
+                     DType dtype = DType::kFloat32);
   Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
                      const Forward& forward);
   // Forward and backward of random values against the definition.
-  void Check(const AttentionShape& shape, float stddev);
+  void Check(const AttentionShape& shape, float stddev, DType dtype);
+  // The same for every element type.
+  void CheckTypes(const AttentionShape& shape, float stddev);
 };
 
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 
 namespace zeroth {
@@ -19,7 +20,11 @@ struct GemmCase {
   bool accumulate = false;
   bool bias = false;
   Activation activation = Activation::kNone;
-  int64_t padding = 0;  // up to this many foreign columns on each side of every matrix
+  bool keep_pre_activation = false;
+  bool gelu_backward = false;
+  DType dtype = DType::kFloat32;    // of a, b and bias
+  DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input
+  int64_t padding = 0;              // up to this many foreign columns on each side of every matrix
 
   std::string ToString() const;
 };
@@ -27,8 +32,13 @@ struct GemmCase {
 class GemmSuite : public KernelsSuite {
  protected:
   // Runs one product of random values and compares every element with the definition, within the
-  // bound of any order of float32 additions; foreign columns of c must keep their bits.
+  // bound of any order of float32 additions and the one rounding of what is stored; foreign columns
+  // of c must keep their bits.
   void Check(const GemmCase& test);
+  // The flags of `test` for every pair of types.
+  void CheckTypes(GemmCase test);
+  // Sizes up to `most` and every combination of flags that is legal, at random.
+  GemmCase RandomCase(int64_t most);
 };
 
 }  // namespace zeroth

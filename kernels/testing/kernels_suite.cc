@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/device/testing/missing_device.h"
 
 namespace zeroth {
 namespace {
@@ -23,14 +24,23 @@ T ValueOrDie(absl::StatusOr<T> value) {
 }  // namespace
 
 void KernelsSuite::SetUp() {
+  ZEROTH_SKIP_WITHOUT_DEVICE(GetParam());
   kernels_.reset();  // before the device it stands on
   device_ = ValueOrDie(DeviceRegistry::Create(GetParam(), DeviceOptions{}));
   device_->BindThread();
   kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream()));
 }
 
-Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values) {
-  return ValueOrDie(Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations));
+Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values, DType dtype) {
+  if (dtype == DType::kFloat32) {
+    return ValueOrDie(
+        Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations));
+  }
+  ZEROTH_CHECK(dtype == DType::kBFloat16);
+  std::vector<BFloat16> rounded;
+  for (const float value : values) rounded.push_back(ToBFloat16(value));
+  return ValueOrDie(
+      Tensor::FromHost<BFloat16>(*device_, shape, rounded, MemoryCategory::kActivations));
 }
 
 Tensor KernelsSuite::UploadTokens(const Shape& shape, const std::vector<int32_t>& values) {
@@ -38,13 +48,17 @@ Tensor KernelsSuite::UploadTokens(const Shape& shape, const std::vector<int32_t>
       Tensor::FromHost<int32_t>(*device_, shape, values, MemoryCategory::kActivations));
 }
 
-Tensor KernelsSuite::Unwritten(const Shape& shape) {
+Tensor KernelsSuite::Unwritten(const Shape& shape, DType dtype) {
   const size_t count = static_cast<size_t>(shape.numel());
-  return Upload(shape, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
+  return Upload(shape, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()), dtype);
 }
 
 std::vector<float> KernelsSuite::Download(const Tensor& tensor) {
-  return ValueOrDie(tensor.ToHost<float>());
+  if (tensor.dtype() == DType::kFloat32) return ValueOrDie(tensor.ToHost<float>());
+  std::vector<float> values;
+  for (const BFloat16 value : ValueOrDie(tensor.ToHost<BFloat16>()))
+    values.push_back(ToFloat(value));
+  return values;
 }
 
 int64_t KernelsSuite::RandomSize(int64_t low, int64_t high) {

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
@@ -32,11 +33,19 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 
-  Tensor Upload(const Shape& shape, const std::vector<float>& values);
+  // fp32, or bf16 rounded to nearest even.
+  Tensor Upload(const Shape& shape, const std::vector<float>& values,
+                DType dtype = DType::kFloat32);
   Tensor UploadTokens(const Shape& shape, const std::vector<int32_t>& values);
   // A tensor of NaNs: an element that a kernel forgets to write shows.
-  Tensor Unwritten(const Shape& shape);
+  Tensor Unwritten(const Shape& shape, DType dtype = DType::kFloat32);
+  // The values of an fp32 or bf16 tensor.
   std::vector<float> Download(const Tensor& tensor);
+
+  // The error of a call, or what shows once the stream has run it: what is wrong with the data.
+  absl::Status WhenDone(const absl::Status& enqueued) {
+    return enqueued.ok() ? kernels().stream().Synchronize() : enqueued;
+  }
 
   // Uniform on [low, high].
   int64_t RandomSize(int64_t low, int64_t high);
@@ -48,6 +57,9 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
 };
+
+// What activations and parameters, and gradients of parameters, may be.
+inline constexpr DType kElementTypes[] = {DType::kFloat32, DType::kBFloat16};
 
 std::vector<double> ToDouble(const std::vector<float>& values);
 

@@ -6,15 +6,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 
 namespace zeroth {
 
 class LinearCrossEntropySuite : public KernelsSuite {
  protected:
+  // Of hidden, weight and dhidden, and of dweight.
+  struct Types {
+    DType dtype = DType::kFloat32;
+    DType grad_dtype = DType::kFloat32;
+  };
+  static constexpr Types kTypes[] = {{DType::kFloat32, DType::kFloat32},
+                                     {DType::kFloat32, DType::kBFloat16},
+                                     {DType::kBFloat16, DType::kFloat32},
+                                     {DType::kBFloat16, DType::kBFloat16}};
+
   // Random hidden states and weights, random targets of which some are left out; outputs start as
   // NaN.
-  LinearCrossEntropyArgs Random(int64_t rows, int64_t dim, int64_t vocab);
+  LinearCrossEntropyArgs Random(int64_t rows, int64_t dim, int64_t vocab, const Types& types);
   // Runs `args` and compares loss and gradients (those that are defined) with the definition.
   // `old_dweight` is what dweight held, if it accumulates.
   void Check(const LinearCrossEntropyArgs& args, const std::vector<float>& old_dweight = {});

@@ -3,164 +3,158 @@
 #include "zeroth/kernels/testing/norm_suite.h"
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "zeroth/kernels/reference/norm.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
 namespace {
 
 constexpr float kEps = 1e-5f;
 
-// What one random case is made of; the same for both norms.
-struct Problem {
-  int64_t rows;
-  int64_t dim;
-  std::vector<float> x;
-  std::vector<float> residual;
-  std::vector<float> gamma;
-  std::vector<float> beta;
-  std::vector<float> dy;
-  std::vector<float> dx_before;
-  std::vector<float> dgamma_before;
-  std::vector<float> dbeta_before;
-};
-
-std::vector<float> Sum(const std::vector<float>& a, const std::vector<float>& b) {
-  std::vector<float> sum;
-  for (size_t i = 0; i < a.size(); ++i) sum.push_back(a[i] + b[i]);
-  return sum;
-}
+constexpr int kCases = 80;
 
 void AddTo(std::vector<double>& values, const std::vector<float>& before) {
   for (size_t i = 0; i < values.size(); ++i) values[i] += before[i];
 }
 
-Problem MakeProblem(int64_t rows, int64_t dim,
-                    const std::function<std::vector<float>(int64_t)>& draw) {
-  Problem problem;
-  problem.rows = rows;
-  problem.dim = dim;
-  for (std::vector<float>* matrix :
-       {&problem.x, &problem.residual, &problem.dy, &problem.dx_before}) {
-    *matrix = draw(rows * dim);
-  }
-  for (std::vector<float>* vector :
-       {&problem.gamma, &problem.beta, &problem.dgamma_before, &problem.dbeta_before}) {
-    *vector = draw(dim);
-  }
-  return problem;
-}
-
 }  // namespace
 
+NormSuite::Problem NormSuite::RandomProblem(int index) {
+  Problem p;
+  p.rows = index == 0 ? 0 : RandomSize(1, 90);
+  p.dim = RandomSize(1, 130);
+  p.dtype = kElementTypes[index % 2];
+  p.grad_dtype = kElementTypes[index / 2 % 2];
+  p.fused = index / 4 % 2 == 0;
+  p.in_place = index / 8 % 2 == 0;
+  p.accumulate = index % 3 == 0;
+  p.frozen = index % 5 == 0;
+  for (std::vector<float>* matrix : {&p.x, &p.residual, &p.dy, &p.dx_before})
+    *matrix = RoundTo(p.dtype, RandomNormal(p.rows * p.dim));
+  for (std::vector<float>* vector : {&p.gamma, &p.beta})
+    *vector = RoundTo(p.dtype, RandomNormal(p.dim));
+  for (std::vector<float>* vector : {&p.dgamma_before, &p.dbeta_before})
+    *vector = RoundTo(p.grad_dtype, RandomNormal(p.dim));
+  p.normalised = p.x;
+  if (p.fused) {
+    for (size_t i = 0; i < p.x.size(); ++i) p.normalised[i] += p.residual[i];
+    p.normalised = RoundTo(p.dtype, p.normalised);
+  }
+  return p;
+}
+
+Tensor NormSuite::GradientBefore(const Problem& p, const Shape& shape,
+                                 const std::vector<float>& before, DType dtype) {
+  return p.accumulate ? Upload(shape, before, dtype) : Unwritten(shape, dtype);
+}
+
+void NormSuite::CheckLayerNorm(const Problem& p) {
+  const Shape shape{p.rows, p.dim};
+  LayerNormArgs forward;
+  forward.x = Upload(shape, p.x, p.dtype);
+  if (p.fused) {
+    forward.residual = Upload(shape, p.residual, p.dtype);
+    forward.sum = p.in_place ? forward.residual : Unwritten(shape, p.dtype);
+  }
+  forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.beta = Upload({p.dim}, p.beta, p.dtype);
+  forward.eps = kEps;
+  forward.y = Unwritten(shape, p.dtype);
+  forward.mean = Unwritten({p.rows});
+  forward.rstd = Unwritten({p.rows});
+  ASSERT_TRUE(kernels().LayerNorm(forward).ok());
+  const reference::Normalised expected = reference::LayerNorm(
+      p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 2e-6, 0, "y");
+  ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
+  ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
+  if (p.fused) {
+    EXPECT_EQ(Download(forward.sum), p.normalised);
+  }
+
+  LayerNormBackwardArgs backward;
+  backward.dy = Upload(shape, p.dy, p.dtype);
+  backward.x = Upload(shape, p.normalised, p.dtype);
+  backward.gamma = forward.gamma;
+  backward.mean = forward.mean;
+  backward.rstd = forward.rstd;
+  backward.dx = GradientBefore(p, shape, p.dx_before, p.dtype);
+  backward.accumulate_dx = p.accumulate;
+  backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  backward.accumulate_dgamma = p.accumulate;
+  if (!p.frozen) backward.dbeta = GradientBefore(p, {p.dim}, p.dbeta_before, p.grad_dtype);
+  backward.accumulate_dbeta = p.accumulate;
+  ASSERT_TRUE(kernels().LayerNormBackward(backward).ok());
+  reference::NormGradients gradients = reference::LayerNormBackward(
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  if (p.accumulate) {
+    AddTo(gradients.dx, p.dx_before);
+    AddTo(gradients.dgamma, p.dgamma_before);
+    AddTo(gradients.dbeta, p.dbeta_before);
+  }
+  ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
+  ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
+  if (backward.dbeta.defined())
+    ExpectCloseIn(p.grad_dtype, Download(backward.dbeta), gradients.dbeta, 4e-6, 1e-6, "dbeta");
+}
+
+void NormSuite::CheckRmsNorm(const Problem& p) {
+  const Shape shape{p.rows, p.dim};
+  RmsNormArgs forward;
+  forward.x = Upload(shape, p.x, p.dtype);
+  if (p.fused) {
+    forward.residual = Upload(shape, p.residual, p.dtype);
+    forward.sum = p.in_place ? forward.x : Unwritten(shape, p.dtype);
+  }
+  forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.eps = kEps;
+  forward.y = Unwritten(shape, p.dtype);
+  forward.rstd = Unwritten({p.rows});
+  ASSERT_TRUE(kernels().RmsNorm(forward).ok());
+  const reference::Normalised expected =
+      reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6, 0, "y");
+  ExpectClose(Download(forward.rstd), expected.rstd, 1e-6, 0, "rstd");
+  if (p.fused) {
+    EXPECT_EQ(Download(forward.sum), p.normalised);
+  }
+
+  RmsNormBackwardArgs backward;
+  backward.dy = Upload(shape, p.dy, p.dtype);
+  backward.x = Upload(shape, p.normalised, p.dtype);
+  backward.gamma = forward.gamma;
+  backward.rstd = forward.rstd;
+  backward.dx = GradientBefore(p, shape, p.dx_before, p.dtype);
+  backward.accumulate_dx = p.accumulate;
+  if (!p.frozen) backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  backward.accumulate_dgamma = p.accumulate;
+  ASSERT_TRUE(kernels().RmsNormBackward(backward).ok());
+  reference::NormGradients gradients = reference::RmsNormBackward(
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  if (p.accumulate) {
+    AddTo(gradients.dx, p.dx_before);
+    AddTo(gradients.dgamma, p.dgamma_before);
+  }
+  ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
+  if (backward.dgamma.defined())
+    ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
+}
+
 TEST_P(NormSuite, LayerNormForwardAndBackward) {
-  for (int i = 0; i < 40; ++i) {
-    const int64_t rows = i == 0 ? 0 : RandomSize(1, 90);
-    const int64_t dim = RandomSize(1, 130);
-    const Problem p = MakeProblem(rows, dim, [this](int64_t n) { return RandomNormal(n); });
-    const bool fused = i % 2 == 0;
-    const bool accumulate = i % 3 == 0;
-    const std::vector<float> normalised = fused ? Sum(p.x, p.residual) : p.x;
-
-    LayerNormArgs forward;
-    forward.x = Upload({rows, dim}, p.x);
-    if (fused) {
-      forward.residual = Upload({rows, dim}, p.residual);
-      forward.sum = i % 4 == 0 ? forward.residual : Unwritten({rows, dim});
-    }
-    forward.gamma = Upload({dim}, p.gamma);
-    forward.beta = Upload({dim}, p.beta);
-    forward.eps = kEps;
-    forward.y = Unwritten({rows, dim});
-    forward.mean = Unwritten({rows});
-    forward.rstd = Unwritten({rows});
-    ASSERT_TRUE(kernels().LayerNorm(forward).ok());
-    const reference::Normalised expected = reference::LayerNorm(
-        rows, dim, ToDouble(normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
-    ExpectClose(Download(forward.y), expected.y, 2e-6, 0, "y");
-    ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
-    ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
-    if (fused) {
-      EXPECT_EQ(Download(forward.sum), normalised);
-    }
-
-    LayerNormBackwardArgs backward;
-    backward.dy = Upload({rows, dim}, p.dy);
-    backward.x = Upload({rows, dim}, normalised);
-    backward.gamma = forward.gamma;
-    backward.mean = forward.mean;
-    backward.rstd = forward.rstd;
-    backward.dx = accumulate ? Upload({rows, dim}, p.dx_before) : Unwritten({rows, dim});
-    backward.accumulate_dx = accumulate;
-    backward.dgamma = accumulate ? Upload({dim}, p.dgamma_before) : Unwritten({dim});
-    backward.accumulate_dgamma = accumulate;
-    if (i % 5 != 0) backward.dbeta = accumulate ? Upload({dim}, p.dbeta_before) : Unwritten({dim});
-    backward.accumulate_dbeta = accumulate;
-    ASSERT_TRUE(kernels().LayerNormBackward(backward).ok());
-    reference::NormGradients gradients = reference::LayerNormBackward(
-        rows, dim, ToDouble(p.dy), ToDouble(normalised), ToDouble(p.gamma), kEps);
-    if (accumulate) {
-      AddTo(gradients.dx, p.dx_before);
-      AddTo(gradients.dgamma, p.dgamma_before);
-      AddTo(gradients.dbeta, p.dbeta_before);
-    }
-    ExpectClose(Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
-    ExpectClose(Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
-    if (backward.dbeta.defined())
-      ExpectClose(Download(backward.dbeta), gradients.dbeta, 4e-6, 1e-6, "dbeta");
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    CheckLayerNorm(RandomProblem(i));
+    if (HasFatalFailure()) return;
   }
 }
 
 TEST_P(NormSuite, RmsNormForwardAndBackward) {
-  for (int i = 0; i < 40; ++i) {
-    const int64_t rows = i == 0 ? 0 : RandomSize(1, 90);
-    const int64_t dim = RandomSize(1, 130);
-    const Problem p = MakeProblem(rows, dim, [this](int64_t n) { return RandomNormal(n); });
-    const bool fused = i % 2 == 0;
-    const bool accumulate = i % 3 == 0;
-    const std::vector<float> normalised = fused ? Sum(p.x, p.residual) : p.x;
-
-    RmsNormArgs forward;
-    forward.x = Upload({rows, dim}, p.x);
-    if (fused) {
-      forward.residual = Upload({rows, dim}, p.residual);
-      forward.sum = i % 4 == 0 ? forward.x : Unwritten({rows, dim});
-    }
-    forward.gamma = Upload({dim}, p.gamma);
-    forward.eps = kEps;
-    forward.y = Unwritten({rows, dim});
-    forward.rstd = Unwritten({rows});
-    ASSERT_TRUE(kernels().RmsNorm(forward).ok());
-    const reference::Normalised expected =
-        reference::RmsNorm(rows, dim, ToDouble(normalised), ToDouble(p.gamma), kEps);
-    ExpectClose(Download(forward.y), expected.y, 1e-6, 0, "y");
-    ExpectClose(Download(forward.rstd), expected.rstd, 1e-6, 0, "rstd");
-    if (fused) {
-      EXPECT_EQ(Download(forward.sum), normalised);
-    }
-
-    RmsNormBackwardArgs backward;
-    backward.dy = Upload({rows, dim}, p.dy);
-    backward.x = Upload({rows, dim}, normalised);
-    backward.gamma = forward.gamma;
-    backward.rstd = forward.rstd;
-    backward.dx = accumulate ? Upload({rows, dim}, p.dx_before) : Unwritten({rows, dim});
-    backward.accumulate_dx = accumulate;
-    if (i % 5 != 0)
-      backward.dgamma = accumulate ? Upload({dim}, p.dgamma_before) : Unwritten({dim});
-    backward.accumulate_dgamma = accumulate;
-    ASSERT_TRUE(kernels().RmsNormBackward(backward).ok());
-    reference::NormGradients gradients = reference::RmsNormBackward(
-        rows, dim, ToDouble(p.dy), ToDouble(normalised), ToDouble(p.gamma), kEps);
-    if (accumulate) {
-      AddTo(gradients.dx, p.dx_before);
-      AddTo(gradients.dgamma, p.dgamma_before);
-    }
-    ExpectClose(Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
-    if (backward.dgamma.defined())
-      ExpectClose(Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    CheckRmsNorm(RandomProblem(i));
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -234,11 +228,30 @@ TEST_P(NormSuite, RefusesWhatDoesNotFit) {
   args.residual = args.x;
   ExpectInvalid(kernels().LayerNorm(args), {"LayerNorm", "sum is undefined"});
 
+  args.residual = Tensor();
+  args.gamma = Upload({3}, std::vector<float>(3), DType::kBFloat16);
+  ExpectInvalid(kernels().LayerNorm(args), {"LayerNorm", "gamma is bf16, expected fp32 as x"});
+  args.gamma = args.beta;
+  args.rstd = Unwritten({2}, DType::kBFloat16);
+  ExpectInvalid(kernels().LayerNorm(args), {"LayerNorm", "rstd is bf16, expected fp32"});
+
+  LayerNormBackwardArgs types;
+  types.x = args.x;
+  types.dy = args.x;
+  types.gamma = args.gamma;
+  types.mean = args.mean;
+  types.rstd = args.mean;
+  types.dx = args.y;
+  types.dgamma = Unwritten({3}, DType::kBFloat16);
+  types.dbeta = Unwritten({3});
+  ExpectInvalid(kernels().LayerNormBackward(types),
+                {"LayerNormBackward", "dbeta is fp32, expected bf16 as dgamma"});
+
   RmsNormBackwardArgs backward;
   backward.x = args.x;
   backward.dy = Upload({3, 3}, std::vector<float>(9));
   backward.gamma = args.gamma;
-  backward.rstd = args.rstd;
+  backward.rstd = args.mean;
   backward.dx = args.x;
   ExpectInvalid(kernels().RmsNormBackward(backward),
                 {"RmsNormBackward", "dy is [3, 3], expected [2, 3]"});

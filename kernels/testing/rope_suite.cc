@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/reference/rope.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
 
 // Sequence lengths, head sizes and bases change between the calls, so that a table kept from an
 // earlier one would show.
 TEST_P(RopeSuite, RotatesAndBack) {
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
+    const DType dtype = kElementTypes[i / 2 % 2];
     AttentionShape shape;
     shape.batch = RandomSize(0, 3);
     shape.seq = RandomSize(0, 40);
@@ -20,15 +23,15 @@ TEST_P(RopeSuite, RotatesAndBack) {
     shape.heads = shape.kv_heads * RandomSize(1, 3);
     shape.head_dim = 2 * RandomSize(1, 40);
     const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
-    const std::vector<float> qkv = RandomNormal(packed.numel());
+    const std::vector<float> qkv = RoundTo(dtype, RandomNormal(packed.numel()));
     RopeArgs args;
     args.shape = shape;
-    args.qkv = Upload(packed, qkv);
+    args.qkv = Upload(packed, qkv, dtype);
     args.theta = i % 2 == 0 ? 10000.0f : 500000.0f;
     ASSERT_TRUE(kernels().Rope(args).ok());
     const std::vector<float> rotated = Download(args.qkv);
-    ExpectClose(rotated, reference::Rope(shape, args.theta, false, ToDouble(qkv)), 3e-7, 0,
-                "rotated");
+    ExpectCloseIn(dtype, rotated, reference::Rope(shape, args.theta, false, ToDouble(qkv)), 3e-7, 0,
+                  "rotated");
     for (int64_t row = 0; row < shape.batch * shape.seq; ++row) {
       for (int64_t c = (shape.heads + shape.kv_heads) * shape.head_dim; c < shape.packed_dim();
            ++c) {
@@ -38,7 +41,12 @@ TEST_P(RopeSuite, RotatesAndBack) {
     }
     args.inverse = true;
     ASSERT_TRUE(kernels().Rope(args).ok());
-    ExpectClose(Download(args.qkv), ToDouble(qkv), 5e-7, 0, "rotated back");
+    ExpectCloseIn(dtype, Download(args.qkv),
+                  reference::Rope(shape, args.theta, true, ToDouble(rotated)), 3e-7, 0,
+                  "rotated back");
+    // Rounding the rotated pair moves neither of its elements by more than its length does.
+    const double rounding = dtype == DType::kBFloat16 ? 0x1p-7 : 5e-7;
+    ExpectClose(Download(args.qkv), ToDouble(qkv), rounding, 0, "rotated there and back");
   }
 }
 

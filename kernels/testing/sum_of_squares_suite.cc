@@ -12,7 +12,9 @@
 
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
 namespace {
@@ -38,6 +40,16 @@ std::vector<int64_t> SumOfSquaresSuite::Words(const Tensor& sum) {
   return *words;
 }
 
+std::vector<float> SumOfSquaresSuite::NormAndFactor(const std::vector<float>& values, double scale,
+                                                    double max_norm) {
+  const Tensor sum = NewSum();
+  const int64_t count = static_cast<int64_t>(values.size());
+  EXPECT_TRUE(kernels().AddSquares(Upload({count}, values), sum).ok());
+  const Tensor result = Unwritten({2});
+  EXPECT_TRUE(kernels().ClipFactor(sum, scale, max_norm, result).ok());
+  return Download(result);
+}
+
 // Bit patterns with every exponent, subnormals and zeros included.
 std::vector<float> SumOfSquaresSuite::WildValues(int64_t count, int lowest_exponent,
                                                  int highest_exponent) {
@@ -57,11 +69,13 @@ TEST_P(SumOfSquaresSuite, EqualsTheHostSumInEveryWord) {
       {0, 3},     {0, 0},     {250, 254}, {60, 110}, {1, 30}};
   for (const auto& [lowest, highest] : exponents) {
     for (const int64_t n : {0, 1, 7, 8, 100, 1001, 9000}) {
-      const std::vector<float> values = WildValues(n, lowest, highest);
-      const Tensor sum = NewSum();
-      ASSERT_TRUE(kernels().AddSquares(Upload({n}, values), sum).ok());
-      ASSERT_EQ(Words(sum), HostSum(values))
-          << n << " values, exponents " << lowest << " to " << highest;
+      for (const DType dtype : kElementTypes) {
+        const std::vector<float> values = RoundTo(dtype, WildValues(n, lowest, highest));
+        const Tensor sum = NewSum();
+        ASSERT_TRUE(kernels().AddSquares(Upload({n}, values, dtype), sum).ok());
+        ASSERT_EQ(Words(sum), HostSum(values)) << n << " values of " << DTypeName(dtype)
+                                               << ", exponents " << lowest << " to " << highest;
+      }
     }
   }
 }
@@ -117,19 +131,59 @@ TEST_P(SumOfSquaresSuite, HugeAndTinyDoNotOverflowOrVanish) {
 
 TEST_P(SumOfSquaresSuite, NanAndInfinityAreRemembered) {
   const float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> values = RandomNormal(100);
-  values[40] = -infinity;
-  const Tensor sum = NewSum();
-  ASSERT_TRUE(kernels().AddSquares(Upload({100}, values), sum).ok());
-  EXPECT_EQ(ExactSum::Decode(Words(sum)), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(Words(sum), HostSum(values));
-  ASSERT_TRUE(kernels().AddSquares(Upload({1}, {std::nanf("")}), sum).ok());
-  EXPECT_TRUE(std::isnan(ExactSum::Decode(Words(sum))));
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> values = RoundTo(dtype, RandomNormal(100));
+    values[40] = -infinity;
+    const Tensor sum = NewSum();
+    ASSERT_TRUE(kernels().AddSquares(Upload({100}, values, dtype), sum).ok());
+    EXPECT_EQ(ExactSum::Decode(Words(sum)), std::numeric_limits<double>::infinity());
+    EXPECT_EQ(Words(sum), HostSum(values));
+    ASSERT_TRUE(kernels().AddSquares(Upload({1}, {std::nanf("")}, dtype), sum).ok());
+    EXPECT_TRUE(std::isnan(ExactSum::Decode(Words(sum))));
+  }
+}
+
+TEST_P(SumOfSquaresSuite, ClipFactorWithinOneRounding) {
+  for (int i = 0; i < 40; ++i) {
+    const std::vector<float> values = WildValues(RandomSize(0, 300), 100, 140);
+    const double sum = ExactSum::Decode(HostSum(values));
+    const double scale = i % 3 == 0 ? 1.0 : 1.0 / 3.0;
+    const double norm = std::sqrt(sum) * scale;
+    // On either side of the norm.
+    const double max_norm = norm * std::ldexp(1.3, static_cast<int>(RandomSize(-3, 3))) + 1e-3;
+    const std::vector<float> actual = NormAndFactor(values, scale, max_norm);
+    const double factor = std::min(1.0, max_norm / (norm + 1e-6));
+    ASSERT_NEAR(actual[0], norm, 1.0001 * HalfUlp(DType::kFloat32, norm));
+    ASSERT_NEAR(actual[1], factor, 1.0001 * HalfUlp(DType::kFloat32, factor));
+  }
+}
+
+TEST_P(SumOfSquaresSuite, ClipFactorAtTheEdges) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::nanf("");
+  using Pair = std::vector<float>;
+  EXPECT_EQ(NormAndFactor({3, 4}, 1.0, 0.0), (Pair{5, 1}));  // not wanted
+  EXPECT_EQ(NormAndFactor({3, 4}, 2.0, -1.0), (Pair{10, 1}));
+  EXPECT_EQ(NormAndFactor({3, 4}, 1.0, 5.00001), (Pair{5, 1}));  // not needed
+  EXPECT_EQ(NormAndFactor({}, 1.0, 1.0), (Pair{0, 1}));
+  EXPECT_EQ(NormAndFactor({3, infinity}, 1.0, 1.0), (Pair{infinity, 0}));
+  const Pair with_nan = NormAndFactor({3, nan}, 1.0, 1.0);
+  EXPECT_TRUE(std::isnan(with_nan[0]));
+  EXPECT_TRUE(std::isnan(with_nan[1]));
+  EXPECT_EQ(NormAndFactor({3, nan}, 1.0, 0.0)[1], 1.0f);
 }
 
 TEST_P(SumOfSquaresSuite, RefusesWhatDoesNotFit) {
   const Tensor x = Upload({2}, {1, 2});
   ExpectInvalid(kernels().AddSquares(x, x), {"AddSquares", "sum is fp32, expected int64"});
+  ExpectInvalid(kernels().AddSquares(UploadTokens({1}, {1}), NewSum()),
+                {"AddSquares", "x is int32, expected fp32 or bf16"});
+  ExpectInvalid(kernels().ClipFactor(x, 1.0, 1.0, x), {"ClipFactor", "sum is fp32"});
+  ExpectInvalid(kernels().ClipFactor(NewSum(), -1.0, 1.0, x), {"ClipFactor", "scale is -1"});
+  ExpectInvalid(kernels().ClipFactor(NewSum(), 1.0, std::nan(""), x),
+                {"ClipFactor", "max_norm is NaN"});
+  ExpectInvalid(kernels().ClipFactor(NewSum(), 1.0, 1.0, Upload({1}, {0})),
+                {"ClipFactor", "norm_and_factor is [1], expected [2]"});
 }
 
 }  // namespace zeroth::testing

@@ -32,7 +32,7 @@ class Linear : public Module {
  public:
   Linear(std::string name, const LinearOptions& options);
 
-  // `activation` other than kNone only while not recording; see LinearOp.
+  // See LinearOp for which `activation` may be fused.
   absl::StatusOr<Value> Forward(Context& context, const Value& x,
                                 Activation activation = Activation::kNone);
 

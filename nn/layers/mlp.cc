@@ -23,11 +23,9 @@ absl::StatusOr<Value> Mlp::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> Mlp::Hidden(Context& context, const Value& x) {
-  if (activation_ == MlpActivation::kGelu && !context.recording()) {
-    return in_->Forward(context, x, Activation::kGelu);
-  }
+  if (activation_ == MlpActivation::kGelu) return in_->Forward(context, x, Activation::kGelu);
   ZEROTH_ASSIGN_OR_RETURN(const Value in, in_->Forward(context, x));
-  return activation_ == MlpActivation::kGelu ? GeluOp(context, in) : SwiGluOp(context, in);
+  return SwiGluOp(context, in);
 }
 
 }  // namespace zeroth

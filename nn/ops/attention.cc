@@ -30,9 +30,11 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   args.shape = shape;
   args.qkv = qkv.data;
   ZEROTH_ASSIGN_OR_RETURN(
-      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim})));
+      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
+                              qkv.data.dtype()));
   if (context.recording()) {
-    ZEROTH_ASSIGN_OR_RETURN(args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq})));
+    ZEROTH_ASSIGN_OR_RETURN(
+        args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
   }
   ZEROTH_RETURN_IF_ERROR(context.kernels().Attention(args));
   Value result = context.MakeValue(args.out);
@@ -46,7 +48,7 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
           backward.qkv = args.qkv;
           backward.out = args.out;
           backward.lse = args.lse;
-          ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape()));
+          ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
           ZEROTH_RETURN_IF_ERROR(context.kernels().AttentionBackward(backward));
           if (rope_theta.has_value()) {
             RopeArgs rotate_back;

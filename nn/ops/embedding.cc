@@ -45,8 +45,9 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
   if (positions != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(position_values, FullValues(*positions));
   }
-  ZEROTH_ASSIGN_OR_RETURN(
-      Tensor out, context.Empty(Shape({tokens.dim(0), tokens.dim(1), table.shape().dim(1)})));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor out,
+                          context.Empty(Shape({tokens.dim(0), tokens.dim(1), table.shape().dim(1)}),
+                                        table_values.dtype()));
   ZEROTH_RETURN_IF_ERROR_WITH(
       context.kernels().Embedding(tokens, table_values, position_values, out), table.name());
   Value result = context.MakeValue(std::move(out));

@@ -58,7 +58,7 @@ absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, We
     column += out;
     ZEROTH_RETURN_IF_ERROR(BackwardPart(context, part, layout, x, dy_part));
     if (x_node == nullptr) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x.shape()));
+    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
     GemmArgs gemm;
     gemm.a = dy_part;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
@@ -71,20 +71,41 @@ absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, We
   return absl::OkStatus();
 }
 
+// Turns the gradient of a GELU's output into that of its input, in place unless somebody else reads
+// it.
+absl::Status GeluBackward(Context& context, GradientNode& node, const Tensor& gelu_input) {
+  Tensor dx = node.grad;
+  if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
+    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(gelu_input.shape(), gelu_input.dtype()));
+  }
+  ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(gelu_input, node.grad, dx));
+  node.grad = std::move(dx);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, parts, layout));
-  if (activation != Activation::kNone && context.recording()) {
+  if (activation == Activation::kSilu && context.recording()) {
     return absl::FailedPreconditionError(
-        "linear layer: a fused activation keeps nothing for backward; use it with recording off");
+        "linear layer: a fused SiLU keeps nothing for backward; use it with recording off");
   }
   int64_t out = 0;
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
   std::vector<int64_t> dims(x.data.shape().dims().begin(), x.data.shape().dims().end());
   dims.back() = out;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape(dims)));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape(dims), x.data.dtype()));
+  const bool keeps_input = activation == Activation::kGelu && context.recording();
+  if (keeps_input && parts.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("linear layer: a fused GELU is for one projection, not ", parts.size()));
+  }
+  Tensor gelu_input;
+  if (keeps_input) {
+    ZEROTH_ASSIGN_OR_RETURN(gelu_input, context.Empty(y.shape(), y.dtype()));
+  }
   int64_t column = 0;
   for (const LinearPart& part : parts) {
     GemmArgs gemm;
@@ -97,14 +118,19 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
       ZEROTH_ASSIGN_OR_RETURN(gemm.bias, FullValues(*part.bias));
     }
     gemm.activation = activation;
+    gemm.pre_activation = gelu_input;
     ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().Gemm(gemm), part.weight->name());
     column += OutFeatures(part, layout);
   }
   Value result = context.MakeValue(std::move(y));
   if (context.recording()) {
     context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()),
-                           layout, x_data = x.data, x_node = x.node, y_node = result.node] {
+                           layout, x_data = x.data, x_node = x.node, y_node = result.node,
+                           gelu_input]() -> absl::Status {
       if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
+      if (gelu_input.defined()) {
+        ZEROTH_RETURN_IF_ERROR(GeluBackward(context, *y_node, gelu_input));
+      }
       return Backward(context, parts, layout, x_data, x_node.get(), y_node->grad);
     });
   }

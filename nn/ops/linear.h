@@ -22,8 +22,8 @@ struct LinearPart {
 
 // x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections
 // of one input that are stored apart (query, key and value; gate and up) still give one packed
-// tensor. `activation` is for inference only (what it needs in backward is not kept):
-// FailedPrecondition while recording.
+// tensor. `activation` is applied in the same pass; while recording, kGelu keeps its input for
+// backward and takes one part only (InvalidArgument), kSilu is FailedPrecondition.
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation = Activation::kNone);
 

@@ -29,10 +29,10 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   args.hidden = hidden.data.Reshape(Shape({rows, shape.dim(2)}));
   ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
   args.targets = targets.Reshape(Shape({rows}));
-  ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1})));
+  ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1}), DType::kFloat32));
   args.grad_scale = context.loss_scale();
   if (context.recording()) {
-    ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.Empty(args.hidden.shape()));
+    ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.Empty(args.hidden.shape(), args.hidden.dtype()));
     if (weight.requires_grad()) {
       ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
       args.dweight = slot.tensor;

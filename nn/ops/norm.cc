@@ -56,12 +56,12 @@ struct Prepared {
 absl::StatusOr<Prepared> Prepare(Context& context, const Value& x, const Value& residual) {
   Prepared prepared;
   const Shape& shape = x.data.shape();
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape, x.data.dtype()));
   prepared.result.normalized = context.MakeValue(std::move(y));
   const int64_t rows = shape.dim(-1) == 0 ? 0 : x.data.numel() / shape.dim(-1);
-  ZEROTH_ASSIGN_OR_RETURN(prepared.rstd, context.Empty(Shape({rows})));
+  ZEROTH_ASSIGN_OR_RETURN(prepared.rstd, context.Empty(Shape({rows}), DType::kFloat32));
   if (residual.data.defined()) {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, x.data.dtype()));
     prepared.result.sum = context.MakeValue(std::move(sum));
   } else {
     prepared.result.sum = x;
@@ -84,7 +84,7 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
   ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(beta));
   args.eps = eps;
   args.y = result.normalized.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(prepared.rstd.shape()));
+  ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(prepared.rstd.shape(), DType::kFloat32));
   args.rstd = prepared.rstd;
   ZEROTH_RETURN_IF_ERROR(context.kernels().LayerNorm(args));
   if (!context.recording()) return result;
@@ -101,7 +101,7 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
       ZEROTH_ASSIGN_OR_RETURN(backward.gamma, FullValues(gamma));
       backward.mean = mean;
       backward.rstd = rstd;
-      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input.shape()));
+      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input));
       backward.dx = std::move(slot.tensor);
       backward.accumulate_dx = slot.accumulate;
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
@@ -140,7 +140,7 @@ absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Val
       backward.x = input;
       ZEROTH_ASSIGN_OR_RETURN(backward.gamma, FullValues(gamma));
       backward.rstd = rstd;
-      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input.shape()));
+      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input));
       backward.dx = std::move(slot.tensor);
       backward.accumulate_dx = slot.accumulate;
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));

@@ -60,6 +60,32 @@ TEST_P(LinearOpTest, AFrozenWeightTakesNoGradientButPassesItOn) {
   });
 }
 
+TEST_P(LinearOpTest, AFusedGeluKeepsItsInputForBackward) {
+  Bench bench;
+  Parameter weight("w", WeightShape(5, 7)), bias("b", Shape({7}));
+  bench.Own(weight);
+  bench.Own(bias);
+  CheckGradients(
+      bench, {Shape({2, 3, 5})}, {&weight, &bias}, [&](Context& context, const Inputs& in) {
+        return LinearOp(context, in[0], {{&weight, &bias}}, GetParam(), Activation::kGelu);
+      });
+}
+
+TEST_P(LinearOpTest, AFusedGeluTakesOnePartAndAFusedSiluNone) {
+  Bench bench;
+  Parameter first("a", WeightShape(4, 6)), second("b", WeightShape(4, 6));
+  bench.Own(first);
+  bench.Own(second);
+  const Value x = bench.context->MakeValue(bench.Upload(Shape({2, 4}), bench.Draw(8)));
+  const std::vector<LinearPart> parts = {{&first, nullptr}, {&second, nullptr}};
+  EXPECT_EQ(LinearOp(*bench.context, x, parts, GetParam(), Activation::kGelu).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(LinearOp(*bench.context, x, {{&first, nullptr}}, GetParam(), Activation::kSilu)
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_P(LinearOpTest, WrongWidthNamesTheWeightAndBothShapes) {
   Bench bench;
   Parameter weight("fc.weight", WeightShape(4, 6));

@@ -17,7 +17,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
     return absl::InvalidArgumentError(absl::StrCat(
         "add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
   }
-  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(a.data.shape()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(a.data.shape(), a.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(context.kernels().Add(a.data, b.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording()) {
@@ -35,7 +35,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
 }
 
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), x.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(context.kernels().Gelu(x.data, y));
   Value result = context.MakeValue(std::move(y));
   if (context.recording() && x.node != nullptr) {
@@ -47,7 +47,7 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
           // In place unless somebody else reads this gradient; this function holds two of the
           // handles.
           if (dy.buffer().use_count() > 2) {
-            ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x_data.shape()));
+            ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x_data.shape(), x_data.dtype()));
           }
           ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(x_data, dy, dx));
           dy = Tensor();
@@ -66,14 +66,14 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   }
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims.back() /= 2;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(Shape(dims)));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(Shape(dims), gate_up.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGlu(gate_up.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording() && gate_up.node != nullptr) {
     context.tape().Record([&context, data = gate_up.data, node = gate_up.node,
                            out_node = result.node]() -> absl::Status {
       if (!out_node->grad.defined()) return absl::OkStatus();
-      ZEROTH_ASSIGN_OR_RETURN(Tensor grad, context.Empty(data.shape()));
+      ZEROTH_ASSIGN_OR_RETURN(Tensor grad, context.Empty(data.shape(), data.dtype()));
       ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGluBackward(data, out_node->grad, grad));
       return AddGradient(context, *node, std::move(grad));
     });

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/testing/missing_device.h"
 
 namespace zeroth {
 
@@ -21,6 +22,8 @@ std::string StrategyCaseName(const testing::TestParamInfo<StrategyCase>& info) {
       info.param.shard_size == 0 ? "" : absl::StrCat("InGroupsOf", info.param.shard_size);
   return absl::StrCat("On", info.param.world_size, groups);
 }
+
+void StrategySuite::SetUp() { ZEROTH_SKIP_WITHOUT_DEVICE(GetParam().device); }
 
 ShardingOptions StrategySuite::Options() const {
   ShardingOptions options;

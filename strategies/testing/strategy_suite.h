@@ -43,6 +43,8 @@ std::string StrategyCaseName(const testing::TestParamInfo<StrategyCase>& info);
 
 class StrategySuite : public testing::TestWithParam<StrategyCase> {
  protected:
+  // Skips where the machine has no such device.
+  void SetUp() override;
   int world_size() const { return GetParam().world_size; }
   ShardingOptions Options() const;
   absl::Status Run(const ToyRank& rank_main) const {

@@ -60,13 +60,22 @@ struct Collector {
   }
 };
 
+// Gradients are fp32 or bf16, as they were reduced.
+absl::StatusOr<std::vector<float>> Floats(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> values, tensor.ToHost<BFloat16>());
+  std::vector<float> floats;
+  for (const BFloat16 value : values) floats.push_back(ToFloat(value));
+  return floats;
+}
+
 absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
-                              unit->GradientShardView(piece).ToHost<float>());
+                              Floats(unit->GradientShardView(piece)));
       collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)],
                     piece.begin, values);
     }
@@ -79,6 +88,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.scheduler.prefetch = setup.prefetch;
+  options.sharding.mixed_precision = setup.precision;
   options.sharding.min_shard_numel = setup.min_shard_numel;
   if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
   options.adamw.beta1 = expected["betas"][0].get<double>();
@@ -92,7 +102,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
 absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
                        Collector& collector) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create("cpu", DeviceOptions()));
+                          DeviceRegistry::Create(setup.device, DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory,
                           HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
@@ -145,6 +155,11 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
 std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
+  const MixedPrecision plain;
+  if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
+    absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",
+                    DTypeName(precision.reduce_dtype));
+  }
   return text;
 }
 

@@ -12,6 +12,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/strategies/mixed_precision.h"
+
 namespace zeroth {
 
 // Values of every parameter by name.
@@ -31,6 +33,8 @@ absl::StatusOr<TrainingRecord> LoadReference(const std::string& model);
 struct RunSetup {
   std::string model;  // a folder of tests/testdata
   std::string strategy;
+  std::string device = "cpu";
+  MixedPrecision precision;
   int world_size = 1;
   int shard_size = 0;
   bool prefetch = true;

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ranks as threads of one process over shared memory (CPU tensors). Registered as "local".
+// Ranks as threads of one process over shared memory: the host's, or one GPU's that they share.
+// Registered as "local".
 //
 // An all-gather copies each peer's shard straight into the caller's buffer; a reduction reads the
 // peers' buffers in place and adds them in the fixed tree, each rank its own piece: no staging

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "absl/container/inlined_vector.h"
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective_checks.h"
 #include "zeroth/core/comm/host_reduce.h"
 
@@ -19,26 +19,27 @@ constexpr int64_t kCacheLine = 64;
 using Pointers = absl::InlinedVector<void*, 16>;
 using ConstPointers = absl::InlinedVector<const void*, 16>;
 
-void CopyElements(const BufferView& from, const BufferView& to) {
-  if (from.count > 0 && from.data != to.data) {
-    std::memcpy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
-  }
+absl::Status CopyElements(const BufferView& from, const BufferView& to, LocalMover& mover) {
+  if (from.count == 0 || from.data == to.data) return absl::OkStatus();
+  return mover.Copy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
 }
 
 }  // namespace
 
-void AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks) {
+absl::Status AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());
   const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
   // Each rank begins at another peer, so that they do not all read the same memory at once.
   for (int step = 0; step < size; ++step) {
     const int peer = (rank + step) % size;
     const BufferView& piece = ranks[static_cast<size_t>(peer)].send;
-    CopyElements(piece, Piece(own.recv, peer, piece.count));
+    ZEROTH_RETURN_IF_ERROR(CopyElements(piece, Piece(own.recv, peer, piece.count), mover));
   }
+  return absl::OkStatus();
 }
 
-void ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op) {
+absl::Status ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
+                                LocalMover& mover) {
   const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
   ConstPointers sources;
   for (const LocalBuffers& peer : ranks) {
@@ -53,10 +54,11 @@ void ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp
   reduction.result_dtype = own.recv.dtype;
   reduction.op = op;
   reduction.accumulate = own.accumulate;
-  ReduceOnHost(reduction);
+  return mover.Reduce(reduction);
 }
 
-void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op) {
+absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
+                            LocalMover& mover) {
   const auto size = static_cast<int64_t>(ranks.size());
   const BufferView& own = ranks[static_cast<size_t>(rank)].recv;
   const auto element_bytes = static_cast<int64_t>(SizeOf(own.dtype));
@@ -66,7 +68,7 @@ void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op)
   const int64_t piece = (lines + size - 1) / size * line;
   const int64_t begin = std::min(rank * piece, own.count);
   const int64_t count = std::min(piece, own.count - begin);
-  if (count == 0) return;
+  if (count == 0) return absl::OkStatus();
 
   // This rank's copy first among the destinations: it is the one that is written while the block is
   // computed.
@@ -85,11 +87,13 @@ void AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op)
   reduction.dtype = own.dtype;
   reduction.result_dtype = own.dtype;
   reduction.op = op;
-  ReduceOnHost(reduction);
+  return mover.Reduce(reduction);
 }
 
-void BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root) {
-  CopyElements(ranks[static_cast<size_t>(root)].send, ranks[static_cast<size_t>(rank)].recv);
+absl::Status BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root,
+                            LocalMover& mover) {
+  return CopyElements(ranks[static_cast<size_t>(root)].send, ranks[static_cast<size_t>(rank)].recv,
+                      mover);
 }
 
 }  // namespace zeroth

@@ -10,6 +10,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective_checks.h"
 #include "zeroth/core/comm/local/local_collectives.h"
+#include "zeroth/core/comm/local/local_mover.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
 
 namespace zeroth {
@@ -35,25 +36,60 @@ class PendingCall {
     started_ = true;
     Rendezvous& calls = group_->calls();
     ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, call_, buffers_));
-    if (call_.count > 0) MoveData(calls.buffers());
+    absl::Status moved;
+    if (call_.count > 0) moved = MoveData(calls.buffers(), HostMover());
     calls.Finish(rank_, call_.count > 0 && PeersUseMyBuffers());
-    return absl::OkStatus();
+    return moved;
+  }
+
+  // The same for a device whose streams run behind the host: the ranks' hosts meet here, and what
+  // they enqueue is ordered by events.
+  absl::Status Enqueue(Stream& stream) {
+    started_ = true;
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalMover> mover,
+                            LocalMoverRegistry::Create(stream));
+    ZEROTH_ASSIGN_OR_RETURN(buffers_.ready, stream.Record());
+    Rendezvous& calls = group_->calls();
+    ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, call_, buffers_));
+    absl::Status status = EnqueueShare(calls.buffers(), *mover, stream);
+    calls.Finish(rank_, /*wait_for_all=*/true);
+    // A peer may read and write this rank's buffers until its own share is done.
+    for (int peer = 0; peer < group_->size() && status.ok(); ++peer) {
+      if (peer != rank_ && group_->share_done(peer) != nullptr) {
+        status = stream.Wait(group_->share_done(peer));
+      }
+    }
+    return status;
   }
 
  private:
-  void MoveData(absl::Span<const LocalBuffers> ranks) {
+  absl::Status EnqueueShare(absl::Span<const LocalBuffers> ranks, LocalMover& mover,
+                            Stream& stream) {
+    group_->share_done(rank_) = nullptr;
+    for (const LocalBuffers& peer : ranks) {
+      if (&peer != &ranks[static_cast<size_t>(rank_)]) {
+        ZEROTH_RETURN_IF_ERROR(stream.Wait(peer.ready));
+      }
+    }
+    if (call_.count > 0) ZEROTH_RETURN_IF_ERROR(MoveData(ranks, mover));
+    ZEROTH_ASSIGN_OR_RETURN(group_->share_done(rank_), stream.Record());
+    return absl::OkStatus();
+  }
+
+  absl::Status MoveData(absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
     switch (op_) {
       case CollectiveOp::kAllGather:
-        return AllGatherShare(rank_, ranks);
+        return AllGatherShare(rank_, ranks, mover);
       case CollectiveOp::kReduceScatter:
-        return ReduceScatterShare(rank_, ranks, *call_.reduce);
+        return ReduceScatterShare(rank_, ranks, *call_.reduce, mover);
       case CollectiveOp::kAllReduce:
-        return AllReduceShare(rank_, ranks, *call_.reduce);
+        return AllReduceShare(rank_, ranks, *call_.reduce, mover);
       case CollectiveOp::kBroadcast:
-        return BroadcastShare(rank_, ranks, *call_.root);
+        return BroadcastShare(rank_, ranks, *call_.root, mover);
       case CollectiveOp::kBarrier:
-        return;
+        break;
     }
+    return absl::OkStatus();
   }
 
   bool PeersUseMyBuffers() const { return op_ != CollectiveOp::kBroadcast || rank_ == *call_.root; }
@@ -62,7 +98,7 @@ class PendingCall {
   const int rank_;
   const CollectiveOp op_;
   const CollectiveCall call_;
-  const LocalBuffers buffers_;
+  LocalBuffers buffers_;
   bool started_ = false;
 };
 
@@ -134,7 +170,10 @@ absl::Status LocalCommunicator::Enqueue(CollectiveOp op, const absl::Status& che
   }
   stats_.Add(op, CollectiveBytes(op, ByteSize(full), size()), call.label);
   const auto pending = std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers);
-  const absl::Status status = CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });
+  const bool on_host = dynamic_cast<CpuStream*>(&stream) != nullptr;
+  const absl::Status status =
+      on_host ? CpuStream::From(stream).Enqueue([pending] { return pending->Run(); })
+              : pending->Enqueue(stream);
   // Only if the stream had failed by itself, in which case the world is not broken yet.
   if (!status.ok()) group_->world().Break(Annotate(status, where), world_rank);
   return status;

@@ -12,7 +12,12 @@
 
 namespace zeroth {
 
-// One rank's end of a LocalGroup. Streams must be CPU streams.
+// One rank's end of a LocalGroup. On CPU streams calls meet on the streams' threads. On a device
+// whose streams run behind the host, the ranks' hosts meet when they enqueue a call, and the
+// device's work is ordered by events alone: nothing on the device ever waits for a host, which
+// streams that share a hardware queue could turn into a deadlock. There the calls of all
+// communicators of a rank must be made in one order on all ranks; otherwise they run into the
+// timeout.
 class LocalCommunicator final : public Communicator {
  public:
   explicit LocalCommunicator(LocalGroup::Seat seat);

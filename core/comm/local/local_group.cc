@@ -28,6 +28,7 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalWorld> world, std::vector<int> world
       world_ranks_(std::move(world_ranks)),
       name_(absl::StrCat("local world ranks [", absl::StrJoin(world_ranks_, ", "), "]")),
       calls_(world_, world_ranks_, name_),
+      share_done_(world_ranks_.size()),
       splits_(world_, world_ranks_, name_),
       requests_(world_ranks_.size()),
       seats_(world_ranks_.size()) {}

@@ -36,6 +36,10 @@ class LocalGroup {
   const std::string& name() const { return name_; }
   // Where collectives meet, on stream threads.
   Rendezvous& calls() { return calls_; }
+  // When `rank`'s share of the call that the group is in is done, on devices where the host runs
+  // ahead. Each rank sets its own between Arrive and Finish; all may read them from then until they
+  // arrive at the next call.
+  std::shared_ptr<Event>& share_done(int rank) { return share_done_[static_cast<size_t>(rank)]; }
 
   // See Communicator::Split. Blocks until all ranks of the group have called it.
   absl::StatusOr<Seat> Split(int rank, int color, int key);
@@ -55,6 +59,7 @@ class LocalGroup {
   const std::vector<int> world_ranks_;
   const std::string name_;
   Rendezvous calls_;
+  std::vector<std::shared_ptr<Event>> share_done_;
   // Splits meet apart from collectives: they happen at once, whatever streams have still to run.
   Rendezvous splits_;
   std::vector<SplitRequest> requests_;

@@ -27,6 +27,8 @@ struct LocalBuffers {
   BufferView send;
   BufferView recv;
   bool accumulate = false;
+  // When they may be used, on devices where the host runs ahead; null: now.
+  std::shared_ptr<Event> ready = nullptr;
 };
 
 // A call has two meetings. Arrive: each rank publishes its call and buffers, and goes on when all

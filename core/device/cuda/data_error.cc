@@ -13,8 +13,11 @@ absl::Status ToStatus(const DataErrorWord& word) {
     case DataErrorCode::kNone:
       return absl::OkStatus();
     case DataErrorCode::kToken:
+    case DataErrorCode::kBackwardToken:
       return absl::InvalidArgumentError(absl::StrCat(
-          "Embedding: tokens[", word.position / word.width, ", ", word.position % word.width,
+          word.code == static_cast<unsigned>(DataErrorCode::kToken) ? "Embedding"
+                                                                    : "EmbeddingBackward",
+          ": tokens[", word.position / word.width, ", ", word.position % word.width,
           "] is ", word.value, ", expected a value in [0, ", word.limit,
           "), the rows of the embedding table"));
     case DataErrorCode::kTarget:

@@ -14,8 +14,9 @@ namespace zeroth::cuda {
 
 enum class DataErrorCode : unsigned {
   kNone = 0,
-  kToken,   // of Embedding or its backward: outside [0, limit)
-  kTarget,  // of LinearCrossEntropy: neither -100 nor in [0, limit)
+  kToken,          // of Embedding: outside [0, limit)
+  kBackwardToken,  // of EmbeddingBackward
+  kTarget,         // of LinearCrossEntropy: neither -100 nor in [0, limit)
 };
 
 // Written by the first thread that finds something.

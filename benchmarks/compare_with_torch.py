@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs the training steps of //benchmarks:train_step_cuda under PyTorch's torch.compile as well, on the
+same GPU in the same session, and prints the ratio of the two rates.
+
+    bazel build --config=cuda //benchmarks:train_step_cuda
+    python3 benchmarks/compare_with_torch.py bazel-bin/benchmarks/train_step_cuda
+
+PyTorch gets what its users would give it: parameters in float32, bf16 autocast, its flash attention,
+fused AdamW, cross-entropy over the whole batch's logits in float32. Needs PyTorch with CUDA.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+# The names of //benchmarks:train_step_cuda: family, layers, dim, heads, key and value heads, hidden,
+# vocabulary, sequences, tokens each.
+CASES = {
+    "gpt2_124m_full_shard_1": ("gpt2", 12, 768, 12, 12, 3072, 50304, 64, 1024),
+    "gpt2_1558m_full_shard_1": ("gpt2", 48, 1600, 25, 25, 6400, 50304, 16, 1024),
+    "llama_1b_full_shard_1": ("llama", 22, 2048, 32, 4, 5632, 32000, 16, 2048),
+}
+
+
+def build_model(torch, case):
+    """A GPT-2 or Llama of the given sizes; returns logits."""
+    nn = torch.nn
+    functional = nn.functional
+    family, layers, dim, heads, kv_heads, hidden, vocab, _, seq = case
+    head_dim = dim // heads
+    is_llama = family == "llama"
+
+    def norm():
+        return nn.RMSNorm(dim) if is_llama else nn.LayerNorm(dim)
+
+    def rotate(x, angles):
+        low, high = x.chunk(2, dim=-1)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = norm(), norm()
+            self.qkv = nn.Linear(dim, (heads + 2 * kv_heads) * head_dim, bias=not is_llama)
+            self.out = nn.Linear(dim, dim, bias=not is_llama)
+            self.up = nn.Linear(dim, (2 if is_llama else 1) * hidden, bias=not is_llama)
+            self.down = nn.Linear(hidden, dim, bias=not is_llama)
+
+        def forward(self, x, angles):
+            batch, length, _ = x.shape
+            packed = self.qkv(self.norm_1(x)).view(batch, length, heads + 2 * kv_heads, head_dim)
+            q, k, v = packed.transpose(1, 2).split([heads, kv_heads, kv_heads], dim=1)
+            if is_llama:
+                q, k = rotate(q, angles), rotate(k, angles)
+            y = functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, length, dim))
+            h = self.up(self.norm_2(x))
+            if is_llama:
+                gate, up = h.chunk(2, dim=-1)
+                h = functional.silu(gate) * up
+            else:
+                h = functional.gelu(h, approximate="tanh")
+            return x + self.down(h)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(vocab, dim)
+            self.positions = None if is_llama else nn.Embedding(seq, dim)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.norm = norm()
+            self.head = nn.Linear(dim, vocab, bias=False)
+            if not is_llama:
+                self.head.weight = self.tokens.weight
+            frequencies = 10000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)
+            self.register_buffer("angles", torch.outer(torch.arange(seq), frequencies))
+
+        def forward(self, tokens):
+            x = self.tokens(tokens)
+            if self.positions is not None:
+                x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+            for block in self.blocks:
+                x = block(x, self.angles)
+            return self.head(self.norm(x))
+
+    return Model()
+
+
+def torch_tokens_per_second(torch, case, steps):
+    """The median step's rate."""
+    vocab, batch, seq = case[6], case[7], case[8]
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    model = build_model(torch, case).cuda()
+    compiled = torch.compile(model)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    tokens = torch.randint(vocab, (batch, seq + 1), device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            logits = compiled(tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(
+            logits.float().view(-1, vocab), tokens[:, 1:].reshape(-1))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    for _ in range(3):  # compilation, and the allocator's first touch
+        step()
+    seconds = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return batch * seq / sorted(seconds)[len(seconds) // 2]
+
+
+def zeroth_tokens_per_second(binary, name):
+    """What the benchmark binary reports for one case."""
+    command = [binary, "--benchmark_filter=/%s/" % name, "--benchmark_out=/dev/stderr",
+               "--benchmark_out_format=json"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        sys.exit("%s failed:\n%s%s" % (" ".join(command), run.stdout, run.stderr))
+    return json.loads(run.stderr)["benchmarks"][0]["tokens/s"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary", help="the built //benchmarks:train_step_cuda")
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--steps", type=int, default=10)
+    arguments = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("PyTorch is not installed here: pip install torch")
+    if not torch.cuda.is_available():
+        sys.exit("PyTorch sees no GPU here")
+    print("%-26s %16s %16s %8s" % ("case", "Zeroth tokens/s", "torch tokens/s", "ratio"))
+    for name in arguments.cases:
+        ours = zeroth_tokens_per_second(arguments.binary, name)
+        theirs = torch_tokens_per_second(torch, CASES[name], arguments.steps)
+        torch.cuda.empty_cache()
+        print("%-26s %16.0f %16.0f %8.3f" % (name, ours, theirs, ours / theirs))
+
+
+if __name__ == "__main__":
+    main()

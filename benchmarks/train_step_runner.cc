@@ -1,0 +1,101 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/benchmarks/train_step_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/presets.h"
+#include "zeroth/train/gemm_peak.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+Batch MakeBatch(const TrainStepSetup& setup, int64_t vocab, int rank) {
+  Batch batch;
+  batch.batch = setup.batch;
+  batch.seq = setup.seq;
+  for (int64_t i = 0; i < setup.batch * setup.seq; ++i) {
+    // Any tokens do: the arithmetic does not depend on them. Spread out, so that the embedding is
+    // not served by a cache.
+    batch.inputs.push_back(static_cast<int32_t>((i * 7919 + rank * 104729) % vocab));
+    batch.targets.push_back(static_cast<int32_t>((i * 7919 + rank * 104729 + 1) % vocab));
+  }
+  return batch;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup,
+                                                     Communicator& world, Device& device) {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(setup.model));
+  if (setup.vocab > 0) config["vocab_size"] = setup.vocab;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  TrainerOptions options;
+  options.sharding.strategy = setup.strategy;
+  options.sharding.mixed_precision.param_dtype = setup.param_dtype;
+  if (setup.strategy == "hybrid_shard") {
+    options.sharding.strategy_options.shard_size = setup.ranks;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, device, std::move(model), options));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  return trainer;
+}
+
+absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
+                                        Communicator& world) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create(setup.device, DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                          MakeTrainer(setup, world, *device));
+  const Batch batch = MakeBatch(setup, trainer->model().vocab_size(), world.rank());
+  ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
+  TrainStepResult result;
+  result.peak_bytes = device->allocator().stats().total.peak_bytes;
+  const auto measure_peak = [&]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const double peak,
+                            MeasureGemmPeak(world, *device, trainer->kernels(), setup.param_dtype));
+    result.gemm_peak = std::max(result.gemm_peak, peak);
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(measure_peak());
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < steps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  ZEROTH_RETURN_IF_ERROR(measure_peak());
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
+                   seconds.end());
+  result.seconds = seconds[seconds.size() / 2];
+  result.tokens_per_second =
+      static_cast<double>(setup.ranks * setup.batch * setup.seq) / result.seconds;
+  result.flops_per_second = result.tokens_per_second * trainer->model().FlopsPerToken(setup.seq);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainStepResult> RunTrainSteps(const TrainStepSetup& setup, int64_t steps) {
+  TrainStepResult result;
+  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult mine, RunRank(setup, steps, world));
+    if (world.rank() == 0) result = mine;
+    return absl::OkStatus();
+  }));
+  return result;
+}
+
+}  // namespace zeroth

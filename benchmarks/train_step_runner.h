@@ -1,0 +1,40 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_
+#define ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
+
+namespace zeroth {
+
+struct TrainStepSetup {
+  std::string device = "cpu";
+  std::string model = "gpt2_124m";
+  int64_t vocab = 0;  // 0: the model's own
+  std::string strategy = "full_shard";
+  int ranks = 1;      // threads, sharing the device
+  int64_t batch = 1;  // sequences per rank
+  int64_t seq = 1024;
+  DType param_dtype = DType::kFloat32;
+};
+
+struct TrainStepResult {
+  double seconds = 0;  // of a step, the median
+  double tokens_per_second = 0;
+  double flops_per_second = 0;  // the model's, see LanguageModel::FlopsPerToken
+  double gemm_peak = 0;         // FLOP/s of all ranks at once, best of rounds before and after
+  int64_t peak_bytes = 0;       // of rank 0
+};
+
+// Whole training steps on random tokens, after a step that touches all memory for the first time
+// and learns the order of units. Gradients are reduced in fp32.
+absl::StatusOr<TrainStepResult> RunTrainSteps(const TrainStepSetup& setup, int64_t steps);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_

@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How bytes move between ranks that share a device's memory. The local back end says what goes
+// where; this does it, in host memory at once or on a device's stream.
+
+#ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
+#define ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/comm/host_reduce.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+
+class LocalMover {
+ public:
+  virtual ~LocalMover() = default;
+  virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
+  // As ReduceOnHost, in the mover's memory.
+  virtual absl::Status Reduce(const HostReduction& reduction) = 0;
+};
+
+// memcpy and ReduceOnHost.
+LocalMover& HostMover();
+
+// Movers of devices whose streams run behind the host, by device type. Thread-safe.
+class LocalMoverRegistry {
+ public:
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<LocalMover>>(Stream&)>;
+
+  static void Register(absl::string_view device_type, Factory factory);
+  // A mover that enqueues on `stream`. Unimplemented if none for its device is linked in.
+  static absl::StatusOr<std::unique_ptr<LocalMover>> Create(Stream& stream);
+};
+
+// Put one at namespace scope in the mover's .cc, in a target with alwayslink.
+struct LocalMoverRegistration {
+  LocalMoverRegistration(absl::string_view device_type, LocalMoverRegistry::Factory factory) {
+    LocalMoverRegistry::Register(device_type, std::move(factory));
+  }
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_LOCAL_LOCAL_MOVER_H_

@@ -1,0 +1,30 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the type of stored values adds to an error: kernels compute in fp32 and round what they
+// store, once.
+
+#ifndef ZEROTH_KERNELS_TESTING_ROUNDING_H_
+#define ZEROTH_KERNELS_TESTING_ROUNDING_H_
+
+#include <string>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+
+namespace zeroth {
+
+// `values` as fp32 or bf16 holds them, so that a float64 reference sees what the kernel sees.
+std::vector<float> RoundTo(DType dtype, std::vector<float> values);
+
+// Half a unit in the last place of x: 2^-8 of the power of two below |x| for bf16, 2^-24 for fp32.
+double HalfUlp(DType dtype, double x);
+
+// Elementwise |actual - expected| <= relative * max|expected| + absolute, and for bf16 the rounding
+// of `expected` on top; NaN fails. `what` names the values.
+void ExpectCloseIn(DType dtype, const std::vector<float>& actual,
+                   const std::vector<double>& expected, double relative, double absolute,
+                   const std::string& what);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_TESTING_ROUNDING_H_

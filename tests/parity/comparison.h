@@ -1,0 +1,37 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the parity tests share: which runs there are, each made once, and how two are compared.
+
+#ifndef ZEROTH_TESTS_PARITY_COMPARISON_H_
+#define ZEROTH_TESTS_PARITY_COMPARISON_H_
+
+#include <string>
+#include <vector>
+
+#include "zeroth/tests/parity/reference_run.h"
+
+namespace zeroth {
+
+// The kind of device that a test target runs on: its ZEROTH_TEST_DEVICE, or "cpu".
+std::string TestDevice();
+// Ranks that share that device: 1, 2, 4 and, on the CPU, 8.
+std::vector<int> WorldSizes();
+
+// Every strategy, hybrid_shard in groups of 1, 2 and 4, on the test's device.
+std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
+                                const MixedPrecision& precision = {});
+// The record of a run; every run is made once and looked at by several tests. A failed run fails
+// the test and gives an empty record.
+const TrainingRecord& Record(const RunSetup& setup);
+
+// |value - reference| / |reference|.
+double Relative(double value, double reference);
+// The same parameters, each within `tolerance` of the reference in 2-norm.
+void ExpectClose(const NamedValues& values, const NamedValues& reference, double tolerance,
+                 const char* what);
+// Losses, norms, gradients and weights, to the last bit.
+void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TESTS_PARITY_COMPARISON_H_
