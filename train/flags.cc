@@ -91,8 +91,7 @@ ABSL_FLAG(std::string, out, kDefaults.out,
 ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
           "Steps between printed lines where there is no terminal.");
 ABSL_FLAG(std::string, trace, kDefaults.trace,
-          "Write when rank 0 computes, gathers and reduces, for a few early steps, to this file: for "
-          "Perfetto or chrome://tracing.");
+          "File for a timeline of a few early steps of rank 0, for Perfetto or chrome://tracing.");
 
 namespace zeroth {
 

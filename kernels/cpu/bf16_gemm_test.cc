@@ -107,23 +107,35 @@ double Expected(What what, double product, double bias, double saved, double old
   return 0.0;
 }
 
+// The first `cols` of every `ld` elements.
+std::vector<double> Inner(const Values& values, int64_t rows, int64_t cols, int64_t ld) {
+  std::vector<double> inner;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) inner.push_back(values.exact[r * ld + c]);
+  }
+  return inner;
+}
+
 void Bf16GemmTest::Check(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b,
                          What what, DType c_dtype) {
   SCOPED_TRACE(absl::StrCat("m = ", m, ", n = ", n, ", k = ", k, transpose_a ? ", a^T" : "",
                             transpose_b ? ", b^T" : "", ", what ", static_cast<int>(what), ", c ",
                             DTypeName(c_dtype)));
-  Values a = Random(m * k), b = Random(k * n), bias = Random(n), c = Random(m * n);
-  Values saved = Random(m * n);
-  const Values before = c;
+  const int64_t a_rows = transpose_a ? k : m, a_cols = transpose_a ? m : k;
+  const int64_t b_rows = transpose_b ? n : k, b_cols = transpose_b ? k : n;
   GemmCall call{.m = m, .n = n, .k = k, .dtype = DType::kBFloat16, .c_dtype = c_dtype};
+  const int64_t padding = RandomSize(0, 1) * 19;
+  call.lda = a_cols + RandomSize(0, padding);
+  call.ldb = b_cols + RandomSize(0, padding);
+  call.ldc = n + RandomSize(0, padding);
+  Values a = Random(a_rows * call.lda), b = Random(b_rows * call.ldb), c = Random(m * call.ldc);
+  Values bias = Random(n), saved = Random(m * n);
+  const Values before = c, saved_before = saved;
   call.a = a.bf16.data();
-  call.lda = transpose_a ? m : k;
   call.transpose_a = transpose_a;
   call.b = b.bf16.data();
-  call.ldb = transpose_b ? k : n;
   call.transpose_b = transpose_b;
   call.c = c.data(c_dtype);
-  call.ldc = n;
   call.accumulate = what == What::kAccumulate;
   if (what == What::kBias || what == What::kGelu) call.bias = bias.bf16.data();
   if (what == What::kGelu) {
@@ -131,21 +143,27 @@ void Bf16GemmTest::Check(int64_t m, int64_t n, int64_t k, bool transpose_a, bool
     call.pre_activation = saved.data(c_dtype);
   }
   if (what == What::kGeluBackward) call.gelu_input = saved.data(c_dtype);
-  const Values saved_before = saved;
   const absl::Status status = Run(call);
   ASSERT_TRUE(status.ok()) << status;
   const std::vector<double> products =
-      reference::Gemm(m, n, k, a.exact, transpose_a, b.exact, transpose_b);
+      reference::Gemm(m, n, k, Inner(a, a_rows, a_cols, call.lda), transpose_a,
+                      Inner(b, b_rows, b_cols, call.ldb), transpose_b);
   // Each of the k additions may lose half an ulp of sums of about sqrt(k) standard normal products;
   // then comes the one rounding of what is stored.
   const double fp32_error = std::ldexp(static_cast<double>(k + 4), -24) * 8.0 * std::sqrt(k);
-  for (int64_t i = 0; i < m * n; ++i) {
+  for (int64_t i = 0; i < m * call.ldc; ++i) {
+    const int64_t column = i % call.ldc;
+    if (column >= n) {
+      ASSERT_EQ(c.at(c_dtype, i), before.exact[i]) << "beside c, " << i;
+      continue;
+    }
+    const int64_t at = i / call.ldc * n + column;
     const double expected =
-        Expected(what, products[i], bias.exact[i % n], saved_before.exact[i], before.exact[i]);
+        Expected(what, products[at], bias.exact[column], saved_before.exact[at], before.exact[i]);
     ASSERT_NEAR(c.at(c_dtype, i), expected, fp32_error + Rounding(c_dtype, expected)) << i;
     if (what != What::kGelu) continue;
-    const double pre = products[i] + bias.exact[i % n];
-    ASSERT_NEAR(saved.at(c_dtype, i), pre, fp32_error + Rounding(c_dtype, pre)) << i;
+    const double pre = products[at] + bias.exact[column];
+    ASSERT_NEAR(saved.at(c_dtype, at), pre, fp32_error + Rounding(c_dtype, pre)) << at;
   }
 }
 
@@ -167,6 +185,10 @@ TEST_P(Bf16GemmTest, SeveralBlocksOfEverySide) {
     }
   }
   Check(1027, 1029, 17, true, true, What::kGelu, DType::kBFloat16);
+}
+
+TEST(Bf16Products, TheFastestOnesExist) {
+  EXPECT_TRUE(FastestBf16Products() == Bf16Products::kWidened || HasNativeBf16Products());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Bf16GemmTest,

@@ -44,6 +44,8 @@ int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 // InvalidArgument names the row and value of the first target outside [0, vocab) that is not
 // kIgnoredTarget; nothing has been written then. Otherwise fails as Gemm() and the workspaces do.
 // The sum over rows is the same whatever the chunks. The products have a workspace of their own.
+// A dweight that is not fp32 is rounded once: if there are several chunks, their sum takes [vocab,
+// dim] fp32 of `workspace`.
 absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
                                 Workspace& gemm_workspace);
 

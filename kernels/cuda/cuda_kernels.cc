@@ -86,9 +86,10 @@ absl::Status CudaKernels::Finish(const absl::Status& launched, const Tensors&...
   ZEROTH_RETURN_IF_ERROR(stream_.Update(launched));
   if (stream_.is_compute()) return absl::OkStatus();
   for (const Tensor* tensor : {&tensors...}) {
-    if (tensor->defined()) ZEROTH_RETURN_IF_ERROR(stream_.Retain(tensor->buffer()));
+    if (tensor->defined()) stream_.Retain(tensor->buffer());
   }
-  return scratch_ == nullptr ? absl::OkStatus() : stream_.Retain(std::exchange(scratch_, nullptr));
+  if (scratch_ != nullptr) stream_.Retain(std::exchange(scratch_, nullptr));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {

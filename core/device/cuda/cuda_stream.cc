@@ -2,6 +2,9 @@
 
 #include "zeroth/core/device/cuda/cuda_stream.h"
 
+#include <cstdint>
+#include <deque>
+#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
@@ -42,9 +45,34 @@ class StreamState {
   absl::Status UpdateFromData() { return Update(ToStatus(*word_)); }
   DataErrorWord* word() const { return word_; }
 
+  // What the stream's work uses is numbered, so that an event can tell what it comes after.
+  void Retain(std::shared_ptr<const void> memory) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    retained_.push_back({++last_retained_, std::move(memory)});
+  }
+  uint64_t last_retained() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return last_retained_;
+  }
+  void ReleaseUpTo(uint64_t number) {
+    std::deque<Retained> passed;  // destroyed without the mutex
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (!retained_.empty() && retained_.front().number <= number) {
+      passed.push_back(std::move(retained_.front()));
+      retained_.pop_front();
+    }
+  }
+
  private:
+  struct Retained {
+    uint64_t number;
+    std::shared_ptr<const void> memory;
+  };
+
   mutable std::mutex mutex_;
   absl::Status status_;
+  uint64_t last_retained_ = 0;
+  std::deque<Retained> retained_;  // oldest first
   DataErrorWord* const word_;
 };
 
@@ -53,9 +81,13 @@ namespace {
 // Bound by the thread that creates it: CUDA makes events on the current device.
 class CudaEvent final : public Event {
  public:
-  CudaEvent(cudaEvent_t handle, std::shared_ptr<StreamState> state,
+  CudaEvent(cudaEvent_t handle, const Device* device, std::shared_ptr<StreamState> state,
             std::shared_ptr<CudaEvent> origin)
-      : handle_(handle), state_(std::move(state)), origin_(std::move(origin)) {}
+      : handle_(handle),
+        device_(device),
+        state_(std::move(state)),
+        after_(state_->last_retained()),
+        origin_(std::move(origin)) {}
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
 
   bool IsDone() const override { return cudaEventQuery(handle_) != cudaErrorNotReady; }
@@ -73,11 +105,16 @@ class CudaEvent final : public Event {
   }
 
   cudaEvent_t handle() const { return handle_; }
+  const Device* device() const { return device_; }
   const StreamState& state() const { return *state_; }
+  // The compute stream has waited for this event.
+  void ReleaseRetained() const { state_->ReleaseUpTo(after_); }
 
  private:
   const cudaEvent_t handle_;
+  const Device* const device_;  // for comparison; it may be gone
   const std::shared_ptr<StreamState> state_;
+  const uint64_t after_;                     // the last of what the stream retained before
   const std::shared_ptr<CudaEvent> origin_;  // of timed events: when the clock began
 };
 
@@ -93,7 +130,7 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> ClockOrigin(int ordinal,
   if ((*origins)[index] == nullptr) {
     cudaEvent_t handle = nullptr;
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&handle, cudaEventDefault));
-    (*origins)[index] = std::make_shared<CudaEvent>(handle, state, nullptr);
+    (*origins)[index] = std::make_shared<CudaEvent>(handle, nullptr, state, nullptr);
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, stream));
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(handle));
   }
@@ -136,6 +173,7 @@ CudaStream::CudaStream(Device& device, int ordinal, absl::string_view name, bool
 CudaStream::~CudaStream() {
   // An error has been reported where somebody waited, or concerns nobody any more.
   static_cast<void>(cudaStreamSynchronize(handle_));
+  state_->ReleaseUpTo(state_->last_retained());
   static_cast<void>(cudaStreamDestroy(handle_));
 }
 
@@ -150,7 +188,7 @@ absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordEvent(bool timed) {
     cudaEvent_t handle = nullptr;
     ZEROTH_CUDA_RETURN_IF_ERROR(
         cudaEventCreateWithFlags(&handle, timed ? cudaEventDefault : cudaEventDisableTiming));
-    auto event = std::make_shared<CudaEvent>(handle, state_, std::move(origin));
+    auto event = std::make_shared<CudaEvent>(handle, &device_, state_, std::move(origin));
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, handle_));
     return event;
   };
@@ -170,14 +208,17 @@ absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
   // An event of another kind of device: only the host can wait for it.
   if (cuda_event == nullptr) return Update(event->Synchronize());
   if (absl::Status failed = cuda_event->state().Get(); !failed.ok()) return Update(failed);
-  return Update(zeroth::cuda::ToStatus(cudaStreamWaitEvent(handle_, cuda_event->handle(), 0),
-                                       "cudaStreamWaitEvent"));
+  ZEROTH_RETURN_IF_ERROR(Update(zeroth::cuda::ToStatus(
+      cudaStreamWaitEvent(handle_, cuda_event->handle(), 0), "cudaStreamWaitEvent")));
+  // Another rank's compute stream says nothing about the order of that rank's memory.
+  if (is_compute_ && cuda_event->device() == &device_) cuda_event->ReleaseRetained();
+  return absl::OkStatus();
 }
 
 absl::Status CudaStream::Synchronize() {
   const absl::Status waited =
       zeroth::cuda::ToStatus(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
-  ReleasePassed();
+  state_->ReleaseUpTo(state_->last_retained());
   return waited.ok() ? state_->UpdateFromData() : Update(waited);
 }
 
@@ -186,27 +227,8 @@ void CudaStream::Fail(const absl::Status& status) { static_cast<void>(state_->Up
 absl::Status CudaStream::Update(const absl::Status& status) { return state_->Update(status); }
 DataErrorWord* CudaStream::data_error() const { return state_->word(); }
 
-absl::Status CudaStream::Retain(std::shared_ptr<const void> memory) {
-  if (is_compute_) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<Event>> until = Record();
-  if (!until.ok()) {
-    // Nothing tells any more when the stream has passed: wait until it has.
-    static_cast<void>(cudaStreamSynchronize(handle_));
-    return until.status();
-  }
-  ReleasePassed();
-  std::lock_guard<std::mutex> lock(retained_mutex_);
-  retained_.push_back({*std::move(until), std::move(memory)});
-  return absl::OkStatus();
-}
-
-void CudaStream::ReleasePassed() {
-  std::deque<Retained> passed;  // destroyed without the mutex
-  std::lock_guard<std::mutex> lock(retained_mutex_);
-  while (!retained_.empty() && retained_.front().until->IsDone()) {
-    passed.push_back(std::move(retained_.front()));
-    retained_.pop_front();
-  }
+void CudaStream::Retain(std::shared_ptr<const void> memory) {
+  if (!is_compute_) state_->Retain(std::move(memory));
 }
 
 }  // namespace zeroth::cuda

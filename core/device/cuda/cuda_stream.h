@@ -5,9 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -47,8 +45,10 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return handle_; }
   bool is_compute() const { return is_compute_; }
-  // Keeps `memory` until the stream has passed this point. Nothing to do on the compute stream.
-  absl::Status Retain(std::shared_ptr<const void> memory);
+  // Keeps `memory` until this device's compute stream has waited for an event that was recorded
+  // here later, or the host for the stream: then it may be freed in the compute stream's order.
+  // Nothing to do on the compute stream.
+  void Retain(std::shared_ptr<const void> memory);
   // The stream's first error from now on, unless it has one.
   void Fail(const absl::Status& status);
   // Fails the stream if `status` is an error, and returns its first error so far: what a function
@@ -58,15 +58,9 @@ class CudaStream final : public Stream {
   DataErrorWord* data_error() const;
 
  private:
-  struct Retained {
-    std::shared_ptr<Event> until;
-    std::shared_ptr<const void> memory;
-  };
-
   CudaStream(Device& device, int ordinal, absl::string_view name, bool is_compute,
              cudaStream_t handle, std::shared_ptr<StreamState> state);
   absl::StatusOr<std::shared_ptr<Event>> RecordEvent(bool timed);
-  void ReleasePassed();
 
   Device& device_;
   const int ordinal_;
@@ -74,8 +68,6 @@ class CudaStream final : public Stream {
   const bool is_compute_;
   const cudaStream_t handle_;
   const std::shared_ptr<StreamState> state_;  // shared with events, which may outlive the stream
-  std::mutex retained_mutex_;
-  std::deque<Retained> retained_;  // oldest first
 };
 
 }  // namespace zeroth::cuda
