@@ -31,8 +31,9 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
-// Copies a head's rows to shared memory, tile after tile. Eight threads share a row, so that each
-// goes down its columns with one addition a row.
+// Copies a head's rows to shared memory, tile after tile. Eight threads share a row, or four where
+// that many packs of 16 bytes do not divide it, so that each goes down its columns with one
+// addition a row and none decides whether it has work.
 template <typename T, int kDim>
 class TileCopier {
  public:

@@ -85,6 +85,11 @@ absl::Status Set(cublasLtMatmulPreference_t preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
+// An address of which nothing is known but its alignment.
+const void* AddressOfAlignment(uint32_t alignment) {
+  return reinterpret_cast<const void*>(uintptr_t{1} << 16 | alignment);
+}
+
 struct PreferenceHolder {
   cublasLtMatmulPreference_t preference = nullptr;
   ~PreferenceHolder() {
@@ -181,11 +186,17 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
   ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, second_op));
   ZEROTH_RETURN_IF_ERROR(
       Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CublasEpilogue(key.epilogue)));
+  // The heuristics tell the alignment of the epilogue's operands from their addresses, which they
+  // do not access.
   if (HasBias(key.epilogue)) {
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.dtype)));
+    ZEROTH_RETURN_IF_ERROR(
+        Set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, AddressOfAlignment(key.bias_alignment)));
   }
   if (HasAux(key.epilogue)) {
+    ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                               AddressOfAlignment(key.aux_alignment)));
     ZEROTH_RETURN_IF_ERROR(Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.rows));
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype)));

@@ -35,7 +35,8 @@ enum class Epilogue : uint8_t {
   kGeluBackward,  // times gelu'(aux)
 };
 
-// Everything that decides how a product is computed; two products with equal keys share a plan.
+// Everything that decides how a product is computed; two products with equal keys share a plan. A
+// bias has the type of the operands, aux that of c.
 // Column-major: c [rows, columns] = first [rows, depth] * second [depth, columns].
 struct ProductKey {
   int64_t rows = 0;
@@ -52,13 +53,15 @@ struct ProductKey {
   bool allow_tf32 = false;
   uint32_t first_alignment = 0;
   uint32_t second_alignment = 0;
-  uint32_t c_alignment = 0;  // of bias and aux too
+  uint32_t c_alignment = 0;
+  uint32_t bias_alignment = 0;  // of the epilogue's operands: AlignmentOf(nullptr) without them
+  uint32_t aux_alignment = 0;
   Epilogue epilogue = Epilogue::kNone;
 
   auto Tied() const {
     return std::tie(rows, columns, depth, dtype, c_dtype, transpose_first, transpose_second,
                     first_ld, second_ld, c_ld, accumulate, allow_tf32, first_alignment,
-                    second_alignment, c_alignment, epilogue);
+                    second_alignment, c_alignment, bias_alignment, aux_alignment, epilogue);
   }
   bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
 };
@@ -97,8 +100,8 @@ class CublasLt {
   bool allow_tf32() const { return allow_tf32_; }
 
   // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
-  // library is asked at the first product of each key. Only algorithms whose result is the same
-  // every time are taken: those that split the depth must add the parts in fp32, in workspace.
+  // library is asked at the first product of each key. Algorithms that split the depth are taken
+  // only if they add the parts in fp32, in workspace: others round each part to c's type.
   absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
 
   // kStagingBytes for what the stream does next, made at the first call.

@@ -379,6 +379,7 @@ absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args)
   call.accumulate_dweight = args.accumulate_dweight;
   call.grad_scale = args.grad_scale;
   call.error = stream_.data_error();
+  call.shared_bytes = device_.properties().shared_bytes_per_block;
   const LossPlan plan = PlanLoss(call);
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch, Scratch(plan.scratch_bytes));
   call.scratch = scratch->data();

@@ -20,6 +20,14 @@ bool HasEpilogue(const GemmCall& call) {
   return call.bias != nullptr || call.activation != Activation::kNone || AuxOf(call) != nullptr;
 }
 
+// Whether cuBLASLt documents that it has the epilogue, if any: it knows no SiLU, wants a bias of
+// c's type and auxiliary rows in steps of 8 elements.
+bool IsEpilogueOfBlas(const GemmCall& call) {
+  return call.activation != Activation::kSilu &&
+         (call.bias == nullptr || call.dtype == call.c_dtype) &&
+         (AuxOf(call) == nullptr || call.n % 8 == 0);
+}
+
 absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
   ProductPointers pointers;
   pointers.first = call.b;
@@ -85,9 +93,9 @@ ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
   key.allow_tf32 = allow_tf32;
   key.first_alignment = AlignmentOf(call.b);
   key.second_alignment = AlignmentOf(call.a);
-  // AlignmentOf(nullptr) is the largest.
-  key.c_alignment =
-      std::min({AlignmentOf(call.c), AlignmentOf(call.bias), AlignmentOf(AuxOf(call))});
+  key.c_alignment = AlignmentOf(call.c);
+  key.bias_alignment = AlignmentOf(call.bias);
+  key.aux_alignment = AlignmentOf(AuxOf(call));
   if (call.gelu_input != nullptr) {
     key.epilogue = Epilogue::kGeluBackward;
   } else if (call.activation == Activation::kGelu) {
@@ -108,8 +116,8 @@ int64_t StagedRows(const GemmCall& call) {
 
 absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
-  if (call.k == 0) return PlainGemm(call, target);  // cuBLASLt knows no product over nothing
-  if (call.activation != Activation::kSilu) {       // nor SiLU
+  if (call.k == 0) return PlainGemm(call, target);  // no product to cuBLASLt
+  if (IsEpilogueOfBlas(call)) {
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
     if (multiplied) return absl::OkStatus();
   }

@@ -72,6 +72,8 @@ TEST(ProductKeyTest, WhatDecidesAPlanIsInItsKey) {
   EXPECT_TRUE(differs([](ProductKey& k) { k.allow_tf32 = true; }));
   EXPECT_TRUE(differs([](ProductKey& k) { k.accumulate = true; }));
   EXPECT_TRUE(differs([](ProductKey& k) { k.first_alignment = 2; }));
+  EXPECT_TRUE(differs([](ProductKey& k) { k.bias_alignment = 2; }));
+  EXPECT_TRUE(differs([](ProductKey& k) { k.aux_alignment = 2; }));
   EXPECT_TRUE(differs([](ProductKey& k) { k.epilogue = Epilogue::kGelu; }));
 }
 
@@ -81,12 +83,17 @@ TEST(ProductKeyTest, AlignmentIsAPowerOfTwoUpTo16) {
   EXPECT_EQ(AlignmentOf(memory + 24), 8u);
 }
 
-TEST(ProductKeyTest, WhatAnEpilogueReadsCountsForAlignment) {
+TEST(ProductKeyTest, WhatAnEpilogueAccessesHasItsAlignmentToo) {
   GemmCall call = Call(8, 8, 8);
+  EXPECT_EQ(KeyOf(call, false).bias_alignment, 16u) << "none is as good as any";
   call.bias = memory + 4;
-  EXPECT_EQ(KeyOf(call, false).c_alignment, 4u);
-  call.gelu_input = memory + 2;
-  EXPECT_EQ(KeyOf(call, false).c_alignment, 2u);
+  call.pre_activation = memory + 2;
+  EXPECT_EQ(KeyOf(call, false).c_alignment, 16u);
+  EXPECT_EQ(KeyOf(call, false).bias_alignment, 4u);
+  EXPECT_EQ(KeyOf(call, false).aux_alignment, 2u);
+  call = Call(8, 8, 8);
+  call.gelu_input = memory + 8;
+  EXPECT_EQ(KeyOf(call, false).aux_alignment, 8u);
 }
 
 TEST(StagedRowsTest, FitTheStaging) {

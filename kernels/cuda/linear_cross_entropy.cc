@@ -141,7 +141,7 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), blas, target));
     ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(rows, call.vocab, plan.logits_stride, chunk.logits(),
                                        call.targets + begin, counted, gradients, call.dtype,
-                                       call.grad_scale, losses + begin, target));
+                                       call.grad_scale, losses + begin, call.shared_bytes, target));
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), blas, target));
     }

@@ -31,6 +31,7 @@ struct LinearCrossEntropyCall {
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
   DataErrorWord* error = nullptr;
+  size_t shared_bytes = 0;  // that a block may have
   void* scratch = nullptr;  // LossPlan::scratch_bytes, 256-byte aligned
 };
 

@@ -134,7 +134,8 @@ __device__ __forceinline__ void LoadTiles(uint32_t (&tiles)[4], const void* shar
 #else
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row))));
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row)))
+               : "memory");
 #endif
 }
 
@@ -155,7 +156,8 @@ __device__ __forceinline__ void LoadTilesTransposed(uint32_t (&tiles)[4], const 
 #else
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row))));
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared_row)))
+               : "memory");
 #endif
 }
 

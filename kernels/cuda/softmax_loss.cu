@@ -2,6 +2,7 @@
 
 #include "zeroth/core/device/cuda/cuda_status.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/async_copy.h"
 #include "zeroth/kernels/cuda/data_error_report.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/softmax_loss.h"
@@ -13,6 +14,11 @@ namespace {
 constexpr int32_t kIgnored = -100;
 constexpr int kThreads = 512;
 constexpr int kWidth = 4;  // fp32 logits in 16 bytes
+// Blocks whose row is in shared memory.
+constexpr int kLongRowThreads = 1024;
+constexpr int kShortRowThreads = 256;
+constexpr size_t kShortRowBytes = size_t{32} << 10;
+constexpr size_t kStaticSharedBytes = kLongRowThreads / 32 * sizeof(float);
 
 __device__ __forceinline__ bool Counts(int32_t target, int64_t vocab) {
   return target >= 0 && target < vocab;
@@ -31,9 +37,90 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// A block has a row. The first pass keeps each thread's maximum and the sum relative to it; the
-// second writes gradients over the logits, a stretch at a time: what a stretch writes lies before
-// what later ones read, since a gradient is no longer than a logit.
+// What no logit is as small as.
+constexpr float kBelowAll = -3.0e38f;
+
+// Logits [at, at + kWidth) of a row of `vocab`, whose memory goes on to a multiple of kWidth;
+// `beyond` for those past the end.
+__device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t vocab,
+                                           float beyond, float (&value)[kWidth]) {
+  LoadPack<kWidth>(row + at, value);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : beyond;
+}
+
+template <typename T>
+__device__ __forceinline__ void StoreGradients(const float (&value)[kWidth], int64_t at,
+                                               int64_t vocab, T* row) {
+  if (at + kWidth <= vocab) {
+    StorePack<kWidth>(value, row + at);
+    return;
+  }
+  for (int i = 0; i < kWidth; ++i) {
+    if (at + i < vocab) row[at + i] = FromFloat<T>(value[i]);
+  }
+}
+
+// A block has a row, which it copies to shared memory. Threads share it out by packs, and each goes
+// on with the packs that it copied.
+template <typename T, int kBlock>
+__global__ void __launch_bounds__(kBlock)
+    CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
+                            const int32_t* counted, bool gradients, float grad_scale,
+                            float* losses) {
+  __shared__ float scratch[kBlock / 32];
+  ZEROTH_DYNAMIC_SHARED(float, cache);
+  const int64_t row = blockIdx.x;
+  const float* const x = logits + row * stride;
+  const int32_t target = targets[row];
+  const bool counts = Counts(target, vocab);
+  const float at_target = counts ? x[target] : 0.0f;
+  const int64_t first = int64_t{threadIdx.x} * kWidth;
+  constexpr int64_t kStep = int64_t{kBlock} * kWidth;
+  for (int64_t at = first; at < vocab; at += kStep) CopyAsync16(cache + at, x + at, true);
+  CommitCopies();
+  WaitForCopies<0>();
+
+  float value[kWidth];
+  float largest = kBelowAll;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadLogits(cache, at, vocab, kBelowAll, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, value[i]);
+  }
+  largest = BlockMax<kBlock>(largest, scratch);
+  float sum = 0.0f;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadLogits(cache, at, vocab, kBelowAll, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      value[i] = value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
+      sum += value[i];
+    }
+    StorePack<kWidth>(value, cache + at);
+  }
+  sum = BlockSum<kBlock>(sum, scratch);
+  if (threadIdx.x == 0) losses[row] = counts ? largest + logf(sum) - at_target : 0.0f;
+  if (!gradients) return;
+
+  T* const dx = reinterpret_cast<T*>(logits + row * stride);
+  const float scale = counts ? grad_scale / static_cast<float>(*counted) : 0.0f;
+  const float inverse = 1.0f / sum;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadPack<kWidth>(cache + at, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float hot = at + i == target ? 1.0f : 0.0f;
+      // A row that does not count may hold anything, infinities included.
+      value[i] = counts ? (value[i] * inverse - hot) * scale : 0.0f;
+    }
+    StoreGradients(value, at, vocab, dx);
+  }
+}
+
+// The same without a copy. The first pass keeps each thread's maximum and the sum relative to it;
+// the second writes gradients over the logits, a stretch at a time: what a stretch writes lies
+// before what later ones read, since a gradient is no longer than a logit.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
@@ -47,22 +134,20 @@ __global__ void __launch_bounds__(kThreads)
   const float at_target = counts ? x[target] : 0.0f;
 
   constexpr int64_t kStep = int64_t{kThreads} * kWidth;
-  float largest = -3.0e38f;
+  float largest = kBelowAll;
   float sum = 0.0f;
   for (int64_t at = int64_t{threadIdx.x} * kWidth; at < vocab; at += kStep) {
     float value[kWidth];
-    if (at + kWidth <= vocab) {
-      LoadPack<kWidth>(x + at, value);
-    } else {
-      for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? x[at + i] : -3.0e38f;
-    }
+    LoadLogits(x, at, vocab, kBelowAll, value);
     float most = largest;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
     sum *= expf(largest - most);
     largest = most;
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) sum += value[i] <= -3.0e38f ? 0.0f : expf(value[i] - largest);
+    for (int i = 0; i < kWidth; ++i) {
+      sum += value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
+    }
   }
   const float overall = BlockMax<kThreads>(largest, scratch);
   sum = BlockSum<kThreads>(sum * expf(largest - overall), scratch);
@@ -74,26 +159,14 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t begin = 0; begin < vocab; begin += kStep) {
     const int64_t at = begin + int64_t{threadIdx.x} * kWidth;
     float value[kWidth] = {};
-    const bool whole = at + kWidth <= vocab;
-    if (whole) {
-      LoadPack<kWidth>(x + at, value);
-    } else {
-      for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? x[at + i] : 0.0f;
-    }
+    if (at < vocab) LoadLogits(x, at, vocab, 0.0f, value);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float hot = at + i == target ? 1.0f : 0.0f;
-      // A row that does not count may hold anything, infinities included.
       value[i] = counts ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
     }
     __syncthreads();  // everybody has read this stretch
-    if (whole) {
-      StorePack<kWidth>(value, dx + at);
-    } else {
-      for (int i = 0; i < kWidth; ++i) {
-        if (at + i < vocab) dx[at + i] = FromFloat<T>(value[i]);
-      }
-    }
+    StoreGradients(value, at, vocab, dx);
   }
 }
 
@@ -132,12 +205,24 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
                          const int32_t* targets, const int32_t* counted, bool gradients,
-                         DType dtype, float grad_scale, float* losses, const LaunchTarget& target) {
+                         DType dtype, float grad_scale, float* losses, size_t shared_bytes,
+                         const LaunchTarget& target) {
+  const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
+  const dim3 grid(static_cast<unsigned>(rows));
   return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const LaunchShape shape = {dim3(static_cast<unsigned>(rows)), dim3(kThreads)};
-    return ZEROTH_LAUNCH(SoftmaxLossKernel<T>, shape, target.stream, vocab, stride, logits, targets,
-                         counted, gradients, grad_scale, losses);
+    const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
+      return Launch("SoftmaxLoss", kernel, {grid, dim3(threads), dynamic_shared_bytes},
+                    target.stream, vocab, stride, logits, targets, counted, gradients, grad_scale,
+                    losses);
+    };
+    if (row_bytes + kStaticSharedBytes > shared_bytes) {
+      return launch(SoftmaxLossKernel<T>, kThreads, 0);
+    }
+    // A long row is alone on its multiprocessor and needs all its threads.
+    return row_bytes > kShortRowBytes
+               ? launch(CachedSoftmaxLossKernel<T, kLongRowThreads>, kLongRowThreads, row_bytes)
+               : launch(CachedSoftmaxLossKernel<T, kShortRowThreads>, kShortRowThreads, row_bytes);
   });
 }
 

@@ -5,6 +5,7 @@
 #ifndef ZEROTH_KERNELS_CUDA_SOFTMAX_LOSS_H_
 #define ZEROTH_KERNELS_CUDA_SOFTMAX_LOSS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -22,10 +23,13 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 
 // For each row: losses[row] = log(sum(exp(logits))) - logits[target], 0 where there is no target;
 // and if `gradients`, logits become (softmax - one_hot(target)) * grad_scale / *counted in `dtype`,
-// at the start of each row's memory.
+// at the start of each row's memory. Rows that fit into `shared_bytes`, what a block may have of
+// shared memory, are read once, longer ones twice. `stride` is a multiple of 8, the first row on 16
+// bytes.
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
                          const int32_t* targets, const int32_t* counted, bool gradients,
-                         DType dtype, float grad_scale, float* losses, const LaunchTarget& target);
+                         DType dtype, float grad_scale, float* losses, size_t shared_bytes,
+                         const LaunchTarget& target);
 
 // *loss = sum(losses) / *counted, 0 if nothing counts.
 absl::Status MeanLoss(int64_t rows, const float* losses, const int32_t* counted, float* loss,

@@ -14,8 +14,11 @@ namespace zeroth {
 
 // The kind of device that a test target runs on: its ZEROTH_TEST_DEVICE, or "cpu".
 std::string TestDevice();
-// Ranks that share that device: 1, 2, 4 and, on the CPU, 8.
+// Ranks that share that device: 1, 2, 4 and, on the CPU, 8; in emulation 2.
 std::vector<int> WorldSizes();
+// Whether runs are cut short, because the device is emulated: losses and first gradients still show
+// what a run does, its final weights are not the reference's.
+bool RunsAreShort();
 
 // Every strategy, hybrid_shard in groups of 1, 2 and 4, on the test's device.
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,

@@ -42,8 +42,11 @@ TEST_P(ParityTest, MeetsTheReference) {
   const absl::StatusOr<TrainingRecord> reference = LoadReference(GetParam().model);
   ASSERT_TRUE(reference.ok()) << reference.status();
   const TrainingRecord& record = Record(GetParam());
-  ASSERT_EQ(record.losses.size(), reference->losses.size());
-  for (size_t step = 0; step < reference->losses.size(); ++step) {
+  if (!RunsAreShort()) {
+    ASSERT_EQ(record.losses.size(), reference->losses.size());
+  }
+  ASSERT_FALSE(record.losses.empty());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
     const double tolerance = Slack() * (step == 0 ? kFirstLossTolerance : kLossTolerance);
     EXPECT_LE(Relative(record.losses[step], reference->losses[step]), tolerance)
         << "loss of step " << step;
@@ -55,6 +58,7 @@ TEST_P(ParityTest, MeetsTheReference) {
   }
   ExpectClose(record.first_gradients, reference->first_gradients, Slack() * kGradientTolerance,
               "gradient");
+  if (RunsAreShort()) return;
   ExpectClose(record.final_weights, reference->final_weights, Slack() * kWeightTolerance,
               "final weights");
 }
@@ -88,8 +92,8 @@ TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
   setup.model = "llama_tiny";
   setup.strategy = "full_shard";
   setup.device = TestDevice();
-  setup.world_size = 4;
-  setup.steps = 6;
+  setup.world_size = RunsAreShort() ? 2 : 4;
+  setup.steps = RunsAreShort() ? 1 : 6;
   const absl::StatusOr<TrainingRecord> plain = Train(setup);
   ASSERT_TRUE(plain.ok()) << plain.status();
   RunSetup no_prefetch = setup;
@@ -108,7 +112,7 @@ TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
 // World sizes that are no power of two, where groups and the flat reduction add in different
 // orders.
 TEST(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
-  for (const int world_size : {3, 5, 6}) {
+  for (const int world_size : RunsAreShort() ? std::vector<int>{3} : std::vector<int>{3, 5, 6}) {
     std::vector<RunSetup> setups;
     for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {
       RunSetup setup;
@@ -120,11 +124,11 @@ TEST(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
                          : world_size == 6                       ? 2
                                                                  : world_size;
       setup.rows_per_rank = 1;
-      setup.steps = 8;
+      setup.steps = RunsAreShort() ? 1 : 8;
       setups.push_back(setup);
     }
     const TrainingRecord& first = Record(setups.front());
-    ASSERT_EQ(first.losses.size(), 8u);
+    ASSERT_EQ(first.losses.size(), static_cast<size_t>(setups.front().steps));
     for (size_t i = 1; i < setups.size(); ++i) {
       SCOPED_TRACE(setups[i].ToString());
       const TrainingRecord& other = Record(setups[i]);

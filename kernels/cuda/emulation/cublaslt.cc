@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -36,13 +37,19 @@ struct Desc {
   cudaDataType_t aux_type = CUDA_R_32F;
 };
 
-struct Preference {
-  uint32_t alignment[4] = {256, 256, 256, 256};
+// What a caller promises of the addresses of a, b, c, d, bias and aux. An algorithm holds what it
+// was promised, to be checked in every call.
+struct Alignments {
+  uint32_t of[6] = {256, 256, 256, 256, 256, 256};
 };
+static_assert(sizeof(Alignments) <= sizeof(cublasLtMatmulAlgo_t));
 
 // The library's opaque types hold ours.
 const Layout& At(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<const Layout*>(layout); }
 Desc& At(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<Desc*>(desc); }
+Alignments& At(cublasLtMatmulPreference_t preference) {
+  return *reinterpret_cast<Alignments*>(preference);
+}
 
 float Load(const void* data, cudaDataType_t type, int64_t at) {
   switch (type) {
@@ -87,6 +94,15 @@ bool WritesAux(cublasLtEpilogue_t epilogue) {
 bool AppliesGelu(cublasLtEpilogue_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
          WritesAux(epilogue);
+}
+
+bool UsesAux(cublasLtEpilogue_t epilogue) {
+  return WritesAux(epilogue) || epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+uint32_t AlignmentOf(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  return bits == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(bits & (~bits + 1), 256));
 }
 
 struct Product {
@@ -165,8 +181,7 @@ bool IsSupported(const Desc& desc, const Layout& first, const Layout& second, co
     if (low && static_cast<size_t>(layout->ld) * SizeOf(layout->type) % 16 != 0) return false;
   }
   if (UsesBias(desc.epilogue) && desc.bias_type != c.type) return false;
-  const bool has_aux = WritesAux(desc.epilogue) || desc.epilogue == CUBLASLT_EPILOGUE_DGELU;
-  if (has_aux && (desc.aux_ld % 8 != 0 || desc.aux_type != c.type)) return false;
+  if (UsesAux(desc.epilogue) && (desc.aux_ld % 8 != 0 || desc.aux_type != c.type)) return false;
   return first.type == second.type;
 }
 
@@ -239,11 +254,11 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Alignments);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete reinterpret_cast<Preference*>(preference);
+  delete &At(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
@@ -257,7 +272,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   const auto found = kAlignments.find(attribute);
   if (found == kAlignments.end()) return CUBLAS_STATUS_SUCCESS;
   if (bytes != sizeof(uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(&reinterpret_cast<Preference*>(preference)->alignment[found->second], value, bytes);
+  std::memcpy(&At(preference).of[found->second], value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -269,12 +284,22 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* count) {
   *count = 0;
+  // The library takes their alignment from their addresses; without any, it can only guess.
+  const Desc& to = At(desc);
+  if ((UsesBias(to.epilogue) && to.bias == nullptr) ||
+      (UsesAux(to.epilogue) && to.aux == nullptr)) {
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  }
+  Alignments promised = At(preference);
+  promised.of[4] = AlignmentOf(to.bias);
+  promised.of[5] = AlignmentOf(to.aux);
   const uint32_t needed = At(first).type == CUDA_R_32F ? 4 : 16;
-  for (const uint32_t alignment : reinterpret_cast<Preference*>(preference)->alignment) {
+  for (const uint32_t alignment : promised.of) {
     if (alignment < needed) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (!IsSupported(At(desc), At(first), At(second), At(c))) return CUBLAS_STATUS_NOT_SUPPORTED;
   std::memset(&results[0], 0, sizeof(results[0]));
+  std::memcpy(&results[0].algo, promised.of, sizeof(promised.of));
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -284,8 +309,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               const void* first, cublasLtMatrixLayout_t first_layout,
                               const void* second, cublasLtMatrixLayout_t second_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout,
-                              void* d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*,
-                              void*, size_t, cudaStream_t stream) {
+                              void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
+                              cudaStream_t stream) {
+  Alignments promised;
+  std::memcpy(promised.of, algorithm, sizeof(promised.of));
+  const void* const addresses[] = {first, second, c, d, At(desc).bias, At(desc).aux};
+  for (size_t i = 0; i < std::size(addresses); ++i) {
+    if (AlignmentOf(addresses[i]) < promised.of[i]) return CUBLAS_STATUS_INVALID_VALUE;
+  }
   if (c != d || c_layout != d_layout ||
       !IsSupported(At(desc), At(first_layout), At(second_layout), At(c_layout))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
