@@ -1,9 +1,11 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """The module extension for MODULE.bazel: what Zeroth takes from the system there as well."""
 
+load("//third_party/cuda:repository.bzl", "cuda_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
 
 def _system_impl(_):
+    cuda_repository(name = "cuda")
     onednn_repository(name = "onednn")
 
 system = module_extension(implementation = _system_impl)

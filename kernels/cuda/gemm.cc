@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth::cuda {

@@ -102,15 +102,28 @@ void BlockRunner::RunBlock(const std::function<void()>& thread) {
   phase_.assign(threads_, 0);
   for (unsigned i = 0; i < threads_; ++i) fibers_[i]->Start(thread);
   unsigned alive = threads_;
-  while (alive > 0) {
-    for (unsigned i = 0; i < threads_; ++i) {
-      if (progress_[i] != Progress::kRunning) continue;
-      current_ = i;
-      thread_index_ = Unravel(i, block_dim_);
-      fibers_[i]->Resume();
-      if (fibers_[i]->done()) {
-        progress_[i] = Progress::kDone;
-        --alive;
+  for (unsigned round = 0; alive > 0; ++round) {
+    const unsigned warps = (threads_ + kWarpSize - 1) / kWarpSize;
+    for (unsigned w = 0; w < warps; ++w) {
+      const unsigned first = (round % 2 == 0 ? w : warps - 1 - w) * kWarpSize;
+      const unsigned end = first + kWarpSize < threads_ ? first + kWarpSize : threads_;
+      for (;;) {
+        for (unsigned i = first; i < end; ++i) {
+          if (progress_[i] != Progress::kRunning) continue;
+          current_ = i;
+          thread_index_ = Unravel(i, block_dim_);
+          fibers_[i]->Resume();
+          if (fibers_[i]->done()) {
+            progress_[i] = Progress::kDone;
+            --alive;
+          }
+        }
+        bool whole = end - first == kWarpSize;
+        for (unsigned i = first; i < end && whole; ++i) {
+          whole = progress_[i] == Progress::kAtCollective;
+        }
+        if (!whole) break;
+        for (unsigned i = first; i < end; ++i) progress_[i] = Progress::kRunning;
       }
     }
     if (alive > 0 && !Release()) Stuck();
