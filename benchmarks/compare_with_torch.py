@@ -14,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 
 # The names of //benchmarks:train_step_cuda: family, layers, dim, heads, key and value heads, hidden,
@@ -125,12 +126,13 @@ def torch_tokens_per_second(torch, case, steps):
 
 def zeroth_tokens_per_second(binary, name):
     """What the benchmark binary reports for one case."""
-    command = [binary, "--benchmark_filter=/%s/" % name, "--benchmark_out=/dev/stderr",
-               "--benchmark_out_format=json"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        sys.exit("%s failed:\n%s%s" % (" ".join(command), run.stdout, run.stderr))
-    return json.loads(run.stderr)["benchmarks"][0]["tokens/s"]
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        command = [binary, "--benchmark_filter=/%s/" % name, "--benchmark_out=" + report.name,
+                   "--benchmark_out_format=json"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode != 0:
+            sys.exit("%s failed:\n%s%s" % (" ".join(command), run.stdout, run.stderr))
+        return json.load(report)["benchmarks"][0]["tokens/s"]
 
 
 def main():

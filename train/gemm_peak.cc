@@ -7,6 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -17,6 +20,23 @@ constexpr int64_t kLargest = 16384;
 // A product that is over sooner measures how fast products start.
 constexpr double kLongEnough = 2e-3;
 constexpr int kRounds = 20;  // the machine may be busy in some
+
+// [size, size] of values as weights have them: zeros take less power, and a device that is limited
+// by power multiplies them faster than anything real.
+absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t size, DType dtype) {
+  const int64_t block = std::min(size * size, int64_t{1} << 20);
+  std::vector<float> values(static_cast<size_t>(block));
+  CounterRng(/*seed=*/1, "GEMM peak").FillNormal(0, 0.02f, absl::MakeSpan(values));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor random,
+      Tensor::FromHost<float>(device, Shape({block}), values, MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor matrix, Tensor::Empty(device, Shape({size, size}), dtype,
+                                                             MemoryCategory::kWorkspace));
+  for (int64_t at = 0; at < size * size; at += block) {
+    ZEROTH_RETURN_IF_ERROR(kernels.Cast(random, matrix.View(at, Shape({block}))));
+  }
+  return matrix;
+}
 
 // Seconds of the best of `rounds` products, all ranks computing at once.
 absl::StatusOr<double> BestSeconds(Communicator& world, Kernels& kernels, const GemmArgs& gemm,
@@ -52,8 +72,7 @@ absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kern
   for (int64_t size = kSmallest;; size *= 2) {
     GemmArgs gemm;
     for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor, Tensor::Zeros(device, Shape({size, size}), dtype,
-                                                                 MemoryCategory::kWorkspace));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor, RandomMatrix(device, kernels, size, dtype));
       *matrix = tensor;
     }
     ZEROTH_ASSIGN_OR_RETURN(const double first, BestSeconds(world, kernels, gemm, /*rounds=*/2));

@@ -31,6 +31,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--world_size=0", [](TrainOptions& o) { o.world_size = 0; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
+      {"--param_dtype=int8", [](TrainOptions& o) { o.param_dtype = "int8"; }},
+      {"--reduce_dtype=fp16", [](TrainOptions& o) { o.reduce_dtype = "fp16"; }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},

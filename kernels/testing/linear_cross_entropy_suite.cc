@@ -118,7 +118,7 @@ TEST_P(LinearCrossEntropySuite, GradientsAreOptional) {
 // still rounded once: with fp32 operands nothing but that rounding is allowed for.
 TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
   constexpr int64_t kRows = 600;
-  constexpr int64_t kDim = 2;
+  constexpr int64_t kDim = 8;
   constexpr int64_t kVocab = 150001;
   for (const Types& types : {kTypes[1], kTypes[2]}) {  // a sum apart; a sum in place
     SetUp();                                           // an allocator without a past

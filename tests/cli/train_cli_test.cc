@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -151,6 +152,32 @@ TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   ASSERT_FALSE(trained.empty());
   EXPECT_NE(trained, Read("tests/testdata/gpt2_tiny/model.safetensors"));
   EXPECT_TRUE(Read(again / "final/model.safetensors") == trained) << "the copy differs";
+}
+
+TEST(TrainCliTest, TrainsInBFloat16AndShowsWhenThingsRan) {
+  const fs::path out = Scratch() / "out";
+  const fs::path trace = Scratch() / "trace.json";
+  const Outcome outcome = RunTrainer(
+      With(Reference(out), {"--param_dtype=bf16", "--reduce_dtype=bf16", "--world_size=2",
+                            "--batch_size=4", "--trace=" + trace.string()}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("bf16, reduced in bf16"), std::string::npos) << outcome.output;
+  const nlohmann::json expected =
+      nlohmann::json::parse(Read("tests/testdata/gpt2_tiny/expected.json"));
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  ASSERT_EQ(metrics.size(), expected["loss"].size() + 1);
+  for (size_t step = 0; step < expected["loss"].size(); ++step) {
+    const double reference = expected["loss"][step].get<double>();
+    EXPECT_NEAR(metrics[step]["loss"].get<double>(), reference, 0.01 * reference) << step;
+  }
+  std::set<std::string> kinds;
+  const nlohmann::json events = nlohmann::json::parse(Read(trace));
+  for (const nlohmann::json& event : events["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const std::string name = event["name"].get<std::string>();
+    kinds.insert(name.substr(0, name.find(' ')));
+  }
+  EXPECT_EQ(kinds, (std::set<std::string>{"forward", "backward", "gather", "reduce"}));
 }
 
 TEST(TrainCliTest, StrategiesWriteTheSameModel) {

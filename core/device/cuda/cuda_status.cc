@@ -37,7 +37,7 @@ absl::string_view Advice(cudaError_t error) {
     case cudaErrorNoDevice:
       return "; no GPU is visible here: see nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorInsufficientDriver:
-      return "; the driver is older than this binary's CUDA runtime: update the driver";
+      return "; there is no NVIDIA driver here, or one older than this binary's CUDA runtime";
     case cudaErrorNoKernelImageForDevice:
       return "; this binary has no code for this GPU: build with --cuda_archs naming it";
     default:
