@@ -64,8 +64,8 @@ struct BufferView {
 // Memory passed in must stay valid and, for inputs, unchanged until the stream has run the call.
 // Calls of one communicator must come from one thread and be enqueued on one stream at a time:
 // where two streams are to make progress independently, Split or Duplicate one communicator for
-// each. Ranks that make the calls of all their communicators in one order are right everywhere; a back
-// end whose hosts meet to enqueue (local, in GPU memory) asks for that.
+// each. Ranks that make the calls of all their communicators in one order are right everywhere; a
+// back end whose hosts meet to enqueue (local, in GPU memory) asks for that.
 //
 // `label` names what the call is for, usually a unit; it appears in errors and in the record.
 // Labels must match because units are often of one size, so that nothing else would tell two of

@@ -12,7 +12,7 @@
 
 #include "zeroth/core/comm/local/local_communicator.h"
 #include "zeroth/core/comm/local/local_group.h"
-#include "zeroth/core/comm/local/local_world.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
 namespace {
@@ -50,7 +50,7 @@ void RunRank(const std::shared_ptr<LocalGroup>& group, int rank, const RankMain&
 
 absl::Status RunLocalRanks(const LaunchOptions& options, const RankMain& rank_main) {
   if (absl::Status checked = CheckOptions(options); !checked.ok()) return checked;
-  const auto world = std::make_shared<LocalWorld>(options.world_size, options.timeout);
+  const auto world = std::make_shared<WorldState>(options.world_size, options.timeout);
   const auto group = LocalGroup::CreateWorldGroup(world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.world_size; ++rank) {

@@ -2,11 +2,8 @@
 
 #include "zeroth/core/comm/local/local_group.h"
 
-#include <algorithm>
-#include <map>
 #include <mutex>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,14 +13,14 @@
 
 namespace zeroth {
 
-std::shared_ptr<LocalGroup> LocalGroup::CreateWorldGroup(std::shared_ptr<LocalWorld> world) {
+std::shared_ptr<LocalGroup> LocalGroup::CreateWorldGroup(std::shared_ptr<WorldState> world) {
   std::vector<int> ranks(static_cast<size_t>(world->size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   std::lock_guard<std::mutex> lock(world->mutex());
   return std::make_shared<LocalGroup>(world, std::move(ranks));
 }
 
-LocalGroup::LocalGroup(std::shared_ptr<LocalWorld> world, std::vector<int> world_ranks)
+LocalGroup::LocalGroup(std::shared_ptr<WorldState> world, std::vector<int> world_ranks)
     : world_(std::move(world)),
       world_ranks_(std::move(world_ranks)),
       name_(absl::StrCat("local world ranks [", absl::StrJoin(world_ranks_, ", "), "]")),
@@ -47,15 +44,7 @@ absl::StatusOr<LocalGroup::Seat> LocalGroup::Split(int rank, int color, int key)
 }
 
 void LocalGroup::AssignSeatsLocked() {
-  std::map<int, std::vector<int>> ranks_of_color;
-  for (int rank = 0; rank < size(); ++rank) {
-    const int color = requests_[static_cast<size_t>(rank)].color;
-    if (color >= 0) ranks_of_color[color].push_back(rank);
-  }
-  for (auto& [color, ranks] : ranks_of_color) {
-    std::stable_sort(ranks.begin(), ranks.end(), [this](int a, int b) {
-      return requests_[static_cast<size_t>(a)].key < requests_[static_cast<size_t>(b)].key;
-    });
+  for (const std::vector<int>& ranks : SplitGroups(requests_)) {
     std::vector<int> world_ranks;
     for (int rank : ranks) world_ranks.push_back(world_rank(rank));
     const auto group = std::make_shared<LocalGroup>(world_, std::move(world_ranks));

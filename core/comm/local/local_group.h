@@ -10,8 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/comm/local/local_world.h"
 #include "zeroth/core/comm/local/rendezvous.h"
+#include "zeroth/core/comm/split_groups.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
 
@@ -26,11 +27,11 @@ class LocalGroup {
   };
 
   // The group of all ranks of `world`.
-  static std::shared_ptr<LocalGroup> CreateWorldGroup(std::shared_ptr<LocalWorld> world);
+  static std::shared_ptr<LocalGroup> CreateWorldGroup(std::shared_ptr<WorldState> world);
   // For make_shared. The world's mutex must be held.
-  LocalGroup(std::shared_ptr<LocalWorld> world, std::vector<int> world_ranks);
+  LocalGroup(std::shared_ptr<WorldState> world, std::vector<int> world_ranks);
 
-  LocalWorld& world() { return *world_; }
+  WorldState& world() { return *world_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
   const std::string& name() const { return name_; }
@@ -47,15 +48,10 @@ class LocalGroup {
   void Leave(int rank);
 
  private:
-  struct SplitRequest {
-    int color = 0;
-    int key = 0;
-  };
-
   // Turns everybody's request into a seat.
   void AssignSeatsLocked();
 
-  const std::shared_ptr<LocalWorld> world_;
+  const std::shared_ptr<WorldState> world_;
   const std::vector<int> world_ranks_;
   const std::string name_;
   Rendezvous calls_;

@@ -16,9 +16,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/comm/call_ledger.h"
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
-#include "zeroth/core/comm/local/local_world.h"
+#include "zeroth/core/comm/world_state.h"
 
 namespace zeroth {
 
@@ -41,14 +42,10 @@ struct LocalBuffers {
 //
 // `rank` is a rank of the group; each rank's calls come from one thread at a time. Thread-safe
 // across ranks.
-class Rendezvous final : public LocalWorld::Channel {
+class Rendezvous final : public CallLedger {
  public:
-  // Group rank r is rank world_ranks[r] of the world. `name` is the communicator's. The world's
-  // mutex must be held.
-  Rendezvous(std::shared_ptr<LocalWorld> world, std::vector<int> world_ranks, std::string name);
-  ~Rendezvous() override;
-
-  int size() const { return static_cast<int>(world_ranks_.size()); }
+  // As CallLedger's.
+  Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
 
   // Promises one more call by `rank` and returns its index. The world's error if it is broken.
   absl::StatusOr<uint64_t> Issue(int rank);
@@ -71,45 +68,20 @@ class Rendezvous final : public LocalWorld::Channel {
   void Leave(int rank);
 
   void WakeLocked() override;
-  std::string DescribeWaitForLocked(int world_rank) const override;
-  std::string DescribeWaitOfLocked(int world_rank) const override;
 
  private:
-  struct Member {
-    uint64_t issued = 0;
-    uint64_t arrived = 0;
-    CollectiveCall last_call;  // the one that arrived last
-    bool left = false;
-  };
+  // Polls for a moment until `counter` has reached `target`.
+  void SpinUntil(const std::atomic<uint64_t>& counter, uint64_t target) const;
 
-  // Counts ranks through one meeting after another.
-  struct Meeting {
-    int present = 0;
-    std::atomic<uint64_t> completed{0};
-  };
-
-  bool IsWaiting(const Member& member) const { return member.arrived > arrivals_.completed; }
-  std::string RankName(int rank) const;
-  absl::Status CheckMatchLocked(int rank, const CollectiveCall& call) const;
-  // Group rank of one that will never make the call after `completed` ones; -1 if there is none.
-  int FindDepartedLocked(uint64_t completed) const;
-  std::string DescribeDepartureLocked(int departed, int waiting) const;
-  std::string DescribeMemberLocked(int rank) const;
-  absl::Status TimeoutLocked(const CollectiveCall& call) const;
-  // Advances `meeting`; true for the rank that completes it.
-  bool JoinLocked(Meeting& meeting);
-  void SpinUntil(const Meeting& meeting, uint64_t target) const;
-
-  const std::shared_ptr<LocalWorld> world_;
-  const std::vector<int> world_ranks_;
-  const std::string name_;
+  // Waiting threads may poll before they sleep; without a core for each rank that would only keep
+  // the rank that is waited for from running.
+  const bool may_spin_;
   std::condition_variable changed_;
-  std::vector<Member> members_;
-  // Apart from members_, because ranks read it without the mutex while data moves.
+  // Apart from the ledger, because ranks read it without the mutex while data moves.
   std::vector<LocalBuffers> buffers_;
-  Meeting arrivals_;
-  Meeting finishes_;
-  int first_to_arrive_ = 0;  // at the current meeting
+  std::atomic<uint64_t> arrived_{0};   // calls that all ranks have arrived at, for those who poll
+  int finishing_ = 0;                  // ranks that have finished the call under way
+  std::atomic<uint64_t> finished_{0};  // calls that all ranks have finished
 };
 
 }  // namespace zeroth

@@ -1,9 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of one process share: whether the world still works, and who has left it.
+// Whether a world of ranks still works, and who has left it: what back ends keep in one place, in
+// the process that the ranks share or in the one where they meet.
 
-#ifndef ZEROTH_CORE_COMM_LOCAL_LOCAL_WORLD_H_
-#define ZEROTH_CORE_COMM_LOCAL_LOCAL_WORLD_H_
+#ifndef ZEROTH_CORE_COMM_WORLD_STATE_H_
+#define ZEROTH_CORE_COMM_WORLD_STATE_H_
 
 #include <mutex>
 #include <optional>
@@ -20,7 +21,7 @@ namespace zeroth {
 // rank arrived" cannot happen at once: a call either runs on all of its ranks or on none. It is
 // held for bookkeeping only, never while data moves. Thread-safe; functions that end in Locked need
 // the mutex held.
-class LocalWorld {
+class WorldState {
  public:
   // A place where ranks wait for each other. Registered for as long as it exists.
   class Channel {
@@ -35,15 +36,12 @@ class LocalWorld {
     virtual std::string DescribeWaitOfLocked(int world_rank) const = 0;
   };
 
-  LocalWorld(int size, absl::Duration timeout);
-  LocalWorld(const LocalWorld&) = delete;
-  LocalWorld& operator=(const LocalWorld&) = delete;
+  WorldState(int size, absl::Duration timeout);
+  WorldState(const WorldState&) = delete;
+  WorldState& operator=(const WorldState&) = delete;
 
   int size() const { return size_; }
   absl::Duration timeout() const { return timeout_; }
-  // Waiting threads may poll for a moment before they sleep; without a core for each rank that
-  // would only keep the rank that is waited for from running.
-  bool may_spin() const { return may_spin_; }
   std::mutex& mutex() { return mutex_; }
 
   // OK, or the error that broke the world; each call returns a status that shares nothing with
@@ -92,7 +90,6 @@ class LocalWorld {
 
   const int size_;
   const absl::Duration timeout_;
-  const bool may_spin_;
   std::mutex mutex_;
   std::optional<Failure> broken_;
   std::vector<bool> returned_;
@@ -102,4 +99,4 @@ class LocalWorld {
 
 }  // namespace zeroth
 
-#endif  // ZEROTH_CORE_COMM_LOCAL_LOCAL_WORLD_H_
+#endif  // ZEROTH_CORE_COMM_WORLD_STATE_H_

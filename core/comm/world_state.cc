@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/local/local_world.h"
+#include "zeroth/core/comm/world_state.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,38 +11,35 @@
 
 namespace zeroth {
 
-LocalWorld::LocalWorld(int size, absl::Duration timeout)
-    : size_(size),
-      timeout_(timeout),
-      may_spin_(std::thread::hardware_concurrency() >= static_cast<unsigned>(size)),
-      returned_(static_cast<size_t>(size), false) {}
+WorldState::WorldState(int size, absl::Duration timeout)
+    : size_(size), timeout_(timeout), returned_(static_cast<size_t>(size), false) {}
 
-absl::Status LocalWorld::StatusLocked() const {
+absl::Status WorldState::StatusLocked() const {
   return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
 }
 
-absl::Status LocalWorld::status() {
+absl::Status WorldState::status() {
   std::lock_guard<std::mutex> lock(mutex_);
   return StatusLocked();
 }
 
-void LocalWorld::BreakLocked(Failure failure) {
+void WorldState::BreakLocked(Failure failure) {
   if (broken_.has_value()) return;
   broken_ = std::move(failure);
   for (Channel* channel : channels_) channel->WakeLocked();
 }
 
-void LocalWorld::BreakLocked(const absl::Status& reason, int world_rank) {
+void WorldState::BreakLocked(const absl::Status& reason, int world_rank) {
   ZEROTH_CHECK(!reason.ok());
   BreakLocked(Failure{reason.code(), std::string(reason.message()), world_rank});
 }
 
-void LocalWorld::Break(const absl::Status& reason, int world_rank) {
+void WorldState::Break(const absl::Status& reason, int world_rank) {
   std::lock_guard<std::mutex> lock(mutex_);
   BreakLocked(reason, world_rank);
 }
 
-void LocalWorld::BreakByDroppedCall(const std::string& call, int world_rank) {
+void WorldState::BreakByDroppedCall(const std::string& call, int world_rank) {
   std::lock_guard<std::mutex> lock(mutex_);
   BreakLocked(
       Failure{absl::StatusCode::kAborted,
@@ -51,12 +47,12 @@ void LocalWorld::BreakByDroppedCall(const std::string& call, int world_rank) {
               world_rank, /*is_symptom=*/true});
 }
 
-void LocalWorld::BreakByDepartureLocked(const std::string& departure, int world_rank) {
+void WorldState::BreakByDepartureLocked(const std::string& departure, int world_rank) {
   BreakLocked(
       Failure{absl::StatusCode::kFailedPrecondition, departure, world_rank, /*is_symptom=*/true});
 }
 
-void LocalWorld::RankReturned(int world_rank, const absl::Status& status) {
+void WorldState::RankReturned(int world_rank, const absl::Status& status) {
   std::lock_guard<std::mutex> lock(mutex_);
   returned_[static_cast<size_t>(world_rank)] = true;
   if (!status.ok()) {
@@ -72,7 +68,7 @@ void LocalWorld::RankReturned(int world_rank, const absl::Status& status) {
   }
 }
 
-absl::Status LocalWorld::RootCause() {
+absl::Status WorldState::RootCause() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (returned_errors_.empty()) return absl::OkStatus();
   const auto own = [](const Failure& failure) {
@@ -100,12 +96,12 @@ absl::Status LocalWorld::RootCause() {
       absl::StrCat(first_own.message(), " (after communication broke: ", broken_->message, ")"));
 }
 
-void LocalWorld::Unregister(Channel* channel) {
+void WorldState::Unregister(Channel* channel) {
   std::lock_guard<std::mutex> lock(mutex_);
   channels_.erase(channel);
 }
 
-std::string LocalWorld::DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const {
+std::string WorldState::DescribeWaitElsewhereLocked(int world_rank, const Channel* except) const {
   for (const Channel* channel : channels_) {
     if (channel == except) continue;
     std::string wait = channel->DescribeWaitOfLocked(world_rank);

@@ -1,0 +1,145 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/call_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+
+namespace zeroth {
+
+CallLedger::CallLedger(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
+                       std::string name)
+    : world_(std::move(world)),
+      world_ranks_(std::move(world_ranks)),
+      name_(std::move(name)),
+      members_(world_ranks_.size()) {
+  world_->RegisterLocked(this);
+}
+
+CallLedger::~CallLedger() { world_->Unregister(this); }
+
+absl::StatusOr<uint64_t> CallLedger::IssueLocked(int rank) {
+  if (absl::Status broken = world_->StatusLocked(); !broken.ok()) return broken;
+  return members_[static_cast<size_t>(rank)].issued++;
+}
+
+absl::Status CallLedger::ArriveLocked(int rank, const CollectiveCall& call) {
+  if (absl::Status broken = world_->StatusLocked(); !broken.ok()) return broken;
+  if (absl::Status match = CheckMatchLocked(rank, call); !match.ok()) {
+    world_->BreakLocked(match, world_rank(rank));
+    return match;
+  }
+  Member& member = members_[static_cast<size_t>(rank)];
+  member.last_call = call;
+  const uint64_t target = ++member.arrived;
+  if (present_ == 0) first_to_arrive_ = rank;
+  if (++present_ == size()) {
+    present_ = 0;
+    completed_.store(target, std::memory_order_release);
+    return absl::OkStatus();
+  }
+  if (const int departed = FindDepartedLocked(); departed >= 0) {
+    world_->BreakByDepartureLocked(DescribeDepartureLocked(departed, rank), world_rank(departed));
+    return world_->StatusLocked();
+  }
+  return absl::OkStatus();
+}
+
+void CallLedger::LeaveLocked(int rank) {
+  members_[static_cast<size_t>(rank)].left = true;
+  const std::string wait = DescribeWaitForLocked(world_rank(rank));
+  if (!wait.empty()) world_->BreakByDepartureLocked(wait, world_rank(rank));
+}
+
+std::string CallLedger::RankName(int rank) const { return absl::StrCat("rank ", world_rank(rank)); }
+
+absl::Status CallLedger::CheckMatchLocked(int rank, const CollectiveCall& call) const {
+  if (present_ == 0) return absl::OkStatus();
+  const CollectiveCall& other = members_[static_cast<size_t>(first_to_arrive_)].last_call;
+  if (call == other) return absl::OkStatus();
+  std::string mine = absl::StrCat(RankName(rank), " called ", call.ToString());
+  std::string theirs = absl::StrCat(RankName(first_to_arrive_), " called ", other.ToString());
+  if (first_to_arrive_ < rank) std::swap(mine, theirs);
+  return absl::FailedPreconditionError(
+      absl::StrCat("collectives do not match on ", name_, ": ", mine, ", ", theirs,
+                   "; all ranks must make the same calls in the same order"));
+}
+
+int CallLedger::FindDepartedLocked() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    const Member& member = members_[static_cast<size_t>(rank)];
+    const bool departed = member.left || world_->HasReturnedLocked(world_rank(rank));
+    if (departed && member.issued <= completed()) return rank;
+  }
+  return -1;
+}
+
+std::string CallLedger::DescribeDepartureLocked(int departed, int waiting) const {
+  const Member& gone = members_[static_cast<size_t>(departed)];
+  const bool returned = world_->HasReturnedLocked(world_rank(departed));
+  return absl::StrCat(
+      RankName(departed), returned ? " has returned" : " has destroyed its communicator",
+      gone.arrived == 0
+          ? " without a call"
+          : absl::StrCat(" after its last operation, ", gone.last_call.ToString(), ","),
+      " on ", name_, ", while ", RankName(waiting), " waits for it in ",
+      members_[static_cast<size_t>(waiting)].last_call.ToString());
+}
+
+std::string CallLedger::DescribeWaitForLocked(int world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  if (found == world_ranks_.end()) return "";
+  const int departed = static_cast<int>(found - world_ranks_.begin());
+  if (members_[static_cast<size_t>(departed)].issued > completed()) return "";
+  for (int rank = 0; rank < size(); ++rank) {
+    if (IsWaitingLocked(rank)) return DescribeDepartureLocked(departed, rank);
+  }
+  return "";
+}
+
+std::string CallLedger::DescribeWaitOfLocked(int world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  if (found == world_ranks_.end()) return "";
+  const Member& member = members_[static_cast<size_t>(found - world_ranks_.begin())];
+  if (!IsWaiting(member)) return "";
+  return absl::StrCat(member.last_call.ToString(), " on ", name_);
+}
+
+std::string CallLedger::DescribeMemberLocked(int rank) const {
+  const Member& member = members_[static_cast<size_t>(rank)];
+  if (IsWaiting(member)) {
+    return absl::StrCat(RankName(rank), ": waiting in ", member.last_call.ToString());
+  }
+  std::string text = absl::StrCat(
+      RankName(rank), ": ",
+      member.arrived == 0 ? "no call yet"
+                          : absl::StrCat("last completed ", member.last_call.ToString()));
+  if (member.issued > member.arrived) {
+    absl::StrAppend(&text, ", has enqueued ", member.issued - member.arrived,
+                    " more that its stream has not reached");
+  }
+  const std::string elsewhere = world_->DescribeWaitElsewhereLocked(world_rank(rank), this);
+  if (!elsewhere.empty()) absl::StrAppend(&text, ", waiting in ", elsewhere);
+  return text;
+}
+
+void CallLedger::TimeOutLocked(int rank) {
+  std::vector<std::string> missing;
+  std::vector<std::string> states;
+  for (int r = 0; r < size(); ++r) {
+    if (!IsWaitingLocked(r)) missing.push_back(RankName(r));
+    states.push_back(DescribeMemberLocked(r));
+  }
+  const CollectiveCall& call = members_[static_cast<size_t>(rank)].last_call;
+  world_->BreakLocked(absl::DeadlineExceededError(absl::StrCat(
+                          "timeout after ", absl::FormatDuration(world_->timeout()), " in ",
+                          call.ToString(), " on ", name_, ": missing ",
+                          absl::StrJoin(missing, ", "), " (", absl::StrJoin(states, "; "), ")")),
+                      world_rank(rank));
+}
+
+}  // namespace zeroth

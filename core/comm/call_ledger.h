@@ -1,0 +1,85 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which calls the ranks of a group have made, whether they match, and who is waited for: the
+// bookkeeping of communicator.h's errors, shared by the back ends. Nobody waits here.
+
+#ifndef ZEROTH_CORE_COMM_CALL_LEDGER_H_
+#define ZEROTH_CORE_COMM_CALL_LEDGER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/world_state.h"
+
+namespace zeroth {
+
+// A rank first promises a call (Issue), then makes it (Arrive), one at a time: it may arrive at the
+// next one only once all have arrived at this one. `rank` is a rank of the group. Functions that
+// end in Locked need the world's mutex held.
+class CallLedger : public WorldState::Channel {
+ public:
+  // Group rank r is rank world_ranks[r] of the world. `name` is the communicator's. The world's
+  // mutex must be held.
+  CallLedger(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
+  ~CallLedger() override;
+
+  WorldState& world() const { return *world_; }
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+  const std::string& name() const { return name_; }
+
+  // Promises one more call by `rank` and returns its index. The world's error if it is broken.
+  absl::StatusOr<uint64_t> IssueLocked(int rank);
+  // `rank` makes its next call, and waits from now on unless that completes it. The world's error
+  // if it is broken. FailedPrecondition, which breaks the world, if the call differs from that of a
+  // rank which came before, or if a missing rank will never call.
+  absl::Status ArriveLocked(int rank, const CollectiveCall& call);
+  // How many calls all ranks have arrived at. May be read without the mutex.
+  uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
+  // How many calls `rank` has arrived at.
+  uint64_t ArrivedLocked(int rank) const { return members_[static_cast<size_t>(rank)].arrived; }
+  bool IsWaitingLocked(int rank) const { return IsWaiting(members_[static_cast<size_t>(rank)]); }
+  // Breaks the world because the call that `rank` waits in has taken too long.
+  void TimeOutLocked(int rank);
+  // `rank` makes no further calls here: its communicator is gone.
+  void LeaveLocked(int rank);
+
+  void WakeLocked() override {}
+  std::string DescribeWaitForLocked(int world_rank) const override;
+  std::string DescribeWaitOfLocked(int world_rank) const override;
+
+ private:
+  struct Member {
+    uint64_t issued = 0;
+    uint64_t arrived = 0;
+    CollectiveCall last_call;  // the one that arrived last
+    bool left = false;
+  };
+
+  bool IsWaiting(const Member& member) const { return member.arrived > completed(); }
+  std::string RankName(int rank) const;
+  absl::Status CheckMatchLocked(int rank, const CollectiveCall& call) const;
+  // Group rank of one that will never make the next call; -1 if there is none.
+  int FindDepartedLocked() const;
+  std::string DescribeDepartureLocked(int departed, int waiting) const;
+  std::string DescribeMemberLocked(int rank) const;
+
+  const std::shared_ptr<WorldState> world_;
+  const std::vector<int> world_ranks_;
+  const std::string name_;
+  std::vector<Member> members_;
+  int present_ = 0;  // ranks that have arrived at the next call
+  int first_to_arrive_ = 0;
+  std::atomic<uint64_t> completed_{0};
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_CALL_LEDGER_H_
