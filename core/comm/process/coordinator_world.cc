@@ -1,0 +1,421 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/process/coordinator_world.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace zeroth {
+namespace {
+
+// Ranks that learn of a broken world return soon. One that hangs in something else must not keep
+// the others from ending.
+constexpr auto kGrace = std::chrono::seconds(30);
+
+std::optional<std::chrono::steady_clock::duration> Limit(absl::Duration timeout) {
+  if (timeout >= absl::Hours(24 * 365)) return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      absl::ToChronoNanoseconds(timeout));
+}
+
+std::string RankNames(const std::vector<int>& ranks) {
+  return absl::StrJoin(ranks, ", ",
+                       [](std::string* text, int rank) { absl::StrAppend(text, "rank ", rank); });
+}
+
+}  // namespace
+
+CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group_id,
+                               std::vector<int> ranks, const std::string& name)
+    : id(group_id),
+      world_ranks(std::move(ranks)),
+      calls(world, world_ranks, name),
+      splits(world, world_ranks, name),
+      ahead(world_ranks.size()),
+      requests(world_ranks.size()) {}
+
+CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port)
+    : options_(options),
+      port_(port),
+      start_(Clock::now()),
+      world_(std::make_shared<WorldState>(options.world_size, options.timeout)),
+      connection_of_rank_(static_cast<size_t>(options.world_size)),
+      has_returned_(static_cast<size_t>(options.world_size)),
+      last_call_(static_cast<size_t>(options.world_size)) {
+  std::vector<int> all(static_cast<size_t>(options.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  std::lock_guard<std::mutex> lock(world_->mutex());
+  CreateGroup(std::move(all));
+}
+
+void CoordinatorWorld::CreateGroup(std::vector<int> world_ranks) {
+  const uint32_t id = next_group_++;
+  const std::string name =
+      absl::StrCat(options_.back_end, " world ranks [", absl::StrJoin(world_ranks, ", "), "]");
+  groups_.emplace(id, std::make_unique<Group>(world_, id, std::move(world_ranks), name));
+}
+
+CoordinatorWorld::Group* CoordinatorWorld::Find(uint32_t id, int world_rank, int* rank) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return nullptr;
+  const std::vector<int>& ranks = found->second->world_ranks;
+  const auto place = std::find(ranks.begin(), ranks.end(), world_rank);
+  if (place == ranks.end()) return nullptr;
+  *rank = static_cast<int>(place - ranks.begin());
+  return found->second.get();
+}
+
+std::optional<int> CoordinatorWorld::RankOf(size_t connection) const {
+  for (size_t rank = 0; rank < connection_of_rank_.size(); ++rank) {
+    if (connection_of_rank_[rank] == connection) return static_cast<int>(rank);
+  }
+  return std::nullopt;
+}
+
+bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
+  WireReader reader(frame);
+  const auto type = static_cast<MessageType>(reader.U8());
+  if (type == MessageType::kHello) return Hello(connection, reader);
+  const std::optional<int> rank = RankOf(connection);
+  if (!rank.has_value() || !started_) return false;
+  bool understood = false;
+  switch (type) {
+    case MessageType::kCall:
+      understood = Call(*rank, reader);
+      break;
+    case MessageType::kSplit:
+      understood = Split(*rank, reader);
+      break;
+    case MessageType::kLeave:
+      understood = Leave(*rank, reader);
+      break;
+    case MessageType::kBreak: {
+      const absl::Status reason = ReadStatus(reader);
+      understood = reader.IsComplete() && !reason.ok();
+      if (understood) world_->Break(reason, *rank);
+      break;
+    }
+    case MessageType::kReturned: {
+      const absl::Status status = ReadStatus(reader);
+      understood = reader.IsComplete();
+      if (understood) Returned(*rank, status);
+      break;
+    }
+    case MessageType::kPut:
+      understood = Put(reader);
+      break;
+    case MessageType::kGet:
+      understood = Get(connection, reader);
+      break;
+    default:
+      break;
+  }
+  Settle();
+  return understood;
+}
+
+bool CoordinatorWorld::Hello(size_t connection, WireReader& reader) {
+  const uint32_t magic = reader.U32();
+  const uint32_t version = reader.U32();
+  const int world_size = reader.I32();
+  const int rank = reader.I32();
+  const std::string back_end = reader.String();
+  if (!reader.ok() || magic != kProtocolMagic) return false;
+  const auto refuse = [&](const std::string& what) {
+    RefuseAll(absl::InvalidArgumentError(what));
+    WireWriter refused = Message(MessageType::kRefused);
+    WriteStatus(absl::InvalidArgumentError(what), refused);
+    Send(connection, refused);
+    return true;
+  };
+  if (version != kProtocolVersion) {
+    return refuse(absl::StrCat("a rank joined with another version of this program (protocol ",
+                               version, ", rank 0 has ", kProtocolVersion,
+                               "); run the same program on all nodes"));
+  }
+  if (world_size != options_.world_size || rank < 0 || rank >= world_size) {
+    return refuse(absl::StrCat("rank ", rank, " joined a world of ", world_size,
+                               " ranks, but rank 0 has a world of ", options_.world_size,
+                               "; start all ranks with the same world size"));
+  }
+  if (back_end != options_.back_end) {
+    return refuse(absl::StrCat("rank ", rank, " communicates by '", back_end, "', rank 0 by '",
+                               options_.back_end, "'; start all ranks with the same flags"));
+  }
+  std::optional<size_t>& place = connection_of_rank_[static_cast<size_t>(rank)];
+  if (place.has_value() || has_returned_[static_cast<size_t>(rank)]) {
+    return refuse(absl::StrCat("two processes say that they are rank ", rank, " of ", world_size,
+                               "; give each its own rank, and two jobs on one node different "
+                               "ports (MASTER_PORT)"));
+  }
+  place = connection;
+  if (++joined_ == options_.world_size && !refused_) {
+    started_ = true;
+    SendToAll(Message(MessageType::kWelcome));
+  }
+  return true;
+}
+
+void CoordinatorWorld::RefuseAll(const absl::Status& reason) {
+  if (started_ || refused_) return;  // a newcomer's mistake is no concern of a world that runs
+  refused_ = true;
+  WireWriter refused = Message(MessageType::kRefused);
+  WriteStatus(reason, refused);
+  SendToAll(refused);
+}
+
+bool CoordinatorWorld::Call(int world_rank, WireReader& reader) {
+  const uint32_t id = reader.U32();
+  const std::optional<CollectiveCall> call = ReadCall(reader);
+  int rank = 0;
+  Group* const group = Find(id, world_rank, &rank);
+  if (!call.has_value() || !reader.IsComplete() || group == nullptr) return false;
+  std::lock_guard<std::mutex> lock(world_->mutex());
+  if (!group->calls.IssueLocked(rank).ok()) return true;
+  last_call_[static_cast<size_t>(world_rank)] =
+      absl::StrCat(call->ToString(), " on ", group->calls.name());
+  group->ahead[static_cast<size_t>(rank)].push_back(*call);
+  Pump(*group, rank);
+  if (group->calls.completed() != group->announced) {
+    group->announced = group->calls.completed();
+    const WireWriter agreed = Message(MessageType::kAgreed).U32(group->id).U64(group->announced);
+    for (int member : group->world_ranks) {
+      const auto& connection = connection_of_rank_[static_cast<size_t>(member)];
+      if (connection.has_value()) Send(*connection, agreed);
+    }
+  }
+  return true;
+}
+
+void CoordinatorWorld::Pump(Group& group, int first) {
+  std::vector<int> ready = {first};
+  while (!ready.empty()) {
+    const int rank = ready.back();
+    ready.pop_back();
+    std::deque<CollectiveCall>& ahead = group.ahead[static_cast<size_t>(rank)];
+    if (ahead.empty() || group.calls.IsWaitingLocked(rank)) continue;
+    const uint64_t completed = group.calls.completed();
+    const CollectiveCall call = std::move(ahead.front());
+    ahead.pop_front();
+    if (!group.calls.ArriveLocked(rank, call).ok()) return;
+    Note(group.calls, group.calls_meeting, completed, rank);
+    if (group.calls.completed() == completed) continue;
+    for (int r = 0; r < group.calls.size(); ++r) {
+      if (!group.ahead[static_cast<size_t>(r)].empty()) ready.push_back(r);
+    }
+  }
+}
+
+void CoordinatorWorld::Note(CallLedger& ledger, Meeting& meeting, uint64_t completed_before,
+                            int rank) {
+  if (ledger.completed() != completed_before) {
+    meeting.since.reset();
+  } else if (!meeting.since.has_value()) {
+    meeting.since = Clock::now();
+    meeting.first = rank;
+  }
+}
+
+bool CoordinatorWorld::Split(int world_rank, WireReader& reader) {
+  const uint32_t id = reader.U32();
+  SplitRequest request;
+  request.color = reader.I32();
+  request.key = reader.I32();
+  int rank = 0;
+  Group* const group = Find(id, world_rank, &rank);
+  if (!reader.IsComplete() || group == nullptr) return false;
+  std::lock_guard<std::mutex> lock(world_->mutex());
+  CollectiveCall call;
+  call.operation = "split";
+  const absl::StatusOr<uint64_t> index = group->splits.IssueLocked(rank);
+  if (!index.ok()) return true;
+  call.index = *index;
+  group->requests[static_cast<size_t>(rank)] = request;
+  const uint64_t completed = group->splits.completed();
+  if (!group->splits.ArriveLocked(rank, call).ok()) return true;
+  Note(group->splits, group->splits_meeting, completed, rank);
+  if (group->splits.completed() != completed) AssignSeats(*group);
+  return true;
+}
+
+void CoordinatorWorld::AssignSeats(Group& group) {
+  std::vector<WireWriter> seats(group.world_ranks.size(),
+                                Message(MessageType::kSeat).U32(kNoGroup));
+  for (const std::vector<int>& ranks : SplitGroups(group.requests)) {
+    std::vector<int> world_ranks;
+    for (int rank : ranks) world_ranks.push_back(group.world_ranks[static_cast<size_t>(rank)]);
+    const uint32_t id = next_group_;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      WireWriter seat = Message(MessageType::kSeat).U32(id).U32(static_cast<uint32_t>(i));
+      seat.U32(static_cast<uint32_t>(world_ranks.size()));
+      for (int world_rank : world_ranks) seat.I32(world_rank);
+      seats[static_cast<size_t>(ranks[i])] = seat;
+    }
+    CreateGroup(std::move(world_ranks));
+  }
+  for (size_t rank = 0; rank < seats.size(); ++rank) {
+    const auto& connection = connection_of_rank_[static_cast<size_t>(group.world_ranks[rank])];
+    if (connection.has_value()) Send(*connection, seats[rank]);
+  }
+}
+
+bool CoordinatorWorld::Leave(int world_rank, WireReader& reader) {
+  const uint32_t id = reader.U32();
+  int rank = 0;
+  Group* const group = Find(id, world_rank, &rank);
+  if (!reader.IsComplete() || group == nullptr) return false;
+  std::lock_guard<std::mutex> lock(world_->mutex());
+  group->calls.LeaveLocked(rank);
+  group->splits.LeaveLocked(rank);
+  return true;
+}
+
+bool CoordinatorWorld::Put(WireReader& reader) {
+  const std::string key = reader.String();
+  const std::string value = reader.String();
+  if (!reader.IsComplete()) return false;
+  values_[key] = value;
+  for (size_t connection : waiting_for_value_[key]) {
+    Send(connection, Message(MessageType::kValue).String(key).String(value));
+  }
+  waiting_for_value_.erase(key);
+  return true;
+}
+
+bool CoordinatorWorld::Get(size_t connection, WireReader& reader) {
+  const std::string key = reader.String();
+  if (!reader.IsComplete()) return false;
+  const auto found = values_.find(key);
+  if (found == values_.end()) {
+    waiting_for_value_[key].push_back(connection);
+  } else {
+    Send(connection, Message(MessageType::kValue).String(key).String(found->second));
+  }
+  return true;
+}
+
+void CoordinatorWorld::Disconnected(size_t connection) {
+  const std::optional<int> rank = RankOf(connection);
+  if (!rank.has_value()) return;
+  connection_of_rank_[static_cast<size_t>(*rank)].reset();
+  if (!started_) {
+    --joined_;  // it may come again in time
+    return;
+  }
+  if (!has_returned_[static_cast<size_t>(*rank)]) {
+    const std::string& last = last_call_[static_cast<size_t>(*rank)];
+    Returned(
+        *rank,
+        absl::UnavailableError(absl::StrCat(
+            "its process has ended or cannot be reached: the connection to it is lost (",
+            last.empty() ? "it had made no call yet" : absl::StrCat("its last call was ", last),
+            ")")));
+  }
+  Settle();
+}
+
+void CoordinatorWorld::Returned(int rank, const absl::Status& status) {
+  if (has_returned_[static_cast<size_t>(rank)]) return;
+  has_returned_[static_cast<size_t>(rank)] = true;
+  world_->RankReturned(rank, status);
+}
+
+void CoordinatorWorld::Fail(const absl::Status& reason) {
+  if (started_) {
+    world_->Break(reason, 0);
+    Settle();
+  } else {
+    RefuseAll(reason);
+  }
+}
+
+void CoordinatorWorld::Settle() {
+  const absl::Status broken = world_->status();
+  if (!broken.ok() && !broken_since_.has_value()) {
+    broken_since_ = Clock::now();
+    WireWriter message = Message(MessageType::kBroken);
+    WriteStatus(broken, message);
+    SendToAll(message);
+  }
+  if (over_ || !std::all_of(has_returned_.begin(), has_returned_.end(), [](bool b) { return b; })) {
+    return;
+  }
+  over_ = true;
+  WireWriter message = Message(MessageType::kAllReturned);
+  WriteStatus(world_->RootCause(), message);
+  SendToAll(message);
+}
+
+std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout() const {
+  if (over_ || refused_) return std::nullopt;
+  if (broken_since_.has_value()) return *broken_since_ + kGrace;
+  const auto limit = Limit(options_.timeout);
+  if (!limit.has_value()) return std::nullopt;
+  if (!started_) return start_ + *limit;
+  std::optional<Clock::time_point> first;
+  for (const auto& [id, group] : groups_) {
+    for (const Meeting* meeting : {&group->calls_meeting, &group->splits_meeting}) {
+      if (!meeting->since.has_value()) continue;
+      const Clock::time_point end = *meeting->since + *limit;
+      if (!first.has_value() || end < *first) first = end;
+    }
+  }
+  return first;
+}
+
+void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
+  const std::optional<Clock::time_point> next = NextTimeout();
+  if (!next.has_value() || now < *next) return;
+  if (!started_) {
+    std::vector<int> missing;
+    for (int rank = 0; rank < options_.world_size; ++rank) {
+      if (!connection_of_rank_[static_cast<size_t>(rank)].has_value()) missing.push_back(rank);
+    }
+    RefuseAll(absl::DeadlineExceededError(absl::StrCat(
+        "timeout after ", absl::FormatDuration(options_.timeout), ": of ", options_.world_size,
+        " ranks, ", RankNames(missing), " did not come to rank 0's port ", port_,
+        "; are all processes started, and do they all have the same MASTER_ADDR and "
+        "MASTER_PORT?")));
+    return;
+  }
+  if (broken_since_.has_value()) {
+    for (int rank = 0; rank < options_.world_size; ++rank) {
+      Returned(rank, world_->status());
+    }
+    Settle();
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(world_->mutex());
+    const auto limit = Limit(options_.timeout);
+    for (const auto& [id, group] : groups_) {
+      for (auto [meeting, ledger] : {std::pair(&group->calls_meeting, &group->calls),
+                                     std::pair(&group->splits_meeting, &group->splits)}) {
+        if (meeting->since.has_value() && *meeting->since + *limit <= now) {
+          ledger->TimeOutLocked(meeting->first);
+        }
+      }
+    }
+  }
+  Settle();
+}
+
+void CoordinatorWorld::Send(size_t connection, const WireWriter& message) {
+  output_.emplace_back(connection, message.bytes());
+}
+
+void CoordinatorWorld::SendToAll(const WireWriter& message) {
+  for (const std::optional<size_t>& connection : connection_of_rank_) {
+    if (connection.has_value()) Send(*connection, message);
+  }
+}
+
+std::vector<std::pair<size_t, std::string>> CoordinatorWorld::TakeOutput() {
+  return std::exchange(output_, {});
+}
+
+}  // namespace zeroth

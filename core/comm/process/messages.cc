@@ -1,0 +1,68 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/process/messages.h"
+
+#include <string>
+
+#include "zeroth/core/comm/comm_stats.h"
+
+namespace zeroth {
+namespace {
+
+// Values that a call may lack are written as one more than they are.
+constexpr uint32_t kNone = 0;
+constexpr int kDTypeCount = static_cast<int>(DType::kUInt8) + 1;
+constexpr int kReduceOpCount = static_cast<int>(ReduceOp::kMax) + 1;
+
+template <typename T>
+uint32_t Encode(const std::optional<T>& value) {
+  return value.has_value() ? static_cast<uint32_t>(*value) + 1 : kNone;
+}
+
+}  // namespace
+
+void WriteStatus(const absl::Status& status, WireWriter& writer) {
+  // Part of a long message is better than none: frames have a limit.
+  writer.U8(static_cast<uint8_t>(status.code())).String(status.message().substr(0, 1 << 16));
+}
+
+absl::Status ReadStatus(WireReader& reader) {
+  const uint8_t code = reader.U8();
+  const std::string message = reader.String();
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+void WriteCall(const CollectiveCall& call, WireWriter& writer) {
+  uint8_t op = 0;
+  while (op < kCollectiveOpCount &&
+         CollectiveOpName(static_cast<CollectiveOp>(op)) != call.operation)
+    ++op;
+  writer.U8(op)
+      .U64(call.index)
+      .U64(static_cast<uint64_t>(call.count))
+      .U32(Encode(call.dtype))
+      .U32(Encode(call.reduce))
+      .U32(Encode(call.root))
+      .String(absl::string_view(call.label).substr(0, 1 << 16));
+}
+
+std::optional<CollectiveCall> ReadCall(WireReader& reader) {
+  const uint8_t op = reader.U8();
+  CollectiveCall call;
+  call.index = reader.U64();
+  call.count = static_cast<int64_t>(reader.U64());
+  const uint32_t dtype = reader.U32();
+  const uint32_t reduce = reader.U32();
+  const uint32_t root = reader.U32();
+  call.label = reader.String();
+  if (!reader.ok() || op >= kCollectiveOpCount || dtype > kDTypeCount || reduce > kReduceOpCount) {
+    return std::nullopt;
+  }
+  call.operation = CollectiveOpName(static_cast<CollectiveOp>(op));
+  if (dtype != kNone) call.dtype = static_cast<DType>(dtype - 1);
+  if (reduce != kNone) call.reduce = static_cast<ReduceOp>(reduce - 1);
+  if (root != kNone) call.root = static_cast<int>(root - 1);
+  return call;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,61 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What ranks and their coordinator tell each other. A message is a frame whose first byte is its
+// type; its fields follow in the order given here.
+
+#ifndef ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
+#define ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/process/wire.h"
+
+namespace zeroth {
+
+inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
+inline constexpr uint32_t kProtocolVersion = 1;
+// The group of all ranks; others have the numbers that splits give them.
+inline constexpr uint32_t kWorldGroup = 0;
+
+enum class MessageType : uint8_t {
+  // From a rank.
+  kHello = 1,  // magic, version, world size, rank, back end
+  kCall,       // group, call
+  kSplit,      // group, color, key
+  kLeave,      // group
+  kBreak,      // status
+  kReturned,   // status
+  kPut,        // key, value
+  kGet,        // key
+  // To a rank.
+  kWelcome = 64,  // all ranks are there
+  kRefused,       // status
+  kAgreed,        // group, number of calls that all its ranks have made alike
+  kBroken,        // status
+  kSeat,          // group (none: kNoGroup), rank, its world ranks' number, and they
+  kValue,         // key, value
+  kAllReturned,   // status
+};
+
+inline constexpr uint32_t kNoGroup = 0xffffffff;
+
+inline WireWriter Message(MessageType type) {
+  WireWriter writer;
+  writer.U8(static_cast<uint8_t>(type));
+  return writer;
+}
+
+void WriteStatus(const absl::Status& status, WireWriter& writer);
+absl::Status ReadStatus(WireReader& reader);
+
+void WriteCall(const CollectiveCall& call, WireWriter& writer);
+// None if the bytes are no call.
+std::optional<CollectiveCall> ReadCall(WireReader& reader);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_PROCESS_MESSAGES_H_

@@ -1,0 +1,51 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which rank this process is, as the program that started it says in the environment.
+
+#ifndef ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_
+#define ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace zeroth {
+
+// Read from, in this order:
+// - torchrun and Kubernetes operators: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE;
+// - mpirun (Open MPI): OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE;
+// - srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NTASKS_PER_NODE, within a step;
+// - none of them: this process is the only rank.
+//
+// Where rank 0 is met: MASTER_ADDR and MASTER_PORT. Without them, ranks of one node meet on
+// 127.0.0.1 at kDefaultMasterPort, and those of srun on the first node of SLURM_STEP_NODELIST, at a
+// port made of the job's number. ZEROTH_STORE_PORT overrides the port alone: torchrun may itself
+// listen on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), and the default then is the next one.
+// ZEROTH_RENDEZVOUS_FILE names a file on a file system that all ranks share, through which rank 0
+// tells the others an address of its own choosing; it overrides all of these.
+struct ProcessEnvironment {
+  static constexpr int kDefaultMasterPort = 29500;
+
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;        // among the processes of this node
+  int local_world_size = 1;  // how many these are; 0 if not told
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;  // 0: any, of a world of one rank or with a rendezvous file
+  std::string rendezvous_file;
+  std::string launcher;  // "torchrun", "mpirun", "srun" or "none": for messages
+
+  // The value of an environment variable, or none.
+  using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+  // InvalidArgument names the variable that is missing, is no number, or contradicts another one.
+  static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup);
+  // Of this process.
+  static absl::StatusOr<ProcessEnvironment> Read();
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_PROCESS_PROCESS_ENVIRONMENT_H_

@@ -1,0 +1,135 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/process/process_environment.h"
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<ProcessEnvironment> Read(const Variables& variables) {
+  return ProcessEnvironment::Read([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+void ExpectRefused(const Variables& variables, const std::vector<std::string>& words) {
+  const absl::Status status = Read(variables).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  for (const std::string& word : words) {
+    EXPECT_TRUE(absl::StrContains(status.message(), word)) << word << " in " << status;
+  }
+}
+
+TEST(ProcessEnvironmentTest, NothingSetIsAWorldOfOne) {
+  const auto environment = Read({{"HOME", "/root"}});
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->world_size, 1);
+  EXPECT_EQ(environment->rank, 0);
+  EXPECT_EQ(environment->master_port, 0);
+  EXPECT_EQ(environment->launcher, "none");
+}
+
+TEST(ProcessEnvironmentTest, Torchrun) {
+  Variables variables = {{"RANK", "5"},           {"WORLD_SIZE", "8"},
+                         {"LOCAL_RANK", "1"},     {"LOCAL_WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "gpu0"}, {"MASTER_PORT", "29400"}};
+  auto environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->rank, 5);
+  EXPECT_EQ(environment->world_size, 8);
+  EXPECT_EQ(environment->local_rank, 1);
+  EXPECT_EQ(environment->local_world_size, 4);
+  EXPECT_EQ(environment->master_addr, "gpu0");
+  EXPECT_EQ(environment->master_port, 29400);
+  EXPECT_EQ(environment->launcher, "torchrun");
+
+  // torchrun listens on its port itself.
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  environment = Read(variables);
+  ASSERT_TRUE(environment.ok());
+  EXPECT_EQ(environment->master_port, 29401);
+  variables["ZEROTH_STORE_PORT"] = "7777";
+  environment = Read(variables);
+  ASSERT_TRUE(environment.ok());
+  EXPECT_EQ(environment->master_port, 7777);
+}
+
+TEST(ProcessEnvironmentTest, MpirunOnOneNodeNeedsNothingElse) {
+  const auto environment = Read({{"OMPI_COMM_WORLD_RANK", "3"},
+                                 {"OMPI_COMM_WORLD_SIZE", "4"},
+                                 {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                                 {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->rank, 3);
+  EXPECT_EQ(environment->local_rank, 3);
+  EXPECT_EQ(environment->master_addr, "127.0.0.1");
+  EXPECT_EQ(environment->master_port, ProcessEnvironment::kDefaultMasterPort);
+}
+
+TEST(ProcessEnvironmentTest, MpirunOverNodesNeedsAnAddress) {
+  Variables variables = {{"OMPI_COMM_WORLD_RANK", "3"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  ExpectRefused(variables, {"MASTER_ADDR is missing", "4 ranks", "2 are on this one",
+                            "-x MASTER_ADDR", "ZEROTH_RENDEZVOUS_FILE"});
+  variables["ZEROTH_RENDEZVOUS_FILE"] = "/shared/here";
+  const auto environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->rendezvous_file, "/shared/here");
+}
+
+TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {
+  Variables variables = {{"SLURM_PROCID", "2"},
+                         {"SLURM_NTASKS", "4"},
+                         {"SLURM_LOCALID", "0"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_JOB_ID", "123456"}};
+  for (const auto& [list, first] : Variables{{"node[07-09,12],login", "node07"},
+                                             {"node[3,5]", "node3"},
+                                             {"a100,b200", "a100"},
+                                             {"rack1-[1-2]-ib", "rack1-1-ib"},
+                                             {"solo", "solo"}}) {
+    variables["SLURM_STEP_NODELIST"] = list;
+    const auto environment = Read(variables);
+    ASSERT_TRUE(environment.ok()) << environment.status();
+    EXPECT_EQ(environment->rank, 2);
+    EXPECT_EQ(environment->master_addr, first);
+    EXPECT_EQ(environment->master_port, 23456);
+    EXPECT_EQ(environment->launcher, "srun");
+  }
+}
+
+TEST(ProcessEnvironmentTest, ABatchScriptIsNoRank) {
+  const auto environment = Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
+  ASSERT_TRUE(environment.ok());
+  EXPECT_EQ(environment->world_size, 1);
+}
+
+TEST(ProcessEnvironmentTest, WhatIsWrongIsNamed) {
+  ExpectRefused({{"RANK", "0"}}, {"WORLD_SIZE is missing", "torchrun"});
+  ExpectRefused({{"WORLD_SIZE", "2"}}, {"RANK is missing"});
+  ExpectRefused({{"RANK", "two"}, {"WORLD_SIZE", "2"}}, {"RANK is 'two'", "from 0 to 1"});
+  ExpectRefused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK is '2'", "from 0 to 1"});
+  ExpectRefused({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE is '0'"});
+  ExpectRefused(
+      {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
+      {"LOCAL_RANK is 2", "less than LOCAL_WORLD_SIZE, which is 2"});
+  ExpectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}, {"MASTER_PORT", "0"}},
+                {"MASTER_PORT is '0'"});
+}
+
+}  // namespace
+}  // namespace zeroth

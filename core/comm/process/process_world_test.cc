@@ -1,0 +1,363 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/process/process_world.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/process/process_environment.h"
+#include "zeroth/core/comm/process/socket.h"
+
+namespace zeroth {
+namespace {
+
+// A file of this test's own through which ranks meet, so that tests side by side need no ports.
+std::string RendezvousFile() {
+  static std::atomic<int> count{0};
+  return absl::StrCat(::testing::TempDir(), "/meet.", getpid(), ".", ++count);
+}
+
+ProcessEnvironment EnvironmentOf(int rank, int world_size, const std::string& file) {
+  ProcessEnvironment environment;
+  environment.rank = rank;
+  environment.world_size = world_size;
+  environment.local_rank = rank;
+  environment.local_world_size = world_size;
+  environment.rendezvous_file = file;
+  environment.launcher = "test";
+  return environment;
+}
+
+LaunchOptions WithTimeout(absl::Duration timeout) {
+  LaunchOptions options;
+  options.timeout = timeout;
+  return options;
+}
+
+using RankMain = std::function<absl::Status(ProcessWorld& world)>;
+
+absl::Status RunRank(const ProcessEnvironment& environment, absl::Duration timeout,
+                     const RankMain& rank_main) {
+  auto world = ProcessWorld::Join(environment, WithTimeout(timeout), "test");
+  if (!world.ok()) return world.status();
+  return (*world)->Return(rank_main(**world));
+}
+
+// What each rank's Return says, of ranks that are threads.
+std::vector<absl::Status> RunThreads(int size, const RankMain& rank_main,
+                                     absl::Duration timeout = absl::Minutes(5)) {
+  const std::string file = RendezvousFile();
+  std::vector<absl::Status> statuses(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          RunRank(EnvironmentOf(rank, size, file), timeout, rank_main);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+CollectiveCall Call(CollectiveOp op, int64_t count, const std::string& label) {
+  CollectiveCall call;
+  call.operation = CollectiveOpName(op);
+  call.count = count;
+  call.dtype = DType::kFloat32;
+  call.label = label;
+  return call;
+}
+
+absl::Status PostAndAwait(ProcessWorld& world, const CollectiveCall& call) {
+  const absl::StatusOr<uint64_t> number = world.Post(kWorldGroup, call);
+  if (!number.ok()) return number.status();
+  return world.AwaitAgreed(kWorldGroup, *number);
+}
+
+void ExpectError(const absl::Status& status, absl::StatusCode code,
+                 const std::vector<std::string>& words) {
+  EXPECT_EQ(status.code(), code) << status;
+  for (const std::string& word : words) {
+    EXPECT_TRUE(absl::StrContains(status.message(), word)) << "no '" << word << "' in " << status;
+  }
+}
+
+TEST(ProcessWorldTest, CallsThatMatchAreAgreed) {
+  for (int size : {1, 2, 5}) {
+    for (const absl::Status& status : RunThreads(size, [](ProcessWorld& world) -> absl::Status {
+           // Far ahead of each other: nobody waits in Post.
+           for (int i = 0; i < 200; ++i) {
+             const auto number =
+                 world.Post(kWorldGroup, Call(CollectiveOp::kAllGather, i, absl::StrCat("h.", i)));
+             EXPECT_TRUE(number.ok());
+             EXPECT_EQ(*number, static_cast<uint64_t>(i + 1));
+           }
+           const absl::Status agreed = world.AwaitAgreed(kWorldGroup, 200);
+           EXPECT_EQ(world.Agreed(kWorldGroup), 200u);
+           return agreed;
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+TEST(ProcessWorldTest, ADifferenceBreaksTheWorldEverywhere) {
+  for (const absl::Status& status : RunThreads(3, [](ProcessWorld& world) {
+         std::atomic<bool> stopped{false};
+         world.OnBreak([&] { stopped = true; });
+         absl::Status result = PostAndAwait(world, Call(CollectiveOp::kBarrier, 1, "same"));
+         EXPECT_TRUE(result.ok()) << result;
+         const int64_t count = world.rank() == 2 ? 7 : 8;
+         result = PostAndAwait(world, Call(CollectiveOp::kAllReduce, count, "wte"));
+         EXPECT_FALSE(result.ok());
+         EXPECT_TRUE(stopped) << "told before the transport was stopped";
+         EXPECT_EQ(world.status(), result);
+         EXPECT_EQ(world.Post(kWorldGroup, Call(CollectiveOp::kBarrier, 0, "")).status(), result);
+         bool at_once = false;
+         world.OnBreak([&] { at_once = true; });
+         EXPECT_TRUE(at_once);
+         return result;
+       })) {
+    ExpectError(status, absl::StatusCode::kFailedPrecondition,
+                {"do not match on test world ranks [0, 1, 2]",
+                 "rank 2 called all_reduce 'wte' "
+                 "(call 2, 7 x fp32)",
+                 "8 x fp32"});
+  }
+}
+
+TEST(ProcessWorldTest, AllRanksReturnTheErrorThatCameFirst) {
+  for (const absl::Status& status : RunThreads(4, [](ProcessWorld& world) {
+         if (world.rank() == 2) return absl::OutOfRangeError("token 9 is outside");
+         return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "wait"));
+       })) {
+    EXPECT_EQ(status, absl::OutOfRangeError("rank 2 failed: token 9 is outside"));
+  }
+}
+
+TEST(ProcessWorldTest, TimeoutNamesWhoIsMissing) {
+  for (const absl::Status& status : RunThreads(
+           3,
+           [](ProcessWorld& world) {
+             if (world.rank() == 1) {
+               while (world.status().ok()) usleep(500);
+               return world.status();
+             }
+             return PostAndAwait(world, Call(CollectiveOp::kBroadcast, 4, "h.4"));
+           },
+           absl::Milliseconds(600))) {
+    ExpectError(status, absl::StatusCode::kDeadlineExceeded,
+                {"timeout after 600ms in broadcast 'h.4'", "missing rank 1 (",
+                 "rank 1: no call yet", "rank 0: waiting in broadcast"});
+  }
+}
+
+TEST(ProcessWorldTest, SplitsAndValues) {
+  for (const absl::Status& status : RunThreads(4, [](ProcessWorld& world) -> absl::Status {
+         auto seat = world.Split(kWorldGroup, world.rank() % 2, -world.rank());
+         EXPECT_TRUE(seat.ok()) << seat.status();
+         const int odd = world.rank() % 2;
+         EXPECT_EQ(seat->world_ranks, (std::vector<int>{2 + odd, odd}));
+         EXPECT_EQ(seat->rank, world.rank() < 2 ? 1 : 0);
+         const std::string key = absl::StrCat("id/", seat->group);
+         if (seat->rank == 0) {
+           EXPECT_TRUE(world.Put(key, absl::StrCat(std::string(3, '\0'), odd)).ok());
+         }
+         const auto value = world.Get(key);
+         EXPECT_TRUE(value.ok()) << value.status();
+         EXPECT_EQ(*value, absl::StrCat(std::string(3, '\0'), odd));
+         const auto number = world.Post(seat->group, Call(CollectiveOp::kBarrier, 0, "x"));
+         EXPECT_TRUE(number.ok());
+         const absl::Status agreed = world.AwaitAgreed(seat->group, *number);
+         if (!agreed.ok()) return agreed;
+         const auto nobody = world.Split(kWorldGroup, -1, 0);
+         EXPECT_TRUE(nobody.ok());
+         EXPECT_EQ(nobody->group, kNoGroup);
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// Nobody puts the value.
+TEST(ProcessWorldTest, AWaitForAValueEndsWithTheWorld) {
+  for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
+         if (world.rank() == 1) return absl::AbortedError("no id to give");
+         return world.Get("never").status();
+       })) {
+    ExpectError(status, absl::StatusCode::kAborted, {"rank 1 failed: no id to give"});
+  }
+}
+
+TEST(ProcessWorldTest, RanksThatDoNotComeAreNamed) {
+  const std::string file = RendezvousFile();
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1}) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          RunRank(EnvironmentOf(rank, 4, file), absl::Milliseconds(700),
+                  [](ProcessWorld&) { return absl::OkStatus(); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    ExpectError(status, absl::StatusCode::kDeadlineExceeded,
+                {"rank 2, rank 3 did not come", "of 4 ranks", "MASTER_ADDR"});
+  }
+}
+
+TEST(ProcessWorldTest, WithoutRank0) {
+  const absl::Status status =
+      RunRank(EnvironmentOf(1, 2, RendezvousFile()), absl::Milliseconds(100),
+              [](ProcessWorld&) { return absl::OkStatus(); });
+  ExpectError(status, absl::StatusCode::kDeadlineExceeded,
+              {"rank 1 of 2", "rank 0 has left no address", "is rank 0 started"});
+}
+
+TEST(ProcessWorldTest, ARankOfAnotherWorldIsRefused) {
+  const std::string file = RendezvousFile();
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1}) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          RunRank(EnvironmentOf(rank, rank == 0 ? 2 : 3, file), absl::Minutes(5),
+                  [](ProcessWorld&) { return absl::OkStatus(); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    ExpectError(status, absl::StatusCode::kInvalidArgument,
+                {"rank 1 joined a world of 3 ranks, but rank 0 has a world of 2"});
+  }
+}
+
+// What is no rank is turned away, before and during a run.
+TEST(ProcessWorldTest, StrangersDoNotDisturb) {
+  const std::string file = RendezvousFile();
+  absl::Status statuses[2];
+  std::thread rank0([&] {
+    statuses[0] = RunRank(EnvironmentOf(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
+      return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
+    });
+  });
+  std::string host;
+  int port = 0;
+  while (port == 0) {
+    std::ifstream address(file);
+    address >> host >> port;
+  }
+  for (const std::string& noise :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\xff\xff\xff\xff ...."), Frame(""),
+        Frame("\x01 hello"), Frame(std::string("\x02\0\0\0\0", 5))}) {
+    auto socket = Connect(host, port);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    ASSERT_TRUE(SendAll(*socket, noise).ok());
+  }
+  // Too short to be anything, and silent.
+  auto silent = Connect(host, port);
+  ASSERT_TRUE(silent.ok());
+  ASSERT_TRUE(SendAll(*silent, "abc").ok());
+  statuses[1] = RunRank(EnvironmentOf(1, 2, file), absl::Minutes(5), [&](ProcessWorld& world) {
+    auto another = Connect(host, port);
+    EXPECT_TRUE(SendAll(*another, Frame("\x05")).ok());
+    return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
+  });
+  rank0.join();
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1];
+}
+
+TEST(ProcessWorldTest, APortThatIsTaken) {
+  auto taken = Listen(0, /*loopback_only=*/true);
+  ASSERT_TRUE(taken.ok());
+  ProcessEnvironment environment = EnvironmentOf(0, 2, "");
+  environment.master_port = *PortOf(*taken);
+  const absl::Status status =
+      RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
+  ExpectError(status, absl::StatusCode::kAlreadyExists,
+              {absl::StrCat("port ", environment.master_port), "MASTER_PORT"});
+}
+
+TEST(ProcessWorldTest, AnotherProgramAtThePort) {
+  auto listening = Listen(0, /*loopback_only=*/true);
+  ASSERT_TRUE(listening.ok());
+  std::thread other([&] {
+    Socket connection;
+    while (!connection.is_open()) connection = *Accept(*listening);
+    EXPECT_TRUE(SendAll(connection, "220 mail.example.org ready\r\n").ok());
+    usleep(100000);
+  });
+  ProcessEnvironment environment = EnvironmentOf(1, 2, "");
+  environment.master_port = *PortOf(*listening);
+  const absl::Status status =
+      RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
+  other.join();
+  ExpectError(status, absl::StatusCode::kUnavailable, {"another program", "MASTER_PORT"});
+}
+
+// Real processes: `rank_main` runs in a child for each rank, and one of them kills itself.
+class KilledProcessTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(KilledProcessTest, TheOthersAreTold) {
+  const int victim = GetParam();
+  constexpr int kSize = 3;
+  const std::string file = RendezvousFile();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    const absl::Status status =
+        RunRank(EnvironmentOf(rank, kSize, file), absl::Minutes(5), [&](ProcessWorld& world) {
+          const absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+          if (!first.ok()) return first;
+          if (rank == victim) kill(getpid(), SIGKILL);
+          return PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.2"));
+        });
+    std::ofstream(absl::StrCat(file, ".", rank)) << status.ToString();
+    _exit(0);
+  }
+  for (int rank = 0; rank < kSize; ++rank) {
+    int state = 0;
+    ASSERT_EQ(waitpid(children[static_cast<size_t>(rank)], &state, 0),
+              children[static_cast<size_t>(rank)]);
+    EXPECT_EQ(WIFSIGNALED(state), rank == victim);
+    if (rank == victim) continue;
+    std::ifstream report(absl::StrCat(file, ".", rank));
+    const std::string text((std::istreambuf_iterator<char>(report)), {});
+    EXPECT_TRUE(absl::StartsWith(text, "UNAVAILABLE")) << text;
+    if (victim == 0) {
+      EXPECT_TRUE(absl::StrContains(text, "lost the connection to rank 0's process")) << text;
+    } else {
+      EXPECT_TRUE(absl::StrContains(text, absl::StrCat("rank ", victim, " failed: its process")))
+          << text;
+      EXPECT_TRUE(absl::StrContains(text, "its last call was all_gather 'h.1' (call 1")) << text;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, KilledProcessTest, ::testing::Values(0, 1, 2));
+
+}  // namespace
+}  // namespace zeroth

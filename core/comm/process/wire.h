@@ -1,0 +1,82 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Values as bytes of a message between processes: fixed-width integers in little-endian order, and
+// strings after their length.
+
+#ifndef ZEROTH_CORE_COMM_PROCESS_WIRE_H_
+#define ZEROTH_CORE_COMM_PROCESS_WIRE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+class WireWriter {
+ public:
+  WireWriter& U8(uint8_t value) { return Bytes(value, 1); }
+  WireWriter& U32(uint32_t value) { return Bytes(value, 4); }
+  WireWriter& I32(int32_t value) { return U32(static_cast<uint32_t>(value)); }
+  WireWriter& U64(uint64_t value) { return Bytes(value, 8); }
+  WireWriter& String(absl::string_view value) {
+    U32(static_cast<uint32_t>(value.size()));
+    bytes_.append(value.data(), value.size());
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  WireWriter& Bytes(uint64_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Reads what a WireWriter wrote. After the first read past the end, values are 0 or empty, and
+// ok() is false.
+class WireReader {
+ public:
+  // `bytes` must outlive the reader.
+  explicit WireReader(absl::string_view bytes) : bytes_(bytes) {}
+
+  uint8_t U8() { return static_cast<uint8_t>(Bytes(1)); }
+  uint32_t U32() { return static_cast<uint32_t>(Bytes(4)); }
+  int32_t I32() { return static_cast<int32_t>(U32()); }
+  uint64_t U64() { return Bytes(8); }
+  std::string String() {
+    const size_t size = U32();
+    if (!ok_ || size > bytes_.size()) {
+      ok_ = false;
+      return "";
+    }
+    std::string value(bytes_.substr(0, size));
+    bytes_.remove_prefix(size);
+    return value;
+  }
+  bool ok() const { return ok_; }
+  // Everything was there, and nothing else.
+  bool IsComplete() const { return ok_ && bytes_.empty(); }
+
+ private:
+  uint64_t Bytes(size_t count) {
+    if (!ok_ || count > bytes_.size()) {
+      ok_ = false;
+      return 0;
+    }
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; ++i) {
+      value |= uint64_t{static_cast<uint8_t>(bytes_[i])} << (8 * i);
+    }
+    bytes_.remove_prefix(count);
+    return value;
+  }
+
+  absl::string_view bytes_;
+  bool ok_ = true;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_PROCESS_WIRE_H_
