@@ -2,6 +2,7 @@
 
 #include "zeroth/core/device/cuda/cuda_device.h"
 
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -123,6 +124,39 @@ TEST_F(CudaDeviceTest, BadDataShowsWhenTheHostWaits) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.ToString().find("targets[3] is -7"), std::string::npos) << status;
   EXPECT_EQ(side->Synchronize(), status);
+}
+
+class Counted final : public HostCondition {
+ public:
+  absl::Status Await(uint64_t count) override {
+    counts.push_back(count);
+    return count < 10 ? absl::OkStatus() : absl::DataLossError("ranks disagree");
+  }
+  std::vector<uint64_t> counts;
+};
+
+TEST_F(CudaDeviceTest, AHostThatWaitsAwaitsWhatStreamsAndTheirEventsRequire) {
+  const auto condition = std::make_shared<Counted>();
+  const std::unique_ptr<Stream> side = *device_->CreateStream("side");
+  Stream& compute = device_->compute_stream();
+  CudaStream::From(*side).Require(condition, 3);
+  const std::shared_ptr<Event> early = *side->Record();
+  CudaStream::From(*side).Require(condition, 5);
+  EXPECT_TRUE(compute.Synchronize().ok());
+  EXPECT_TRUE(condition->counts.empty()) << "the streams have nothing to do with each other";
+  ASSERT_TRUE(compute.Wait(early).ok());
+  EXPECT_TRUE(condition->counts.empty()) << "only the host waits";
+  EXPECT_TRUE(compute.Synchronize().ok());
+  EXPECT_EQ(condition->counts, (std::vector<uint64_t>{3}));
+  EXPECT_TRUE(compute.Synchronize().ok());
+  EXPECT_EQ(condition->counts, (std::vector<uint64_t>{3})) << "once is enough";
+  EXPECT_TRUE(side->Synchronize().ok());
+  EXPECT_EQ(condition->counts, (std::vector<uint64_t>{3, 5}));
+
+  CudaStream::From(*side).Require(condition, 10);
+  const std::shared_ptr<Event> late = *side->Record();
+  EXPECT_EQ(late->Synchronize().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(side->status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(CudaDeviceTest, EventsTellTheTimeIfTheyWereAskedTo) {

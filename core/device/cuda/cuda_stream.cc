@@ -2,8 +2,10 @@
 
 #include "zeroth/core/device/cuda/cuda_stream.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -14,6 +16,19 @@
 #include "zeroth/core/device/cuda/cuda_status.h"
 
 namespace zeroth::cuda {
+namespace {
+
+// How much of each condition.
+using Conditions = std::map<std::shared_ptr<HostCondition>, uint64_t>;
+
+void Merge(const Conditions& from, Conditions& into) {
+  for (const auto& [condition, count] : from) {
+    uint64_t& needed = into[condition];
+    needed = std::max(needed, count);
+  }
+}
+
+}  // namespace
 
 // What a stream's events have to know of it: its first error, and whether kernels found bad data.
 class StreamState {
@@ -43,6 +58,26 @@ class StreamState {
   }
   // To be called where the host has waited for the stream: kernels have written what they write.
   absl::Status UpdateFromData() { return Update(ToStatus(*word_)); }
+
+  void Require(const Conditions& conditions) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Merge(conditions, conditions_);
+  }
+  Conditions conditions() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return conditions_;
+  }
+  // Awaits `conditions`, which the stream needs no more.
+  absl::Status AwaitAll(const Conditions& conditions) {
+    for (const auto& [condition, count] : conditions) {
+      const absl::Status met = condition->Await(count);
+      std::lock_guard<std::mutex> lock(mutex_);
+      status_.Update(met);
+      const auto found = conditions_.find(condition);
+      if (found != conditions_.end() && found->second <= count) conditions_.erase(found);
+    }
+    return Get();
+  }
   DataErrorWord* word() const { return word_; }
 
   // What the stream's work uses is numbered, so that an event can tell what it comes after.
@@ -73,6 +108,7 @@ class StreamState {
   absl::Status status_;
   uint64_t last_retained_ = 0;
   std::deque<Retained> retained_;  // oldest first
+  Conditions conditions_;          // that a host which waits must await
   DataErrorWord* const word_;
 };
 
@@ -87,6 +123,7 @@ class CudaEvent final : public Event {
         device_(device),
         state_(std::move(state)),
         after_(state_->last_retained()),
+        conditions_(state_->conditions()),
         origin_(std::move(origin)) {}
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
 
@@ -94,7 +131,9 @@ class CudaEvent final : public Event {
   absl::Status Synchronize() const override {
     const absl::Status waited =
         zeroth::cuda::ToStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
-    return waited.ok() ? state_->UpdateFromData() : state_->Update(waited);
+    if (!waited.ok()) return state_->Update(waited);
+    ZEROTH_RETURN_IF_ERROR(state_->UpdateFromData());
+    return state_->AwaitAll(conditions_);
   }
   absl::StatusOr<double> Seconds() const override {
     if (origin_ == nullptr) return Event::Seconds();
@@ -107,6 +146,7 @@ class CudaEvent final : public Event {
   cudaEvent_t handle() const { return handle_; }
   const Device* device() const { return device_; }
   const StreamState& state() const { return *state_; }
+  const Conditions& conditions() const { return conditions_; }
   // The compute stream has waited for this event.
   void ReleaseRetained() const { state_->ReleaseUpTo(after_); }
 
@@ -115,6 +155,7 @@ class CudaEvent final : public Event {
   const Device* const device_;  // for comparison; it may be gone
   const std::shared_ptr<StreamState> state_;
   const uint64_t after_;                     // the last of what the stream retained before
+  const Conditions conditions_;              // of the stream at this point
   const std::shared_ptr<CudaEvent> origin_;  // of timed events: when the clock began
 };
 
@@ -210,6 +251,7 @@ absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
   if (absl::Status failed = cuda_event->state().Get(); !failed.ok()) return Update(failed);
   ZEROTH_RETURN_IF_ERROR(Update(zeroth::cuda::ToStatus(
       cudaStreamWaitEvent(handle_, cuda_event->handle(), 0), "cudaStreamWaitEvent")));
+  state_->Require(cuda_event->conditions());
   // Another rank's compute stream says nothing about the order of that rank's memory.
   if (is_compute_ && cuda_event->device() == &device_) cuda_event->ReleaseRetained();
   return absl::OkStatus();
@@ -219,13 +261,19 @@ absl::Status CudaStream::Synchronize() {
   const absl::Status waited =
       zeroth::cuda::ToStatus(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   state_->ReleaseUpTo(state_->last_retained());
-  return waited.ok() ? state_->UpdateFromData() : Update(waited);
+  if (!waited.ok()) return Update(waited);
+  ZEROTH_RETURN_IF_ERROR(state_->UpdateFromData());
+  return state_->AwaitAll(state_->conditions());
 }
 
 absl::Status CudaStream::status() const { return state_->Get(); }
 void CudaStream::Fail(const absl::Status& status) { static_cast<void>(state_->Update(status)); }
 absl::Status CudaStream::Update(const absl::Status& status) { return state_->Update(status); }
 DataErrorWord* CudaStream::data_error() const { return state_->word(); }
+
+void CudaStream::Require(const std::shared_ptr<HostCondition>& condition, uint64_t count) {
+  state_->Require({{condition, count}});
+}
 
 void CudaStream::Retain(std::shared_ptr<const void> memory) {
   if (!is_compute_) state_->Retain(std::move(memory));

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,15 @@
 namespace zeroth::cuda {
 
 class StreamState;
+
+// What must hold before a host that waits for a stream may go on, and the device alone cannot vouch
+// for: that ranks in other processes have made the same calls. Thread-safe.
+class HostCondition {
+ public:
+  virtual ~HostCondition() = default;
+  // Blocks until the condition holds for the first `count` of what it counts, or never will.
+  virtual absl::Status Await(uint64_t count) = 0;
+};
 
 // A stream of a GPU: what CUDA kernels and collectives are enqueued on.
 class CudaStream final : public Stream {
@@ -49,6 +59,9 @@ class CudaStream final : public Stream {
   // here later, or the host for the stream: then it may be freed in the compute stream's order.
   // Nothing to do on the compute stream.
   void Retain(std::shared_ptr<const void> memory);
+  // From now on a host that waits for this stream, or for what waits for it, also awaits `count` of
+  // `condition`, whose error then is the stream's.
+  void Require(const std::shared_ptr<HostCondition>& condition, uint64_t count);
   // The stream's first error from now on, unless it has one.
   void Fail(const absl::Status& status);
   // Fails the stream if `status` is an error, and returns its first error so far: what a function
