@@ -36,12 +36,21 @@ ABSL_FLAG(std::string, tokenizer, kDefaults.tokenizer,
           "auto: those files of "
           "--init_from if it has them, otherwise byte.");
 ABSL_FLAG(std::string, device, kDefaults.device, "The kind of device to train on.");
-ABSL_FLAG(std::string, comm, kDefaults.comm, "How ranks talk: local (threads of this process).");
+ABSL_FLAG(std::string, comm, kDefaults.comm,
+          "How ranks talk: local (threads of this process), or, in builds with --config=cuda, nccl "
+          "(a process per GPU, started by torchrun, mpirun or srun).");
+ABSL_FLAG(absl::Duration, comm_timeout, kDefaults.comm_timeout,
+          "How long a rank waits for the others before it reports which of them are missing.");
+ABSL_FLAG(
+    std::string, reduction, kDefaults.reduction,
+    "How --comm=nccl reduces: tree (in a fixed order and float32, with the bits of every other "
+    "back end) or nccl (as the library does).");
 ABSL_FLAG(std::string, strategy, kDefaults.strategy,
           "What is sharded: no_shard (nothing), shard_grad_op (gradients and optimizer state), "
           "full_shard (parameters too), "
           "hybrid_shard (full_shard in groups of --shard_size ranks, replicated across groups).");
-ABSL_FLAG(int, world_size, kDefaults.world_size, "Number of ranks.");
+ABSL_FLAG(int, world_size, kDefaults.world_size,
+          "Number of ranks; 0: as many as have been started, and 2 with --comm=local.");
 ABSL_FLAG(int, shard_size, kDefaults.shard_size,
           "Ranks in a shard group, for hybrid_shard; divides the world size.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
@@ -121,6 +130,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.comm = absl::GetFlag(FLAGS_comm);
   options.strategy = absl::GetFlag(FLAGS_strategy);
   options.world_size = absl::GetFlag(FLAGS_world_size);
+  options.comm_timeout = absl::GetFlag(FLAGS_comm_timeout);
+  options.reduction = absl::GetFlag(FLAGS_reduction);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);

@@ -36,7 +36,8 @@ absl::Status Fraction(const char* flag, double value) {
 absl::Status ValidateSizes(const TrainOptions& options) {
   const char* one = "at least 1";
   const char* zero = "at least 0";
-  ZEROTH_RETURN_IF_ERROR(AtLeast("world_size", options.world_size, 1, "at least 1 rank"));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("world_size", options.world_size, 0,
+                                 "at least 1 rank, or 0 for as many as have been started"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("shard_size", options.shard_size, 0,
                                  "0 (the strategy's default) or a number of ranks"));
   ZEROTH_RETURN_IF_ERROR(
@@ -92,6 +93,13 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.eval_every > 0 && options.eval_data.empty()) {
     return absl::InvalidArgumentError("--eval_every needs --eval_data: say on what to evaluate");
   }
+  if (options.comm_timeout <= absl::ZeroDuration()) {
+    return Bad("comm_timeout", absl::FormatDuration(options.comm_timeout),
+               "a positive duration, as 90s or 10m");
+  }
+  if (options.reduction != "tree" && options.reduction != "nccl") {
+    return Bad("reduction", options.reduction, "tree or nccl");
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
@@ -105,7 +113,7 @@ MixedPrecision TrainOptions::mixed_precision() const {
 int ThreadsPerRank(const TrainOptions& options) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / options.world_size);
+  return std::max(1, cores / std::max(1, options.world_size));
 }
 
 }  // namespace zeroth

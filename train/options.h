@@ -7,10 +7,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 #include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
+
+// Ranks of a run that starts them itself and is not told how many.
+inline constexpr int kDefaultWorldSize = 2;
 
 // Everything that a training run is told, field by field as the flags of the same names (see
 // flags.cc for their texts).
@@ -23,7 +27,9 @@ struct TrainOptions {
   std::string device = "cpu";
   std::string comm = "local";
   std::string strategy = "full_shard";
-  int world_size = 2;
+  int world_size = 0;  // 0: as many as another program has started, or kDefaultWorldSize
+  absl::Duration comm_timeout = absl::Minutes(10);
+  std::string reduction = "tree";
   int shard_size = 0;
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";

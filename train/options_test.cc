@@ -28,7 +28,9 @@ TEST(OptionsTest, DefaultsNeedOnlyData) {
 TEST(OptionsTest, EveryBadValueIsNamed) {
   using Spoil = std::function<void(TrainOptions&)>;
   const std::vector<std::pair<std::string, Spoil>> cases = {
-      {"--world_size=0", [](TrainOptions& o) { o.world_size = 0; }},
+      {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = absl::ZeroDuration(); }},
+      {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
+      {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
       {"--param_dtype=int8", [](TrainOptions& o) { o.param_dtype = "int8"; }},

@@ -70,8 +70,26 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   strategy_options.shard_size = options.shard_size;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, strategy_options));
-  ZEROTH_RETURN_IF_ERROR(strategy->ShardSize(options.world_size).status());
-  return DeviceRegistry::Create(options.device, DeviceOptions()).status();
+  return strategy->ShardSize(options.world_size).status();
+}
+
+// `options` with the number of ranks that there will be.
+absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> started,
+                          LauncherRegistry::WorldSize(options.comm));
+  if (started.has_value()) {
+    if (options.world_size != 0 && options.world_size != *started) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
+                       *started, " ranks have been started; leave the flag out"));
+    }
+    options.world_size = *started;
+    return options;
+  }
+  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
+  // Where this process runs all ranks, a device that is not there shows before any is started.
+  ZEROTH_RETURN_IF_ERROR(DeviceRegistry::Create(options.device, DeviceOptions()).status());
+  return options;
 }
 
 absl::Status CreateOutput(const std::string& out) {
@@ -271,6 +289,7 @@ class RankRun {
  private:
   absl::Status SetUp() {
     DeviceOptions device_options;
+    device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
@@ -373,10 +392,13 @@ class RankRun {
 
 absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(options));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithWorldSize(options));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   LaunchOptions launch;
-  launch.world_size = options.world_size;
-  return LauncherRegistry::Launch(options.comm, launch,
+  launch.world_size = resolved.world_size;
+  launch.timeout = resolved.comm_timeout;
+  launch.reduction = resolved.reduction;
+  return LauncherRegistry::Launch(resolved.comm, launch,
                                   [&](Communicator& world) { return RankRun(*job, world).Run(); });
 }
 

@@ -76,6 +76,9 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Which device of its kind this rank is to open (DeviceOptions::index), as its back end sees the
+  // machine: ranks of one process share the first.
+  virtual int device_index() const { return 0; }
   // The back end, group and member ranks of the world, for messages: "local world ranks [0, 1]".
   virtual std::string name() const = 0;
 

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/comm/launcher.h"
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -10,13 +11,19 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
+struct BackEnd {
+  Launcher launcher;
+  WorldSizeSource world_size;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, Launcher> launchers;
+  std::map<std::string, BackEnd> back_ends;
 };
 
 // Never destroyed: back ends register before main, and threads may still look names up after it.
@@ -25,40 +32,75 @@ Registry& GlobalRegistry() {
   return *registry;
 }
 
+absl::StatusOr<BackEnd> Find(absl::string_view name) {
+  {
+    Registry& registry = GlobalRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto found = registry.back_ends.find(std::string(name));
+    if (found != registry.back_ends.end()) return found->second;
+  }
+  const std::vector<std::string> names = LauncherRegistry::Names();
+  return absl::NotFoundError(
+      absl::StrCat("unknown communication back end '", name, "'; this program has: ",
+                   names.empty() ? "none (link a target such as //core/comm:all_backends)"
+                                 : absl::StrJoin(names, ", ")));
+}
+
 }  // namespace
 
-void LauncherRegistry::Register(absl::string_view name, Launcher launcher) {
+absl::Status CheckLaunchOptions(const LaunchOptions& options) {
+  if (options.timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout),
+                     ", expected a positive duration; absl::InfiniteDuration() waits for ever"));
+  }
+  if (options.reduction != "tree" && options.reduction != "nccl") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reduction is '", options.reduction, "', expected tree or nccl"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunRankMain(const RankMain& rank_main, Communicator& world) {
+  try {
+    return rank_main(world);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("threw an exception: ", error.what()));
+  } catch (...) {
+    return absl::InternalError("threw something that is not a std::exception");
+  }
+}
+
+void LauncherRegistry::Register(absl::string_view name, Launcher launcher,
+                                WorldSizeSource world_size) {
   ZEROTH_CHECK(launcher != nullptr);
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted = registry.launchers.emplace(std::string(name), std::move(launcher)).second;
+  const bool inserted =
+      registry.back_ends
+          .emplace(std::string(name), BackEnd{std::move(launcher), std::move(world_size)})
+          .second;
   ZEROTH_CHECK(inserted);
+}
+
+absl::StatusOr<std::optional<int>> LauncherRegistry::WorldSize(absl::string_view name) {
+  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
+  if (back_end.world_size == nullptr) return std::optional<int>();
+  ZEROTH_ASSIGN_OR_RETURN(const int world_size, back_end.world_size());
+  return std::optional<int>(world_size);
 }
 
 absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOptions& options,
                                       const RankMain& rank_main) {
-  Launcher launcher;
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.launchers.find(std::string(name));
-    if (found != registry.launchers.end()) launcher = found->second;
-  }
-  if (launcher == nullptr) {
-    const std::vector<std::string> names = Names();
-    return absl::NotFoundError(
-        absl::StrCat("unknown communication back end '", name, "'; this program has: ",
-                     names.empty() ? "none (link a target such as //core/comm:all_backends)"
-                                   : absl::StrJoin(names, ", ")));
-  }
-  return launcher(options, rank_main);
+  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
+  return back_end.launcher(options, rank_main);
 }
 
 std::vector<std::string> LauncherRegistry::Names() {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> names;
-  for (const auto& [name, launcher] : registry.launchers) names.push_back(name);
+  for (const auto& [name, back_end] : registry.back_ends) names.push_back(name);
   return names;
 }
 

@@ -6,10 +6,13 @@
 #define ZEROTH_CORE_COMM_LAUNCHER_H_
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
@@ -18,11 +21,15 @@
 namespace zeroth {
 
 struct LaunchOptions {
-  int world_size =
-      1;  // ranks to start; back ends whose launcher decides (mpirun) refuse a different number
+  // Ranks to start. Back ends whose ranks another program starts (see WorldSize) take 0, or the
+  // number that it says.
+  int world_size = 1;
   // How long a rank waits in a collective for the others before it reports which of them are
   // missing.
   absl::Duration timeout = absl::Minutes(10);
+  // How back ends over a network reduce: "tree" adds as communicator.h says; "nccl" leaves the sums
+  // of floating-point elements to the library, whose order and rounding are its own.
+  std::string reduction = "tree";
 };
 
 // What a rank runs. `world` lives as long as the call.
@@ -33,10 +40,21 @@ using RankMain = std::function<absl::Status(Communicator& world)>;
 // (or throws) breaks the world for the others, so that they return that error instead of waiting.
 using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain&)>;
 
+// For a back end whose ranks another program starts (torchrun, mpirun, srun): how many there are.
+using WorldSizeSource = std::function<absl::StatusOr<int>()>;
+
+// Helpers of launchers: InvalidArgument for a timeout or reduction that makes no sense; and
+// `rank_main`'s result, with what it throws made an error.
+absl::Status CheckLaunchOptions(const LaunchOptions& options);
+absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
+
 // Back ends by name. Thread-safe.
 class LauncherRegistry {
  public:
-  static void Register(absl::string_view name, Launcher launcher);
+  static void Register(absl::string_view name, Launcher launcher,
+                       WorldSizeSource world_size = nullptr);
+  // The number of ranks that have been started, if `name` has them started by another program.
+  static absl::StatusOr<std::optional<int>> WorldSize(absl::string_view name);
   // NotFound lists the back ends that are linked in.
   static absl::Status Launch(absl::string_view name, const LaunchOptions& options,
                              const RankMain& rank_main);
@@ -46,8 +64,9 @@ class LauncherRegistry {
 
 // Put one at namespace scope in the back end's .cc, in a target with alwayslink.
 struct LauncherRegistration {
-  LauncherRegistration(absl::string_view name, Launcher launcher) {
-    LauncherRegistry::Register(name, std::move(launcher));
+  LauncherRegistration(absl::string_view name, Launcher launcher,
+                       WorldSizeSource world_size = nullptr) {
+    LauncherRegistry::Register(name, std::move(launcher), std::move(world_size));
   }
 };
 

@@ -315,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"strategy",
                 {kText, kOut, "--strategy=zero9"},
                 {"unknown sharding strategy 'zero9'", "full_shard", "hybrid_shard"}},
-        Refusal{"world_size", {kText, kOut, "--world_size=0"}, {"--world_size=0", "at least 1"}},
+        Refusal{"world_size", {kText, kOut, "--world_size=-2"}, {"--world_size=-2", "at least 1"}},
         Refusal{"shard_size",
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--shard_size=3"},
                 {"shard size 3", "world size 4", "1, 2, 4"}},

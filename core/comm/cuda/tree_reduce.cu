@@ -14,15 +14,43 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLevels = 7;  // of a tree over kMostTreeRanks leaves
 
-struct Arguments {
+// Where ranks' elements are, in two forms. kLevels is the most that a tree over them has.
+struct ListedRanks {
+  static constexpr int kLevels = 7;
   const void* sources[kMostTreeRanks];
   void* destinations[kMostTreeRanks];
   int source_count;
   int destination_count;
+
+  __device__ const void* source(int rank) const { return sources[rank]; }
+  __device__ void* destination(int i) const { return destinations[i]; }
+};
+
+struct StridedRanks {
+  static constexpr int kLevels = 21;
+  const char* others;
+  int64_t bytes_per_rank;
+  int own;
+  const void* own_elements;
+  void* only_destination;
+  int source_count;
+  int destination_count;
+
+  __device__ const void* source(int rank) const {
+    if (rank == own) return own_elements;
+    const int place = own >= 0 && rank > own ? rank - 1 : rank;
+    return others + place * bytes_per_rank;
+  }
+  __device__ void* destination(int) const { return only_destination; }
+};
+
+template <typename Ranks>
+struct Arguments {
+  Ranks ranks;
   int64_t count;
   ReduceOp op;
+  float factor;  // of kMean
   bool accumulate;
 };
 
@@ -75,16 +103,17 @@ __device__ __forceinline__ Sum Combine(Sum a, Sum b) {
 // Leaves come in rank order. A stack holds the sums of complete subtrees, the largest first, as the
 // digits of a binary counter; at the end what is left is added from the smallest up. That is the
 // tree which splits n ranks at the largest power of two below n.
-template <typename T, typename Result, bool kMaximum>
-__global__ void __launch_bounds__(kThreads) TreeReduceKernel(Arguments arguments, float factor) {
+template <typename T, typename Result, bool kMaximum, typename Ranks>
+__global__ void __launch_bounds__(kThreads) TreeReduceKernel(Arguments<Ranks> arguments) {
   using Sum = decltype(Widen(T()));
+  const Ranks& ranks = arguments.ranks;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < arguments.count;
        at += step) {
-    Sum stack[kLevels];
+    Sum stack[Ranks::kLevels];
     int height = 0;
-    for (int rank = 0; rank < arguments.source_count; ++rank) {
-      Sum sum = Widen(static_cast<const T*>(arguments.sources[rank])[at]);
+    for (int rank = 0; rank < ranks.source_count; ++rank) {
+      Sum sum = Widen(static_cast<const T*>(ranks.source(rank))[at]);
       for (int merged = rank; (merged & 1) != 0; merged >>= 1) {
         sum = Combine<T, kMaximum>(stack[--height], sum);
       }
@@ -93,37 +122,58 @@ __global__ void __launch_bounds__(kThreads) TreeReduceKernel(Arguments arguments
     Sum sum = stack[--height];
     while (height > 0) sum = Combine<T, kMaximum>(stack[--height], sum);
     if constexpr (std::is_same_v<Sum, float>) {
-      if (arguments.op == ReduceOp::kMean) sum = __fmul_rn(sum, factor);
+      if (arguments.op == ReduceOp::kMean) sum = __fmul_rn(sum, arguments.factor);
       if (arguments.accumulate) {
-        sum = __fadd_rn(Widen(static_cast<const Result*>(arguments.destinations[0])[at]), sum);
+        sum = __fadd_rn(Widen(static_cast<const Result*>(ranks.destination(0))[at]), sum);
       }
     }
     const Result result = Narrow<Result>(sum);
-    for (int i = 0; i < arguments.destination_count; ++i) {
-      static_cast<Result*>(arguments.destinations[i])[at] = result;
+    for (int i = 0; i < ranks.destination_count; ++i) {
+      static_cast<Result*>(ranks.destination(i))[at] = result;
     }
   }
 }
 
-template <typename T, typename Result>
-absl::Status LaunchFor(const Arguments& arguments, int multiprocessors, cudaStream_t stream) {
+template <typename T, typename Result, typename Ranks>
+absl::Status LaunchFor(const Arguments<Ranks>& arguments, int multiprocessors,
+                       cudaStream_t stream) {
   const int64_t blocks = (arguments.count + kThreads - 1) / kThreads;
   // Traffic leaves most of the device to compute, and few blocks saturate its memory.
   const LaunchShape shape = {
       dim3(static_cast<unsigned>(std::min<int64_t>(blocks, int64_t{multiprocessors} * 4))),
       dim3(kThreads)};
-  const float factor = 1.0f / static_cast<float>(arguments.source_count);
   if (arguments.op == ReduceOp::kMax) {
-    return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, true>), shape, stream, arguments, factor);
+    return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, true, Ranks>), shape, stream, arguments);
   }
-  return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, false>), shape, stream, arguments, factor);
+  return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, false, Ranks>), shape, stream, arguments);
 }
 
-template <typename T>
-absl::Status LaunchForFloat(const Arguments& arguments, DType result, int multiprocessors,
+template <typename T, typename Ranks>
+absl::Status LaunchForFloat(const Arguments<Ranks>& arguments, DType result, int multiprocessors,
                             cudaStream_t stream) {
   if (result == DType::kFloat32) return LaunchFor<T, float>(arguments, multiprocessors, stream);
   return LaunchFor<T, T>(arguments, multiprocessors, stream);
+}
+
+template <typename Ranks>
+absl::Status LaunchByType(DType dtype, DType result, const Arguments<Ranks>& arguments,
+                          int multiprocessors, cudaStream_t stream) {
+  if (arguments.count == 0) return absl::OkStatus();
+  switch (dtype) {
+    case DType::kFloat32:
+      return LaunchFor<float, float>(arguments, multiprocessors, stream);
+    case DType::kBFloat16:
+      return LaunchForFloat<__nv_bfloat16>(arguments, result, multiprocessors, stream);
+    case DType::kFloat16:
+      return LaunchForFloat<__half>(arguments, result, multiprocessors, stream);
+    case DType::kInt32:
+      return LaunchFor<int32_t, int32_t>(arguments, multiprocessors, stream);
+    case DType::kInt64:
+      return LaunchFor<int64_t, int64_t>(arguments, multiprocessors, stream);
+    case DType::kUInt8:
+      return LaunchFor<uint8_t, uint8_t>(arguments, multiprocessors, stream);
+  }
+  return absl::InternalError("a reduction of an unknown dtype");
 }
 
 }  // namespace
@@ -134,30 +184,39 @@ absl::Status TreeReduce(const HostReduction& reduction, int multiprocessors, cud
     return absl::UnimplementedError(absl::StrCat("a reduction over ", reduction.sources.size(),
                                                  " ranks in one GPU's memory; at most ", most));
   }
-  Arguments arguments = {};
-  std::copy(reduction.sources.begin(), reduction.sources.end(), arguments.sources);
-  std::copy(reduction.destinations.begin(), reduction.destinations.end(), arguments.destinations);
-  arguments.source_count = static_cast<int>(reduction.sources.size());
-  arguments.destination_count = static_cast<int>(reduction.destinations.size());
+  Arguments<ListedRanks> arguments = {};
+  ListedRanks& ranks = arguments.ranks;
+  std::copy(reduction.sources.begin(), reduction.sources.end(), ranks.sources);
+  std::copy(reduction.destinations.begin(), reduction.destinations.end(), ranks.destinations);
+  ranks.source_count = static_cast<int>(reduction.sources.size());
+  ranks.destination_count = static_cast<int>(reduction.destinations.size());
   arguments.count = reduction.count;
   arguments.op = reduction.op;
+  arguments.factor = 1.0f / static_cast<float>(ranks.source_count);
   arguments.accumulate = reduction.accumulate;
-  switch (reduction.dtype) {
-    case DType::kFloat32:
-      return LaunchFor<float, float>(arguments, multiprocessors, stream);
-    case DType::kBFloat16:
-      return LaunchForFloat<__nv_bfloat16>(arguments, reduction.result_dtype, multiprocessors,
-                                           stream);
-    case DType::kFloat16:
-      return LaunchForFloat<__half>(arguments, reduction.result_dtype, multiprocessors, stream);
-    case DType::kInt32:
-      return LaunchFor<int32_t, int32_t>(arguments, multiprocessors, stream);
-    case DType::kInt64:
-      return LaunchFor<int64_t, int64_t>(arguments, multiprocessors, stream);
-    case DType::kUInt8:
-      return LaunchFor<uint8_t, uint8_t>(arguments, multiprocessors, stream);
+  return LaunchByType(reduction.dtype, reduction.result_dtype, arguments, multiprocessors, stream);
+}
+
+absl::Status TreeReduce(const StridedReduction& reduction, int multiprocessors,
+                        cudaStream_t stream) {
+  if (reduction.ranks > kMostStridedRanks) {
+    return absl::UnimplementedError(
+        absl::StrCat("a reduction over ", reduction.ranks, " ranks; at most ", kMostStridedRanks));
   }
-  return absl::InternalError("a reduction of an unknown dtype");
+  Arguments<StridedRanks> arguments = {};
+  arguments.ranks.others = static_cast<const char*>(reduction.others);
+  arguments.ranks.bytes_per_rank = reduction.bytes_per_rank;
+  arguments.ranks.own = reduction.own;
+  arguments.ranks.own_elements = reduction.own_elements;
+  arguments.ranks.only_destination = reduction.destination;
+  arguments.ranks.source_count = reduction.ranks;
+  arguments.ranks.destination_count = 1;
+  arguments.count = reduction.count;
+  arguments.op = reduction.op;
+  arguments.factor =
+      1.0f / static_cast<float>(reduction.mean_of > 0 ? reduction.mean_of : reduction.ranks);
+  arguments.accumulate = reduction.accumulate;
+  return LaunchByType(reduction.dtype, reduction.result_dtype, arguments, multiprocessors, stream);
 }
 
 }  // namespace zeroth::cuda

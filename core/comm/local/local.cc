@@ -2,7 +2,6 @@
 
 #include "zeroth/core/comm/local/local.h"
 
-#include <exception>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -22,27 +21,16 @@ absl::Status CheckOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("world_size is ", options.world_size, ", expected at least 1 rank"));
   }
-  if (options.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout),
-                     ", expected a positive duration; absl::InfiniteDuration() waits for ever"));
+  if (options.reduction != "tree") {
+    return absl::InvalidArgumentError(absl::StrCat("reduction is '", options.reduction,
+                                                   "', but the local back end has only 'tree'"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status RunGuarded(const RankMain& rank_main, Communicator& world) {
-  try {
-    return rank_main(world);
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("threw an exception: ", error.what()));
-  } catch (...) {
-    return absl::InternalError("threw something that is not a std::exception");
-  }
+  return CheckLaunchOptions(options);
 }
 
 void RunRank(const std::shared_ptr<LocalGroup>& group, int rank, const RankMain& rank_main) {
   LocalCommunicator communicator({group, rank});
-  const absl::Status status = RunGuarded(rank_main, communicator);
+  const absl::Status status = RunRankMain(rank_main, communicator);
   group->world().RankReturned(rank, status);
 }
 

@@ -1,0 +1,22 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How tests make the emulated NCCL fail.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
+#define ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_
+
+#include <nccl.h>
+
+namespace zeroth::nccl::emulation {
+
+// The next attempt in this process to make a communicator ends with `result`.
+void FailNextInit(ncclResult_t result);
+// The next transfer in this process fails with `result`, as a network does.
+void FailNextTransfer(ncclResult_t result);
+// While on, transfers of this process make no progress, as on a network that is down. Communicators
+// are aborted all the same.
+void StallTransfers(bool on);
+
+}  // namespace zeroth::nccl::emulation
+
+#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_EMULATED_NCCL_H_

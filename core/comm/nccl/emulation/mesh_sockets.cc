@@ -1,0 +1,237 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/messages.h"
+
+namespace zeroth::nccl::emulation {
+
+std::atomic<bool> stall_transfers{false};
+std::atomic<bool> fail_next_transfer{false};
+
+namespace {
+
+constexpr int kPollMs = 10;
+
+absl::Status Aborted() { return absl::AbortedError("aborted"); }
+
+// A whole frame, or an error; looks for `aborted` meanwhile.
+absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const std::atomic<bool>& aborted) {
+  FrameReader reader;
+  while (!aborted) {
+    // Byte by byte at the seams: what follows the frame belongs to transfers.
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> frame, reader.Next());
+    if (frame.has_value()) return *frame;
+    pollfd wait = {socket.descriptor(), POLLIN, 0};
+    if (poll(&wait, 1, kPollMs) <= 0) continue;
+    char byte = 0;
+    const ssize_t received = recv(socket.descriptor(), &byte, 1, MSG_DONTWAIT);
+    if (received == 1) {
+      reader.Append(absl::string_view(&byte, 1));
+    } else if (received == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return absl::UnavailableError("a peer has gone");
+    }
+  }
+  return Aborted();
+}
+
+absl::StatusOr<Socket> AcceptOne(const Socket& listening, const std::atomic<bool>& aborted) {
+  while (!aborted) {
+    pollfd wait = {listening.descriptor(), POLLIN, 0};
+    if (poll(&wait, 1, kPollMs) <= 0) continue;
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, Accept(listening));
+    if (socket.is_open()) return socket;
+  }
+  return Aborted();
+}
+
+// Collects every rank's port and tells all ranks all of them.
+absl::Status Meet(const Socket& listening) {
+  // A meeting that some never come to ends with the process, as threads of the real library do.
+  const std::atomic<bool> never{false};
+  std::vector<Socket> sockets;
+  std::vector<uint32_t> ports;
+  size_t present = 0;
+  do {
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listening, never));
+    ZEROTH_ASSIGN_OR_RETURN(const std::string frame, ReceiveFrame(socket, never));
+    WireReader reader(frame);
+    const size_t ranks = reader.U32();
+    const size_t rank = reader.U32();
+    const uint32_t port = reader.U32();
+    if (!reader.IsComplete() || rank >= ranks) continue;
+    sockets.resize(ranks);
+    ports.resize(ranks);
+    sockets[rank] = std::move(socket);
+    ports[rank] = port;
+    ++present;
+  } while (present == 0 || present < ports.size());
+  WireWriter table;
+  for (uint32_t port : ports) table.U32(port);
+  for (const Socket& socket : sockets) {
+    // A rank that has gone meanwhile is missed by those who connect to it.
+    static_cast<void>(SendAll(socket, Frame(table.bytes())));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> ServeMeeting() {
+  ZEROTH_ASSIGN_OR_RETURN(Socket listening, Listen(0, /*loopback_only=*/true));
+  ZEROTH_ASSIGN_OR_RETURN(const int port, PortOf(listening));
+  std::thread([listening = std::move(listening)] { static_cast<void>(Meet(listening)); }).detach();
+  return port;
+}
+
+absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(
+    int port, int ranks, int rank, const std::atomic<bool>& aborted) {
+  ZEROTH_ASSIGN_OR_RETURN(const Socket listening, Listen(0, /*loopback_only=*/true));
+  ZEROTH_ASSIGN_OR_RETURN(const int own_port, PortOf(listening));
+  ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, zeroth::Connect("127.0.0.1", port));
+  WireWriter hello;
+  hello.I32(ranks).I32(rank).I32(own_port);
+  ZEROTH_RETURN_IF_ERROR(SendAll(meeting, Frame(hello.bytes())));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string table, ReceiveFrame(meeting, aborted));
+  WireReader ports(table);
+
+  auto mesh = std::make_shared<MeshSockets>();
+  mesh->sockets_.resize(static_cast<size_t>(ranks));
+  for (int peer = 0; peer < rank; ++peer) {
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, zeroth::Connect("127.0.0.1", ports.I32()));
+    ZEROTH_RETURN_IF_ERROR(SendAll(socket, Frame(WireWriter().I32(rank).bytes())));
+    mesh->sockets_[static_cast<size_t>(peer)] = std::move(socket);
+  }
+  for (int more = rank + 1; more < ranks; ++more) {
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listening, aborted));
+    ZEROTH_ASSIGN_OR_RETURN(const std::string frame, ReceiveFrame(socket, aborted));
+    const int peer = WireReader(frame).I32();
+    if (peer <= rank || peer >= ranks) return absl::InternalError("a stranger among the ranks");
+    mesh->sockets_[static_cast<size_t>(peer)] = std::move(socket);
+  }
+  return mesh;
+}
+
+uint64_t MeshSockets::TakeNumber() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return taken_++;
+}
+
+bool MeshSockets::IsIdle() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return done_ == taken_ || aborted_;
+}
+
+void MeshSockets::Abort() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  aborted_ = true;
+  changed_.notify_all();
+}
+
+absl::Status MeshSockets::Run(uint64_t number, const std::vector<Transfer>& transfers) {
+  bool failed = false;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return done_ == number || aborted_; });
+    failed = failed_;
+  }
+  absl::Status status = aborted_ ? Aborted() : absl::OkStatus();
+  if (failed) status.Update(absl::UnavailableError("an earlier transfer has failed"));
+  if (status.ok()) status = Move(transfers);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!status.ok()) failed_ = true;
+  ++done_;
+  changed_.notify_all();
+  return status;
+}
+
+absl::Status MeshSockets::Move(const std::vector<Transfer>& transfers) {
+  // What is left to do with each peer, and how far the first of it is.
+  struct Queue {
+    std::deque<Transfer> left;
+    void Advance(size_t bytes) {
+      left.front().data += bytes;
+      left.front().bytes -= bytes;
+      DropEmpty();
+    }
+    void DropEmpty() {
+      while (!left.empty() && left.front().bytes == 0) left.pop_front();
+    }
+  };
+  std::vector<Queue> sends(sockets_.size());
+  std::vector<Queue> receives(sockets_.size());
+  for (const Transfer& transfer : transfers) {
+    auto& queues = transfer.is_send ? sends : receives;
+    queues[static_cast<size_t>(transfer.peer)].left.push_back(transfer);
+  }
+  for (size_t peer = 0; peer < sockets_.size(); ++peer) {
+    sends[peer].DropEmpty();
+    receives[peer].DropEmpty();
+    if (sockets_[peer].is_open()) continue;
+    // To itself.
+    while (!sends[peer].left.empty() && !receives[peer].left.empty()) {
+      const size_t bytes =
+          std::min(sends[peer].left.front().bytes, receives[peer].left.front().bytes);
+      std::memmove(receives[peer].left.front().data, sends[peer].left.front().data, bytes);
+      sends[peer].Advance(bytes);
+      receives[peer].Advance(bytes);
+    }
+  }
+  if (fail_next_transfer.exchange(false)) return absl::UnavailableError("injected");
+  for (;;) {
+    if (aborted_) return Aborted();
+    std::vector<pollfd> waits;
+    std::vector<size_t> peers;
+    for (size_t peer = 0; peer < sockets_.size(); ++peer) {
+      const short events = static_cast<short>((sends[peer].left.empty() ? 0 : POLLOUT) |
+                                              (receives[peer].left.empty() ? 0 : POLLIN));
+      if (events == 0) continue;
+      waits.push_back({sockets_[peer].descriptor(), events, 0});
+      peers.push_back(peer);
+    }
+    if (waits.empty()) return absl::OkStatus();
+    if (stall_transfers) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
+      continue;
+    }
+    if (poll(waits.data(), waits.size(), kPollMs) <= 0) continue;
+    for (size_t i = 0; i < waits.size(); ++i) {
+      const int descriptor = waits[i].fd;
+      Queue& send_queue = sends[peers[i]];
+      Queue& receive_queue = receives[peers[i]];
+      ssize_t moved = 1;
+      if ((waits[i].revents & POLLOUT) != 0) {
+        moved = send(descriptor, send_queue.left.front().data, send_queue.left.front().bytes,
+                     MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (moved > 0) send_queue.Advance(static_cast<size_t>(moved));
+      }
+      if (moved > 0 && (waits[i].revents & (POLLIN | POLLHUP)) != 0 &&
+          !receive_queue.left.empty()) {
+        moved = recv(descriptor, receive_queue.left.front().data, receive_queue.left.front().bytes,
+                     MSG_DONTWAIT);
+        if (moved > 0) receive_queue.Advance(static_cast<size_t>(moved));
+      }
+      const bool again = moved < 0 && (errno == EAGAIN || errno == EINTR);
+      if ((moved <= 0 && !again) || (waits[i].revents & (POLLERR | POLLNVAL)) != 0) {
+        return absl::UnavailableError(
+            absl::StrCat("the connection to rank ", peers[i], " is lost"));
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::nccl::emulation

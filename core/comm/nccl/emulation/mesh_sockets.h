@@ -1,0 +1,69 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A TCP connection between each two ranks of an emulated communicator, and transfers over them.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
+#define ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/comm/process/socket.h"
+
+namespace zeroth::nccl::emulation {
+
+// Where ranks find each other: a thread that serves one meeting, in the process that made the id.
+// Returns the port.
+absl::StatusOr<int> ServeMeeting();
+
+struct Transfer {
+  bool is_send = false;
+  int peer = 0;
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
+// The connections of one rank. Thread-safe; transfers take turns by number.
+class MeshSockets {
+ public:
+  // Meets the other ranks at 127.0.0.1:port; ends early if `aborted` becomes true.
+  static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int port, int ranks, int rank,
+                                                              const std::atomic<bool>& aborted);
+
+  // A number for what is to be done next.
+  uint64_t TakeNumber();
+  // Waits until all earlier numbers are done, then does all transfers at once: those with one peer
+  // in their order, in each direction. Each number must be run.
+  absl::Status Run(uint64_t number, const std::vector<Transfer>& transfers);
+  // All numbers that have been taken are done.
+  bool IsIdle();
+  // Whatever runs or is to run ends.
+  void Abort();
+
+ private:
+  absl::Status Move(const std::vector<Transfer>& transfers);
+
+  std::vector<Socket> sockets_;  // by rank; none for the rank itself
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t taken_ = 0;
+  uint64_t done_ = 0;
+  bool failed_ = false;
+};
+
+// See emulated_nccl.h.
+extern std::atomic<bool> stall_transfers;
+extern std::atomic<bool> fail_next_transfer;
+
+}  // namespace zeroth::nccl::emulation
+
+#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_

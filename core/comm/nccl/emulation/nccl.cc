@@ -1,0 +1,489 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The part of NCCL that the back end uses, on the host: ranks are threads or processes of one
+// machine, whose bytes go over TCP. As in the library, calls return at once and are done by
+// streams, those of one communicator in the order in which they were made; sends and receives of a
+// group progress together; calls that do not match hang, or leave garbage, until the communicator
+// is aborted; and a peer that dies is an asynchronous error. Unlike the library it lets ranks share
+// a device.
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
+#include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
+#include "zeroth/core/comm/process/messages.h"
+#include "zeroth/core/comm/split_groups.h"
+#include "zeroth/core/device/cuda/emulation/emulated_stream.h"
+
+using zeroth::nccl::emulation::MeshSockets;
+using zeroth::nccl::emulation::ServeMeeting;
+using zeroth::nccl::emulation::Transfer;
+
+namespace {
+
+// What the calls of a communicator share; outlives it until they are done.
+struct Shared {
+  int ranks = 0;
+  int rank = 0;
+  std::atomic<bool> aborted{false};
+  std::atomic<ncclResult_t> state{ncclInProgress};
+  std::shared_ptr<MeshSockets> mesh;  // set before `connected`
+  std::atomic<bool> connected{false};
+};
+
+std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
+std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
+
+struct UniqueId {
+  uint32_t magic = 0;
+  int32_t port = 0;
+};
+constexpr uint32_t kIdMagic = 0x454d4e43;
+
+size_t Size(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+template <typename T>
+void AddTo(char* sum, const char* more, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    T a{};
+    T b{};
+    std::memcpy(&a, sum + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, more + i * sizeof(T), sizeof(T));
+    if constexpr (std::is_same_v<T, zeroth::BFloat16>) {
+      a = zeroth::ToBFloat16(zeroth::ToFloat(a) + zeroth::ToFloat(b));
+    } else if constexpr (std::is_same_v<T, zeroth::Float16>) {
+      a = zeroth::ToFloat16(zeroth::ToFloat(a) + zeroth::ToFloat(b));
+    } else {
+      a = a + b;
+    }
+    std::memcpy(sum + i * sizeof(T), &a, sizeof(T));
+  }
+}
+
+// Rounds after each addition, as rings do.
+bool Add(ncclDataType_t type, char* sum, const char* more, size_t count) {
+  switch (type) {
+    case ncclFloat32:
+      AddTo<float>(sum, more, count);
+      return true;
+    case ncclBfloat16:
+      AddTo<zeroth::BFloat16>(sum, more, count);
+      return true;
+    case ncclFloat16:
+      AddTo<zeroth::Float16>(sum, more, count);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Something to be done on a stream.
+struct Operation {
+  std::shared_ptr<Shared> shared;
+  cudaStream_t stream = nullptr;
+  std::vector<Transfer> transfers;
+  std::function<void()> finish;  // with all that was received
+};
+
+thread_local int group_depth = 0;
+thread_local std::vector<Operation> group;
+
+ncclResult_t Enqueue(Operation operation) {
+  const uint64_t number = operation.shared->mesh->TakeNumber();
+  const cudaStream_t stream = operation.stream;
+  const auto work = [operation = std::move(operation), number] {
+    const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
+    if (done.ok()) {
+      if (operation.finish != nullptr) operation.finish();
+    } else if (!operation.shared->aborted) {
+      ncclResult_t expected = ncclSuccess;
+      operation.shared->state.compare_exchange_strong(expected, transfer_failure);
+    }
+  };
+  return zeroth::cuda::emulation::EnqueueOnEmulatedStream(stream, work).ok()
+             ? ncclSuccess
+             : ncclUnhandledCudaError;
+}
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Shared> shared = std::make_shared<Shared>();
+  std::thread background;
+
+  ~ncclComm() {
+    if (background.joinable()) background.join();
+  }
+  // Does `work` on a thread of its own; its result becomes the state.
+  void Start(const std::function<ncclResult_t()>& work) {
+    if (background.joinable()) background.join();
+    shared->state = ncclInProgress;
+    background = std::thread([state = shared, work] {
+      const ncclResult_t result = work();
+      state->state = result;
+    });
+  }
+};
+
+namespace {
+
+ncclResult_t Check(ncclComm_t communicator) {
+  if (communicator == nullptr) return ncclInvalidArgument;
+  const ncclResult_t state = communicator->shared->state;
+  // The library refuses calls while it is at work on the last one.
+  return state == ncclInProgress ? ncclInvalidUsage : state;
+}
+
+ncclResult_t Submit(Operation operation, bool may_merge) {
+  if (group_depth == 0) return Enqueue(std::move(operation));
+  // Sends and receives of one communicator and stream are one operation.
+  for (Operation& earlier : group) {
+    if (may_merge && earlier.finish == nullptr && earlier.shared == operation.shared &&
+        earlier.stream == operation.stream) {
+      earlier.transfers.insert(earlier.transfers.end(), operation.transfers.begin(),
+                               operation.transfers.end());
+      return ncclSuccess;
+    }
+  }
+  group.push_back(std::move(operation));
+  return ncclSuccess;
+}
+
+// Everything to everybody: `piece_of(peer)` is what a peer gets of `send`, and what comes from it
+// lies at `place_of(peer)`.
+template <typename PieceOf, typename PlaceOf>
+std::vector<Transfer> Exchange(const Shared& shared, size_t bytes, PieceOf piece_of,
+                               PlaceOf place_of) {
+  std::vector<Transfer> transfers;
+  for (int peer = 0; peer < shared.ranks; ++peer) {
+    if (peer == shared.rank) continue;
+    transfers.push_back({true, peer, piece_of(peer), bytes});
+    transfers.push_back({false, peer, place_of(peer), bytes});
+  }
+  return transfers;
+}
+
+char* Mutable(const void* data) { return const_cast<char*>(static_cast<const char*>(data)); }
+
+// Sums piece `at(peer)` of everybody's send buffer into `to`.
+ncclResult_t Reduce(const void* send, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                    ncclComm_t communicator, cudaStream_t stream,
+                    const std::function<size_t(int)>& piece) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  char none = 0;
+  if (op != ncclSum || !Add(type, &none, &none, 0)) return ncclInvalidArgument;
+  const std::shared_ptr<Shared>& shared = communicator->shared;
+  const size_t bytes = count * Size(type);
+  const auto received =
+      std::make_shared<std::vector<char>>(bytes * static_cast<size_t>(shared->ranks));
+  Operation operation;
+  operation.shared = shared;
+  operation.stream = stream;
+  operation.transfers = Exchange(
+      *shared, bytes, [&](int peer) { return Mutable(send) + piece(peer) * bytes; },
+      [&](int peer) { return received->data() + static_cast<size_t>(peer) * bytes; });
+  const char* const own = Mutable(send) + piece(shared->rank) * bytes;
+  operation.finish = [=, ranks = shared->ranks, rank = shared->rank] {
+    std::memcpy(received->data() + static_cast<size_t>(rank) * bytes, own, bytes);
+    for (int peer = 1; peer < ranks; ++peer) {
+      static_cast<void>(
+          Add(type, received->data(), received->data() + static_cast<size_t>(peer) * bytes, count));
+    }
+    std::memcpy(to, received->data(), bytes);
+  };
+  return Submit(std::move(operation), /*may_merge=*/false);
+}
+
+ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclDataType_t type,
+                          int peer, ncclComm_t communicator, cudaStream_t stream) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  if (peer < 0 || peer >= communicator->shared->ranks) return ncclInvalidArgument;
+  Operation operation;
+  operation.shared = communicator->shared;
+  operation.stream = stream;
+  operation.transfers.push_back({is_send, peer, Mutable(data), count * Size(type)});
+  return Submit(std::move(operation), /*may_merge=*/true);
+}
+
+ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int port) {
+  if (const ncclResult_t injected = fail_next_init.exchange(ncclSuccess); injected != ncclSuccess) {
+    return injected;
+  }
+  auto mesh = MeshSockets::Connect(port, shared->ranks, shared->rank, shared->aborted);
+  if (!mesh.ok()) return ncclSystemError;
+  shared->mesh = *std::move(mesh);
+  shared->connected = true;
+  return ncclSuccess;
+}
+
+// On the parent's connections: everybody learns everybody's color and key, and the first of each
+// new group tells the others where to meet.
+ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<Shared>& child,
+                   int color, int key) {
+  const auto size = static_cast<size_t>(parent->ranks);
+  std::vector<zeroth::SplitRequest> requests(size);
+  const auto own = static_cast<size_t>(parent->rank);
+  requests[own] = {color, key};
+  const auto request = [&](int peer) {
+    return reinterpret_cast<char*>(&requests[static_cast<size_t>(peer)]);
+  };
+  const auto exchange = Exchange(
+      *parent, sizeof(zeroth::SplitRequest), [&](int) { return request(parent->rank); }, request);
+  if (!parent->mesh->Run(parent->mesh->TakeNumber(), exchange).ok()) return ncclRemoteError;
+  std::vector<int> members;
+  for (const std::vector<int>& ranks : zeroth::SplitGroups(requests)) {
+    if (std::find(ranks.begin(), ranks.end(), parent->rank) != ranks.end()) members = ranks;
+  }
+  int port = 0;
+  std::vector<Transfer> transfers;
+  const bool leads = !members.empty() && members.front() == parent->rank;
+  if (leads) {
+    const auto meeting = ServeMeeting();
+    if (!meeting.ok()) return ncclSystemError;
+    port = *meeting;
+    for (int member : members) {
+      if (member == parent->rank) continue;
+      transfers.push_back({true, member, reinterpret_cast<char*>(&port), sizeof(port)});
+    }
+  } else if (!members.empty()) {
+    transfers.push_back({false, members.front(), reinterpret_cast<char*>(&port), sizeof(port)});
+  }
+  if (!parent->mesh->Run(parent->mesh->TakeNumber(), transfers).ok()) return ncclRemoteError;
+  if (child == nullptr) return ncclSuccess;
+  child->ranks = static_cast<int>(members.size());
+  child->rank =
+      static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
+  return Connect(child, port);
+}
+
+void Await(ncclComm_t communicator) {
+  if (communicator->background.joinable()) communicator->background.join();
+}
+
+// Begins `work` for `communicator`, and ends it if its configuration asks for that.
+ncclResult_t StartOrDo(ncclComm_t communicator, const ncclConfig_t* config,
+                       const std::function<ncclResult_t()>& work) {
+  communicator->Start(work);
+  if (config != nullptr && config->blocking == 0) return ncclInProgress;
+  Await(communicator);
+  return communicator->shared->state;
+}
+
+}  // namespace
+
+namespace zeroth::nccl::emulation {
+
+void FailNextInit(ncclResult_t result) { fail_next_init = result; }
+void FailNextTransfer(ncclResult_t result) {
+  transfer_failure = result;
+  fail_next_transfer = true;
+}
+void StallTransfers(bool on) { stall_transfers = on; }
+
+}  // namespace zeroth::nccl::emulation
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const absl::StatusOr<int> port = ServeMeeting();
+  if (!port.ok()) return ncclSystemError;
+  const UniqueId content = {kIdMagic, *port};
+  *id = {};
+  std::memcpy(id->internal, &content, sizeof(content));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  UniqueId content;
+  std::memcpy(&content, id.internal, sizeof(content));
+  if (content.magic != kIdMagic || rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  *communicator = new ncclComm;
+  const std::shared_ptr<Shared> shared = (*communicator)->shared;
+  shared->ranks = ranks;
+  shared->rank = rank;
+  return StartOrDo(*communicator, config,
+                   [shared, port = content.port] { return Connect(shared, port); });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* communicator,
+                           ncclConfig_t* config) {
+  if (const ncclResult_t ready = Check(parent); ready != ncclSuccess) return ready;
+  *communicator = color == NCCL_SPLIT_NOCOLOR ? NCCL_COMM_NULL : new ncclComm;
+  const std::shared_ptr<Shared> shared = parent->shared;
+  const std::shared_ptr<Shared> child =
+      *communicator == nullptr ? nullptr : (*communicator)->shared;
+  return StartOrDo(parent, config, [shared, child, color, key] {
+    const ncclResult_t result = Split(shared, child, color, key);
+    if (child != nullptr) child->state = result;
+    return result;
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  const std::shared_ptr<Shared> shared = communicator->shared;
+  communicator->Start([shared] {
+    while (!shared->aborted && !shared->mesh->IsIdle()) std::this_thread::yield();
+    return ncclSuccess;
+  });
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  delete communicator;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  communicator->shared->aborted = true;
+  // While it connects there is no mesh to be aborted, and what connects looks at the flag itself.
+  if (communicator->shared->connected) communicator->shared->mesh->Abort();
+  Await(communicator);
+  if (communicator->shared->connected) communicator->shared->mesh->Abort();
+  delete communicator;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  *state = communicator->shared->state;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (group_depth == 0) return ncclInvalidUsage;
+  if (--group_depth > 0) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (Operation& operation : std::exchange(group, {})) {
+    if (result == ncclSuccess) result = Enqueue(std::move(operation));
+  }
+  return result;
+}
+
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  const std::shared_ptr<Shared>& shared = communicator->shared;
+  const size_t bytes = count * Size(type);
+  char* const to = static_cast<char*>(receive);
+  char* const own = to + static_cast<size_t>(shared->rank) * bytes;
+  Operation operation;
+  operation.shared = shared;
+  operation.stream = stream;
+  operation.transfers = Exchange(
+      *shared, bytes, [&](int) { return Mutable(send); },
+      [&](int peer) { return to + static_cast<size_t>(peer) * bytes; });
+  operation.finish = [own, send, bytes] {
+    if (own != send) std::memcpy(own, send, bytes);
+  };
+  return Submit(std::move(operation), /*may_merge=*/false);
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t communicator, cudaStream_t stream) {
+  return Reduce(send, receive, count, type, op, communicator, stream,
+                [](int peer) { return static_cast<size_t>(peer); });
+}
+
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t communicator, cudaStream_t stream) {
+  return Reduce(send, receive, count, type, op, communicator, stream,
+                [](int) { return size_t{0}; });
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t communicator, cudaStream_t stream) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  const std::shared_ptr<Shared>& shared = communicator->shared;
+  const size_t bytes = count * Size(type);
+  Operation operation;
+  operation.shared = shared;
+  operation.stream = stream;
+  if (shared->rank != root) {
+    operation.transfers.push_back({false, root, static_cast<char*>(receive), bytes});
+  } else {
+    for (int peer = 0; peer < shared->ranks; ++peer) {
+      if (peer != root) operation.transfers.push_back({true, peer, Mutable(send), bytes});
+    }
+  }
+  operation.finish = [is_root = shared->rank == root, send, receive, bytes] {
+    if (is_root && receive != send) std::memcpy(receive, send, bytes);
+  };
+  return Submit(std::move(operation), /*may_merge=*/false);
+}
+
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return PointToPoint(/*is_send=*/true, data, count, type, peer, communicator, stream);
+}
+
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return PointToPoint(/*is_send=*/false, data, count, type, peer, communicator, stream);
+}
+
+}  // extern "C"

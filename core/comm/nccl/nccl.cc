@@ -1,0 +1,97 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/nccl/nccl.h"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/nccl/nccl_communicator.h"
+#include "zeroth/core/comm/nccl/nccl_world.h"
+#include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status CheckOptions(const ProcessEnvironment& environment, const LaunchOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(CheckLaunchOptions(options));
+  if (options.world_size == 0 || options.world_size == environment.world_size) {
+    return absl::OkStatus();
+  }
+  const std::string started =
+      environment.launcher == "none"
+          ? "no launcher has started this process, so that it is the only rank; start one process "
+            "per GPU by torchrun, mpirun or srun"
+          : absl::StrCat(environment.launcher, " has started ", environment.world_size,
+                         "; leave the number out, or give that one");
+  return absl::InvalidArgumentError(
+      absl::StrCat("world_size is ", options.world_size, ", but ", started));
+}
+
+// Processes of a node take its GPUs in turn. One that sees a single GPU has been given that.
+absl::StatusOr<int> ChooseDevice(const ProcessEnvironment& environment) {
+  int devices = 0;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDeviceCount(&devices));
+  if (devices == 1) return 0;
+  if (environment.local_rank < devices) return environment.local_rank;
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", environment.rank, " is process ", environment.local_rank,
+                   " of its node (counted from 0), which has ", devices,
+                   " GPUs; start at most one process per GPU"));
+}
+
+// What the rank has of the library, which must stay until all ranks have returned: until then they
+// may need to hear of each other.
+struct Rank {
+  std::shared_ptr<nccl::World> world;
+  std::unique_ptr<nccl::NcclCommunicator> communicator;
+};
+
+absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions& options,
+                     const std::shared_ptr<ProcessWorld>& processes, const RankMain& rank_main,
+                     Rank& rank) {
+  ZEROTH_ASSIGN_OR_RETURN(const int device, ChooseDevice(environment));
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
+  rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl");
+  absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =
+      nccl::NcclCommunicator::CreateWorld(rank.world);
+  if (!communicator.ok()) {
+    // Where the world has broken, that is the cause and this only what it looks like here.
+    const absl::Status broken = processes->status();
+    return broken.ok() ? communicator.status() : broken;
+  }
+  rank.communicator = *std::move(communicator);
+  return RunRankMain(rank_main, *rank.communicator);
+}
+
+}  // namespace
+
+absl::Status RunNcclRank(const ProcessEnvironment& environment, const LaunchOptions& options,
+                         const RankMain& rank_main) {
+  ZEROTH_RETURN_IF_ERROR(CheckOptions(environment, options));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<ProcessWorld> processes,
+                          ProcessWorld::Join(environment, options, "nccl"));
+  Rank rank;
+  return processes->Return(RunRank(environment, options, processes, rank_main, rank));
+}
+
+namespace {
+const LauncherRegistration registration(
+    "nccl",
+    [](const LaunchOptions& options, const RankMain& rank_main) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::Read());
+      return RunNcclRank(environment, options, rank_main);
+    },
+    []() -> absl::StatusOr<int> {
+      ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::Read());
+      return environment.world_size;
+    });
+}  // namespace
+
+}  // namespace zeroth

@@ -1,0 +1,96 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_
+#define ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/nccl/nccl_world.h"
+#include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/device/cuda/cuda_stream.h"
+
+namespace zeroth::nccl {
+
+// One rank's end of a group. Each has a communicator of the library to itself, because the library
+// runs the calls of one communicator in host order, whatever their streams.
+//
+// Reductions add in the fixed tree: the pieces go all-to-all, with the bytes on the wire that a
+// ring takes, and this rank adds its own up in float32. Small all-reduces gather everything
+// instead. The pieces of the others need memory of kCommunication: (n-1)/n of the largest buffer
+// reduced.
+class NcclCommunicator final : public Communicator {
+ public:
+  // The group of all ranks; collective.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
+      std::shared_ptr<World> world);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return seat_.rank; }
+  int size() const override { return static_cast<int>(seat_.world_ranks.size()); }
+  int device_index() const override { return world_->device(); }
+  std::string name() const override { return name_; }
+
+  absl::Status AllGather(BufferView send, BufferView recv, Stream& stream,
+                         absl::string_view label) override;
+  absl::Status ReduceScatter(BufferView send, BufferView recv, ReduceOp op, Stream& stream,
+                             absl::string_view label, bool accumulate) override;
+  absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
+                         absl::string_view label) override;
+  absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
+                         absl::string_view label) override;
+  absl::Status Barrier(Stream& stream, absl::string_view label) override;
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
+  void Abort(const absl::Status& reason) override;
+  absl::Status status() const override { return world_->processes().status(); }
+
+  const CommStats& stats() const override { return stats_; }
+  CommStats& stats() override { return stats_; }
+
+ private:
+  NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
+                   std::shared_ptr<Handle> handle);
+
+  // Announces `call` and enqueues it with `enqueue`. Wrong arguments (`checked`) and whatever else
+  // fails on this rank alone break the world: the others wait for a call that cannot come. `full`
+  // is the buffer whose size the account is about.
+  absl::Status Run(CollectiveOp op, const absl::Status& checked, CollectiveCall call,
+                   const BufferView& full, Stream& stream,
+                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue);
+  absl::Status CheckStream(Stream& stream) const;
+  // Memory for what the other ranks send, until the next call.
+  absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
+
+  absl::Status EnqueueReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
+                                    bool accumulate, cuda::CudaStream& stream);
+  absl::Status EnqueueAllReduce(const BufferView& buffer, ReduceOp op, cuda::CudaStream& stream);
+  absl::Status EnqueueSmallAllReduce(const BufferView& buffer, ReduceOp op,
+                                     cuda::CudaStream& stream);
+  absl::Status EnqueueLibraryReduceScatter(const BufferView& send, const BufferView& recv,
+                                           ReduceOp op, bool accumulate, cuda::CudaStream& stream);
+  absl::Status EnqueueLibraryAllReduce(const BufferView& buffer, ReduceOp op,
+                                       cuda::CudaStream& stream);
+
+  const std::shared_ptr<World> world_;
+  const ProcessWorld::Seat seat_;
+  const std::shared_ptr<Handle> handle_;
+  const std::shared_ptr<Traffic> traffic_;
+  const std::shared_ptr<cuda::HostCondition> agreement_;
+  const std::string name_;
+  CommStats stats_;
+  // Keeps its stream's order: scratch_ belongs to the last call there.
+  std::shared_ptr<const void> scratch_;
+  char* scratch_data_ = nullptr;
+  size_t scratch_bytes_ = 0;
+  const Stream* last_stream_ = nullptr;
+  std::shared_ptr<Event> last_end_;
+};
+
+}  // namespace zeroth::nccl
+
+#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,68 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One communicator of the NCCL library.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_
+#define ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_
+
+#include <nccl.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace zeroth::nccl {
+
+// The library's words for `result` of `call`. Unavailable for a peer or a network that fails,
+// InvalidArgument and FailedPrecondition for wrong use, Internal otherwise.
+absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator);
+
+// Every call is non-blocking (ncclConfig_t::blocking = 0): the library works on its own threads,
+// and is asked how far it is, so that it can be aborted from another thread at any time. No lock is
+// held while anyone waits. Thread-safe.
+class Handle {
+ public:
+  // `name` is for messages; `timeout` bounds what the library does before it has enqueued a call.
+  Handle(absl::string_view name, absl::Duration timeout) : name_(name), timeout_(timeout) {}
+  // Aborts what was not destroyed.
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  // Begins to make the communicator, which all its ranks do at once, and Await ends it. `start` is
+  // one of the library's functions that take a place for it and its configuration; it may leave
+  // none, where this rank takes no part.
+  absl::Status Start(absl::string_view call,
+                     const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start);
+  // Returns when the library has done `call` or enqueued it. Aborted if the communicator is gone.
+  absl::Status Await(absl::string_view call);
+  // Makes calls on the communicator, and awaits them.
+  absl::Status Call(absl::string_view call, const std::function<ncclResult_t(ncclComm_t)>& make);
+
+  // What the library has to report of work that it has enqueued; OK while all goes well.
+  absl::Status AsyncError();
+  // Ends all work, at once, and frees the communicator.
+  void Abort();
+  // Begins to free it, after what is enqueued. True if that is done, or needs no doing.
+  bool TryDestroy();
+
+ private:
+  const std::string name_;
+  const absl::Duration timeout_;
+  std::mutex mutex_;
+  ncclComm_t communicator_ = nullptr;
+  bool gone_ = false;
+  bool finalizing_ = false;
+};
+
+}  // namespace zeroth::nccl
+
+#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_HANDLE_H_

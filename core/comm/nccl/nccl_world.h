@@ -1,0 +1,124 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the NCCL communicators of one rank share: the world of processes, and a thread that watches
+// over what the library has been given.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
+#define ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/nccl/nccl_handle.h"
+#include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth::nccl {
+
+// One communicator's calls that the device has yet to run. Thread-safe.
+class Traffic {
+ public:
+  Traffic(uint32_t group, std::shared_ptr<Handle> handle)
+      : group_(group), handle_(std::move(handle)) {}
+
+  Handle& handle() { return *handle_; }
+  // `call`, the `number`-th, runs between the events.
+  void Add(const CollectiveCall& call, uint64_t number, std::shared_ptr<Event> begin,
+           std::shared_ptr<Event> end);
+  // Keeps `memory` until all calls that have been added are done.
+  void Keep(std::shared_ptr<const void> memory);
+  // Forgets what is done; true if nothing is left.
+  bool IsIdle();
+  // A call that all ranks have made and that the device has been at for longer than `timeout`.
+  std::optional<CollectiveCall> FindStuck(const ProcessWorld& world, absl::Duration timeout);
+
+ private:
+  struct Entry {
+    CollectiveCall call;
+    uint64_t number = 0;
+    std::shared_ptr<Event> begin;
+    std::shared_ptr<Event> end;
+    std::vector<std::shared_ptr<const void>> kept = {};
+  };
+  void ForgetDoneLocked();
+
+  const uint32_t group_;
+  const std::shared_ptr<Handle> handle_;
+  std::mutex mutex_;
+  std::deque<Entry> entries_;  // oldest first
+  // Since when the oldest has been seen to run.
+  std::optional<std::chrono::steady_clock::time_point> running_since_;
+};
+
+// The handles of a rank, to be aborted together. Thread-safe.
+class HandleSet {
+ public:
+  // Aborts it at once if the others have been.
+  void Add(const std::shared_ptr<Handle>& handle);
+  std::vector<std::shared_ptr<Handle>> Get();
+  void AbortAll();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Handle>> handles_;
+  bool aborted_ = false;
+};
+
+// When the world breaks, every communicator is aborted, so that no kernel waits for a peer that
+// will not come; when the library reports an error, or the device does not finish a call, the world
+// breaks. Thread-safe.
+class World {
+ public:
+  World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces);
+  // Frees all communicators: in turn with the other ranks if all is well, at once otherwise.
+  ~World();
+
+  ProcessWorld& processes() const { return *processes_; }
+  const std::shared_ptr<ProcessWorld>& shared_processes() const { return processes_; }
+  // CUDA's number of the device that all communicators use.
+  int device() const { return device_; }
+  // Leave floating-point sums to the library.
+  bool library_reduces() const { return library_reduces_; }
+  // "rank 3 failed".
+  std::string Failed() const;
+
+  // A handle that is watched from now on.
+  std::shared_ptr<Handle> NewHandle(const std::string& name);
+  std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle);
+  // Nothing more will be added to it: its communicator goes when it is idle.
+  void Retire(std::shared_ptr<Traffic> traffic);
+
+ private:
+  void Watch();
+  void CheckHandles();
+  void CheckTraffic();
+  // Frees retired communicators that are idle; true if none is left.
+  bool Bury();
+
+  const std::shared_ptr<ProcessWorld> processes_;
+  const int device_;
+  const bool library_reduces_;
+  const std::shared_ptr<HandleSet> handles_;  // shared with the hook that aborts them
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Traffic>> traffic_;
+  std::vector<std::shared_ptr<Traffic>> retired_;
+  bool stop_ = false;
+  std::condition_variable stop_changed_;
+  std::thread watcher_;
+};
+
+}  // namespace zeroth::nccl
+
+#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
