@@ -63,7 +63,7 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
       nccl::NcclCommunicator::CreateWorld(rank.world);
   if (!communicator.ok()) {
     // Where the world has broken, that is the cause and this only what it looks like here.
-    const absl::Status broken = processes->status();
+    const absl::Status broken = processes->SettledStatus();
     return broken.ok() ? communicator.status() : broken;
   }
   rank.communicator = *std::move(communicator);

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
         return ncclCommInitRankConfig(communicator, ranks, id, seat.rank, config);
       }));
   ZEROTH_RETURN_IF_ERROR(handle->Await("ncclCommInitRankConfig"));
+  ZEROTH_RETURN_IF_ERROR(processes.Meet(seat.group));
   return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(world), seat, handle));
 }
 
@@ -145,7 +146,7 @@ absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
   ZEROTH_RETURN_IF_ERROR(status());
   call.operation = CollectiveOpName(op);
   const auto fail = [&](const absl::Status& error) {
-    if (absl::Status broken = status(); !broken.ok()) return broken;
+    if (absl::Status broken = processes.SettledStatus(); !broken.ok()) return broken;
     const absl::Status annotated = Annotate(
         error,
         absl::StrCat(world_->Failed(), ": ", call.operation, " '", call.label, "' on ", name()));
@@ -444,8 +445,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color,
   });
   if (asked.ok()) asked = created;
   if (asked.ok()) asked = handle->Await("ncclCommSplit");
+  if (asked.ok()) asked = processes.Meet(seat_.group);
   if (!asked.ok()) {
-    if (absl::Status broken = status(); !broken.ok()) return broken;
+    if (absl::Status broken = processes.SettledStatus(); !broken.ok()) return broken;
     const absl::Status error =
         Annotate(asked, absl::StrCat(world_->Failed(), ": split of ", name()));
     processes.Break(error);

@@ -35,6 +35,7 @@ CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group
       world_ranks(std::move(ranks)),
       calls(world, world_ranks, name),
       splits(world, world_ranks, name),
+      meetings(world, world_ranks, name),
       ahead(world_ranks.size()),
       requests(world_ranks.size()) {}
 
@@ -89,6 +90,9 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
       break;
     case MessageType::kSplit:
       understood = Split(*rank, reader);
+      break;
+    case MessageType::kMeet:
+      understood = Meet(*rank, reader);
       break;
     case MessageType::kLeave:
       understood = Leave(*rank, reader);
@@ -182,11 +186,7 @@ bool CoordinatorWorld::Call(int world_rank, WireReader& reader) {
   Pump(*group, rank);
   if (group->calls.completed() != group->announced) {
     group->announced = group->calls.completed();
-    const WireWriter agreed = Message(MessageType::kAgreed).U32(group->id).U64(group->announced);
-    for (int member : group->world_ranks) {
-      const auto& connection = connection_of_rank_[static_cast<size_t>(member)];
-      if (connection.has_value()) Send(*connection, agreed);
-    }
+    SendToGroup(*group, Message(MessageType::kAgreed).U32(group->id).U64(group->announced));
   }
   return true;
 }
@@ -229,17 +229,34 @@ bool CoordinatorWorld::Split(int world_rank, WireReader& reader) {
   Group* const group = Find(id, world_rank, &rank);
   if (!reader.IsComplete() || group == nullptr) return false;
   std::lock_guard<std::mutex> lock(world_->mutex());
-  CollectiveCall call;
-  call.operation = "split";
-  const absl::StatusOr<uint64_t> index = group->splits.IssueLocked(rank);
-  if (!index.ok()) return true;
-  call.index = *index;
   group->requests[static_cast<size_t>(rank)] = request;
-  const uint64_t completed = group->splits.completed();
-  if (!group->splits.ArriveLocked(rank, call).ok()) return true;
-  Note(group->splits, group->splits_meeting, completed, rank);
-  if (group->splits.completed() != completed) AssignSeats(*group);
+  if (ArriveOnHost(group->splits, group->splits_meeting, "split", rank)) AssignSeats(*group);
   return true;
+}
+
+bool CoordinatorWorld::Meet(int world_rank, WireReader& reader) {
+  const uint32_t id = reader.U32();
+  int rank = 0;
+  Group* const group = Find(id, world_rank, &rank);
+  if (!reader.IsComplete() || group == nullptr) return false;
+  std::lock_guard<std::mutex> lock(world_->mutex());
+  if (ArriveOnHost(group->meetings, group->meetings_meeting, "setting_up", rank)) {
+    SendToGroup(*group, Message(MessageType::kMet).U32(id));
+  }
+  return true;
+}
+
+bool CoordinatorWorld::ArriveOnHost(CallLedger& ledger, Meeting& meeting,
+                                    absl::string_view operation, int rank) {
+  CollectiveCall call;
+  call.operation = operation;
+  const absl::StatusOr<uint64_t> index = ledger.IssueLocked(rank);
+  if (!index.ok()) return false;
+  call.index = *index;
+  const uint64_t completed = ledger.completed();
+  if (!ledger.ArriveLocked(rank, call).ok()) return false;
+  Note(ledger, meeting, completed, rank);
+  return ledger.completed() != completed;
 }
 
 void CoordinatorWorld::AssignSeats(Group& group) {
@@ -271,6 +288,7 @@ bool CoordinatorWorld::Leave(int world_rank, WireReader& reader) {
   std::lock_guard<std::mutex> lock(world_->mutex());
   group->calls.LeaveLocked(rank);
   group->splits.LeaveLocked(rank);
+  group->meetings.LeaveLocked(rank);
   return true;
 }
 
@@ -358,7 +376,8 @@ std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout
   if (!started_) return start_ + *limit;
   std::optional<Clock::time_point> first;
   for (const auto& [id, group] : groups_) {
-    for (const Meeting* meeting : {&group->calls_meeting, &group->splits_meeting}) {
+    for (const Meeting* meeting :
+         {&group->calls_meeting, &group->splits_meeting, &group->meetings_meeting}) {
       if (!meeting->since.has_value()) continue;
       const Clock::time_point end = *meeting->since + *limit;
       if (!first.has_value() || end < *first) first = end;
@@ -394,7 +413,8 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
     const auto limit = Limit(options_.timeout);
     for (const auto& [id, group] : groups_) {
       for (auto [meeting, ledger] : {std::pair(&group->calls_meeting, &group->calls),
-                                     std::pair(&group->splits_meeting, &group->splits)}) {
+                                     std::pair(&group->splits_meeting, &group->splits),
+                                     std::pair(&group->meetings_meeting, &group->meetings)}) {
         if (meeting->since.has_value() && *meeting->since + *limit <= now) {
           ledger->TimeOutLocked(meeting->first);
         }
@@ -406,6 +426,13 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
 
 void CoordinatorWorld::Send(size_t connection, const WireWriter& message) {
   output_.emplace_back(connection, message.bytes());
+}
+
+void CoordinatorWorld::SendToGroup(const Group& group, const WireWriter& message) {
+  for (int member : group.world_ranks) {
+    const auto& connection = connection_of_rank_[static_cast<size_t>(member)];
+    if (connection.has_value()) Send(*connection, message);
+  }
 }
 
 void CoordinatorWorld::SendToAll(const WireWriter& message) {

@@ -61,8 +61,10 @@ class CoordinatorWorld {
     const std::vector<int> world_ranks;
     CallLedger calls;
     CallLedger splits;
+    CallLedger meetings;
     Meeting calls_meeting;
     Meeting splits_meeting;
+    Meeting meetings_meeting;
     // Calls of ranks that run ahead, which arrive when their earlier ones are complete.
     std::vector<std::deque<CollectiveCall>> ahead;
     std::vector<SplitRequest> requests;
@@ -72,6 +74,7 @@ class CoordinatorWorld {
   bool Hello(size_t connection, WireReader& reader);
   bool Call(int rank, WireReader& reader);
   bool Split(int rank, WireReader& reader);
+  bool Meet(int rank, WireReader& reader);
   bool Leave(int rank, WireReader& reader);
   bool Put(WireReader& reader);
   bool Get(size_t connection, WireReader& reader);
@@ -82,6 +85,9 @@ class CoordinatorWorld {
   // Lets `rank` arrive at what it has called, and with it all whose turn that makes it.
   void Pump(Group& group, int rank);
   void Note(CallLedger& ledger, Meeting& meeting, uint64_t completed_before, int rank);
+  // `rank` is in the next of its calls on the host, which it waits for; true if that completes it.
+  bool ArriveOnHost(CallLedger& ledger, Meeting& meeting, absl::string_view operation, int rank);
+  void SendToGroup(const Group& group, const WireWriter& message);
   void AssignSeats(Group& group);
   void Returned(int rank, const absl::Status& status);
   // Says whatever follows from what has happened: that the world is broken, or over.

@@ -31,6 +31,7 @@ enum class MessageType : uint8_t {
   kReturned,   // status
   kPut,        // key, value
   kGet,        // key
+  kMeet,       // group
   // To a rank.
   kWelcome = 64,  // all ranks are there
   kRefused,       // status
@@ -39,6 +40,7 @@ enum class MessageType : uint8_t {
   kSeat,          // group (none: kNoGroup), rank, its world ranks' number, and they
   kValue,         // key, value
   kAllReturned,   // status
+  kMet,           // group
 };
 
 inline constexpr uint32_t kNoGroup = 0xffffffff;

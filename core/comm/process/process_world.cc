@@ -170,23 +170,28 @@ std::string ProcessWorld::NameOf(const Seat& seat) const {
 }
 
 void ProcessWorld::Read() {
+  absl::Status received;
   for (;;) {
-    pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {socket_.descriptor(), POLLIN, 0}};
-    if (poll(waits, 2, -1) < 0) continue;
-    if (waits[0].revents != 0) return;
-    const absl::StatusOr<std::string> bytes = ReceiveSome(socket_, kPollMs);
-    bool understood = bytes.ok();
-    if (bytes.ok()) frames_.Append(*bytes);
+    // First what came behind the welcome.
+    bool understood = received.ok();
     while (understood) {
       const absl::StatusOr<std::optional<std::string>> frame = frames_.Next();
       if (frame.ok() && !frame->has_value()) break;
       understood = frame.ok() && Handle(**frame);
     }
-    if (understood) continue;
-    Broken(absl::UnavailableError(absl::StrCat(
-        "lost the connection to rank 0's process at ", meeting_place_, " (",
-        bytes.ok() ? "it sent what is no message" : std::string(bytes.status().message()),
-        "): it has ended or cannot be reached")));
+    if (understood) {
+      pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {socket_.descriptor(), POLLIN, 0}};
+      if (poll(waits, 2, -1) < 0) continue;
+      if (waits[0].revents != 0) return;
+      const absl::StatusOr<std::string> bytes = ReceiveSome(socket_, kPollMs);
+      received = bytes.status();
+      if (bytes.ok()) frames_.Append(*bytes);
+      continue;
+    }
+    Broken(absl::UnavailableError(
+        absl::StrCat("lost the connection to rank 0's process at ", meeting_place_, " (",
+                     received.ok() ? "it sent what is no message" : std::string(received.message()),
+                     "): it has ended or cannot be reached")));
     std::lock_guard<std::mutex> lock(mutex_);
     connection_lost_ = true;
     changed_.notify_all();
@@ -223,6 +228,9 @@ bool ProcessWorld::Handle(absl::string_view frame) {
       seat_ = std::move(seat);
       break;
     }
+    case MessageType::kMet:
+      ++met_[reader.U32()];
+      break;
     case MessageType::kValue: {
       const std::string key = reader.String();
       values_[key] = reader.String();
@@ -270,6 +278,12 @@ absl::Status ProcessWorld::status() const {
   return broken_.has_value() && stopped_ ? broken_->ToStatus() : absl::OkStatus();
 }
 
+absl::Status ProcessWorld::SettledStatus() const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return !broken_.has_value() || stopped_; });
+  return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
+}
+
 absl::Status ProcessWorld::Send(const WireWriter& message) {
   std::lock_guard<std::mutex> lock(send_mutex_);
   return SendAll(socket_, Frame(message.bytes()));
@@ -293,9 +307,9 @@ void ProcessWorld::Break(const absl::Status& reason) {
 }
 
 absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call) {
+  ZEROTH_RETURN_IF_ERROR(SettledStatus());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (broken_.has_value()) return broken_->ToStatus();
     call.index = posted_[group]++;
   }
   WireWriter message = Message(MessageType::kCall).U32(group);
@@ -315,15 +329,25 @@ absl::Status ProcessWorld::AwaitAgreed(uint32_t group, uint64_t count) {
 }
 
 absl::StatusOr<ProcessWorld::Seat> ProcessWorld::Split(uint32_t group, int color, int key) {
+  ZEROTH_RETURN_IF_ERROR(SettledStatus());
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (broken_.has_value()) return broken_->ToStatus();
     seat_.reset();
   }
   static_cast<void>(Send(Message(MessageType::kSplit).U32(group).I32(color).I32(key)));
   ZEROTH_RETURN_IF_ERROR(Await([&] { return seat_.has_value(); }));
   std::lock_guard<std::mutex> lock(mutex_);
   return *std::exchange(seat_, std::nullopt);
+}
+
+absl::Status ProcessWorld::Meet(uint32_t group) {
+  uint64_t before = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    before = met_[group];
+  }
+  static_cast<void>(Send(Message(MessageType::kMeet).U32(group)));
+  return Await([&] { return met_[group] > before; });
 }
 
 void ProcessWorld::Leave(uint32_t group) {

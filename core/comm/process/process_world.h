@@ -61,6 +61,8 @@ class ProcessWorld {
 
   // The error that broke the world, or OK.
   absl::Status status() const;
+  // The same, where the transport has been found stopped, which happens just before.
+  absl::Status SettledStatus() const;
   // Breaks it on all ranks, unless it is broken already; waits until this rank knows. `reason` must
   // name this rank.
   void Break(const absl::Status& reason);
@@ -78,6 +80,8 @@ class ProcessWorld {
 
   // See Communicator::Split. A seat without a group for a negative color.
   absl::StatusOr<Seat> Split(uint32_t group, int color, int key);
+  // Waits until all ranks of the group are here: none goes on alone from what they make together.
+  absl::Status Meet(uint32_t group);
   // This rank makes no further calls in the group.
   void Leave(uint32_t group);
 
@@ -115,7 +119,7 @@ class ProcessWorld {
   std::mutex send_mutex_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   // Kept as plain values: absl::Status counts references in a library that sanitizers cannot look
   // into.
   struct Failure {
@@ -129,6 +133,7 @@ class ProcessWorld {
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;
   std::optional<Seat> seat_;
+  std::map<uint32_t, uint64_t> met_;  // how often
   std::map<std::string, std::string> values_;
   std::optional<Failure> all_returned_;  // of code OK if all is well
   bool connection_lost_ = false;

@@ -195,6 +195,22 @@ TEST(ProcessWorldTest, SplitsAndValues) {
   }
 }
 
+TEST(ProcessWorldTest, NobodyLeavesAMeetingAlone) {
+  std::atomic<int> present{0};
+  for (const absl::Status& status : RunThreads(4, [&](ProcessWorld& world) {
+         usleep(static_cast<useconds_t>(world.rank()) * 2000);
+         ++present;
+         absl::Status met = world.Meet(kWorldGroup);
+         EXPECT_EQ(present, 4);
+         // Who has met has met, though another breaks the world at once.
+         EXPECT_TRUE(met.ok()) << met;
+         if (world.rank() == 3) world.Break(absl::AbortedError("rank 3 aborted"));
+         return met;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 // Nobody puts the value.
 TEST(ProcessWorldTest, AWaitForAValueEndsWithTheWorld) {
   for (const absl::Status& status : RunThreads(2, [](ProcessWorld& world) -> absl::Status {
