@@ -30,25 +30,26 @@ struct StrategyCase {
   int world_size = 1;
   int shard_size = 0;  // 0: the strategy's own choice
   std::string device = "cpu";
+  std::string back_end = "local";
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
     return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
-               << " ranks of " << c.device;
+               << " ranks of " << c.device << " by " << c.back_end;
   }
 };
 
 // At world sizes 1, 2, 3, 4 and 8.
 std::vector<StrategyCase> StrategyCases(const std::string& strategy);
-std::string StrategyCaseName(const testing::TestParamInfo<StrategyCase>& info);
+std::string StrategyCaseName(const ::testing::TestParamInfo<StrategyCase>& info);
 
-class StrategySuite : public testing::TestWithParam<StrategyCase> {
+class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
  protected:
   // Skips where the machine has no such device.
   void SetUp() override;
   int world_size() const { return GetParam().world_size; }
   ShardingOptions Options() const;
   absl::Status Run(const ToyRank& rank_main) const {
-    return RunToyRanks(world_size(), GetParam().device, rank_main);
+    return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
   }
   // A sharding of `model` whose parameters have their ToyValue.
   absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,

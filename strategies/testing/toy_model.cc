@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/comm/launcher.h"
 
 namespace zeroth {
 namespace {
@@ -107,8 +107,11 @@ absl::Status BackwardOne(Sharding& sharding, const ToyStep& step, Unit& unit,
 
 }  // namespace
 
-absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main) {
-  return RunLocalRanks(world_size, [&](Communicator& world) -> absl::Status {
+absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main,
+                         absl::string_view back_end) {
+  LaunchOptions options;
+  options.world_size = world_size;
+  return LauncherRegistry::Launch(back_end, options, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create(device_type, DeviceOptions()));
     device->BindThread();

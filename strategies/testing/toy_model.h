@@ -29,7 +29,8 @@ namespace zeroth {
 
 // Runs `rank_main` on real ranks, each with a device of its own.
 using ToyRank = std::function<absl::Status(Communicator& world, Device& device)>;
-absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main);
+absl::Status RunToyRanks(int world_size, absl::string_view device_type, const ToyRank& rank_main,
+                         absl::string_view back_end = "local");
 inline absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
   return RunToyRanks(world_size, "cpu", rank_main);
 }

@@ -1,0 +1,213 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What is the NCCL back end's own: failures of the library, the network and processes, and both
+// ways to reduce. On the emulated library.
+
+#include "zeroth/core/comm/nccl/nccl.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/communicator_test_fixture.h"
+#include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
+#include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+namespace {
+
+using testing::ExpectSameBits;
+using testing::ExpectWords;
+using testing::Fetch;
+using testing::OnCuda;
+using testing::RunNcclThreads;
+using testing::SleepUntilBroken;
+using testing::TestRank;
+using testing::TestValuesOfAll;
+using testing::ToDevice;
+using testing::TwoAllReduces;
+
+absl::Status RunRanks(int size, const std::function<absl::Status(TestRank&)>& function,
+                      LaunchOptions options = {}) {
+  options.world_size = size;
+  return RunNcclThreads(options, OnCuda(function));
+}
+
+// What all ranks' elements make along the tree, element by element.
+template <typename T>
+std::vector<T> Reference(const std::vector<std::vector<T>>& values, ReduceOp op) {
+  std::vector<T> result;
+  std::vector<T> ranks(values.size());
+  for (size_t i = 0; i < values.front().size(); ++i) {
+    for (size_t rank = 0; rank < values.size(); ++rank) ranks[rank] = values[rank][i];
+    result.push_back(testing::ReferenceReduce<T>(op, ranks));
+  }
+  return result;
+}
+
+// Large enough for pieces, with rests, empty pieces and the bits of the tree.
+TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
+  for (int size : {1, 2, 3, 4}) {
+    for (int64_t count : {int64_t{65536 * 2}, int64_t{100003}}) {
+      const absl::Status status = RunRanks(size, [&](TestRank& rank) -> absl::Status {
+        const auto values = TestValuesOfAll<float>(5, rank.size(), count);
+        const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                                ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+        ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "large"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, Fetch<float>(buffer, rank.stream));
+        ExpectSameBits(result, expected);
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+// The library adds in an order of its own, and rounds to the dtype as it goes; the mean is exact.
+TEST(NcclTest, TheLibraryMayReduce) {
+  LaunchOptions options;
+  options.reduction = "nccl";
+  const absl::Status status = RunRanks(
+      3,
+      [](TestRank& rank) -> absl::Status {
+        constexpr int64_t kCount = 1001;
+        const auto values = TestValuesOfAll<float>(6, 3, 3 * kCount);
+        const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
+                                ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor shard,
+                                ToDevice(rank.device, std::vector<float>(kCount, 1.0f)));
+        ZEROTH_RETURN_IF_ERROR(rank.world.ReduceScatter(full, shard, ReduceOp::kMean, rank.stream,
+                                                        "h.0", /*accumulate=*/true));
+        ZEROTH_RETURN_IF_ERROR(
+            rank.world.AllReduce(full, ReduceOp::kMean, rank.stream, "everything"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> piece, Fetch<float>(shard, rank.stream));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> all, Fetch<float>(full, rank.stream));
+        for (size_t i = 0; i < all.size(); ++i) {
+          EXPECT_NEAR(all[i], expected[i], 1e-4f * (1.0f + std::abs(expected[i])));
+        }
+        for (size_t i = 0; i < piece.size(); ++i) {
+          const float sum = 1.0f + expected[static_cast<size_t>(rank.rank()) * kCount + i];
+          EXPECT_NEAR(piece[i], sum, 1e-4f * (1.0f + std::abs(sum)));
+        }
+
+        // bf16 on the wire, the mean unrounded: 1/3 of 3 x 1.5 is 1.5 exactly.
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor halves,
+                                ToDevice(rank.device, std::vector<BFloat16>(6, ToBFloat16(1.5f))));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor mean,
+                                ToDevice(rank.device, std::vector<float>(2, 0.0f)));
+        ZEROTH_RETURN_IF_ERROR(
+            rank.world.ReduceScatter(halves, mean, ReduceOp::kMean, rank.stream, "bf16"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, Fetch<float>(mean, rank.stream));
+        for (float value : means) EXPECT_FLOAT_EQ(value, 1.5f);
+        return absl::OkStatus();
+      },
+      options);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(NcclTest, AStreamOfAnotherDeviceIsRefused) {
+  const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> cpu,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    return rank.world.Barrier(cpu->compute_stream(), "start");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  ExpectWords(status, {"belongs to cpu:0", "expected one of cuda:0"});
+}
+
+TEST(NcclTest, ALibraryThatCannotStartIsAnErrorOnAllRanks) {
+  nccl::emulation::FailNextInit(ncclSystemError);
+  const absl::Status status = RunRanks(3, TwoAllReduces);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  ExpectWords(status,
+              {"failed: ncclCommInitRankConfig: NCCL: unhandled system error", "NCCL_DEBUG=INFO"});
+}
+
+TEST(NcclTest, AnErrorOfTheNetworkNamesTheRankThatSawIt) {
+  const absl::Status status = RunRanks(3, [](TestRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+    if (rank.rank() == 1) nccl::emulation::FailNextTransfer(ncclRemoteError);
+    ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "all"));
+    ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+    SleepUntilBroken(rank.world);
+    return rank.world.status();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  ExpectWords(status,
+              {"rank ", " failed: ", "nccl world ranks [0, 1, 2]", "NCCL: remote process exited"});
+}
+
+// All ranks have called, and the bytes do not come.
+TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = RunRanks(
+      2,
+      [](TestRank& rank) -> absl::Status {
+        ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+        ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "before"));
+        ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+        nccl::emulation::StallTransfers(true);
+        return TwoAllReduces(rank);
+      },
+      options);
+  nccl::emulation::StallTransfers(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s in all_reduce 'h.0' (call 4, 4 x fp32, sum)",
+                       "all ranks have called it"});
+}
+
+TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {
+  LaunchOptions options;
+  options.world_size = 4;
+  ProcessEnvironment environment;
+  environment.launcher = "none";
+  const RankMain never = [](Communicator&) { return absl::InternalError("must not run"); };
+  absl::Status status = RunNcclRank(environment, options, never);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  ExpectWords(status, {"world_size is 4", "no launcher has started", "torchrun"});
+  environment.launcher = "torchrun";
+  environment.world_size = 2;
+  status = RunNcclRank(environment, options, never);
+  ExpectWords(status, {"world_size is 4", "torchrun has started 2"});
+}
+
+// As the launcher "nccl" finds it: nothing in the environment is a world of one rank.
+TEST(NcclTest, WithoutALauncherThereIsOneRank) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"}) {
+    unsetenv(name);
+  }
+  const absl::StatusOr<std::optional<int>> started = LauncherRegistry::WorldSize("nccl");
+  ASSERT_TRUE(started.ok()) << started.status();
+  EXPECT_EQ(*started, 1);
+  const absl::Status status =
+      LauncherRegistry::Launch("nccl", LaunchOptions(), OnCuda([](TestRank& rank) {
+                                 EXPECT_EQ(rank.world.size(), 1);
+                                 return TwoAllReduces(rank);
+                               }));
+  EXPECT_TRUE(status.ok()) << status;
+  setenv("RANK", "one", 1);
+  EXPECT_EQ(LauncherRegistry::WorldSize("nccl").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  unsetenv("RANK");
+}
+
+}  // namespace
+}  // namespace zeroth
