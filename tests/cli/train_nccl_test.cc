@@ -1,0 +1,102 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer as several processes that torchrun has started.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+struct RankLogs {
+  std::vector<pid_t> children;
+  std::vector<fs::path> logs;
+};
+
+// `ranks` of a world of `world_size`, each with a log of its own.
+RankLogs StartRanks(const std::vector<int>& ranks, int world_size, const Flags& flags) {
+  RankLogs started;
+  for (int rank : ranks) {
+    const fs::path log = Scratch() / absl::StrCat("log.", rank);
+    const Environment environment = {
+        {"RANK", absl::StrCat(rank)},
+        {"LOCAL_RANK", absl::StrCat(rank)},
+        {"WORLD_SIZE", absl::StrCat(world_size)},
+        {"LOCAL_WORLD_SIZE", absl::StrCat(world_size)},
+        {"ZEROTH_RENDEZVOUS_FILE", (Scratch() / "rendezvous").string()}};
+    started.children.push_back(Start(flags, log, "", environment));
+    started.logs.push_back(log);
+  }
+  return started;
+}
+
+Flags OnCuda(const fs::path& out, const std::string& back_end) {
+  return With(Reference(out), {"--device=cuda", "--comm=" + back_end, "--batch_size=4"});
+}
+
+TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
+  const Flags shared = {"--steps=2", "--strategy=hybrid_shard", "--shard_size=2", "--batch_size=2",
+                        "--param_dtype=bf16"};
+  const RankLogs ranks =
+      StartRanks({0, 1, 2, 3}, 4, With(OnCuda(Scratch() / "nccl", "nccl"), shared));
+  for (size_t i = 0; i < ranks.children.size(); ++i) {
+    EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
+  }
+  const Outcome local =
+      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(shared, {"--world_size=4"})));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  const fs::path weights = fs::path("final") / "model.safetensors";
+  const std::string bits = Read(Scratch() / "nccl" / weights);
+  EXPECT_GT(bits.size(), 1000u);
+  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "hybrid_shard over 4 ranks"));
+  // One rank speaks for all.
+  EXPECT_EQ(Logs(ranks.logs[1]), "");
+}
+
+TEST(TrainNcclTest, ARankThatIsMissingIsNamed) {
+  const RankLogs ranks = StartRanks(
+      {0, 2}, 3, With(OnCuda(Scratch() / "out", "nccl"), {"--batch_size=1", "--comm_timeout=2s"}));
+  for (size_t i = 0; i < ranks.children.size(); ++i) {
+    EXPECT_EQ(Wait(ranks.children[i]), 1);
+    const std::string said = Logs(ranks.logs[i]);
+    EXPECT_TRUE(absl::StrContains(said, "of 3 ranks, rank 1 did not come")) << said;
+  }
+}
+
+TEST(TrainNcclTest, ARankThatIsKilledEndsTheRunWithItsName) {
+  const RankLogs ranks =
+      StartRanks({0, 1}, 2, With(OnCuda(Scratch() / "out", "nccl"), {"--steps=100000"}));
+  // Once it trains.
+  while (Metrics(Scratch() / "out").size() < 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_EQ(kill(ranks.children[1], SIGKILL), 0);
+  EXPECT_EQ(Wait(ranks.children[1]), -1);
+  EXPECT_EQ(Wait(ranks.children[0]), 1);
+  const std::string said = Logs(ranks.logs[0]);
+  EXPECT_TRUE(absl::StrContains(said, "rank 1 failed: ")) << said;
+}
+
+TEST(TrainNcclTest, AWorldSizeThatWasNotStartedIsRefused) {
+  const RankLogs ranks =
+      StartRanks({0}, 2, With(OnCuda(Scratch() / "out", "nccl"), {"--world_size=3"}));
+  EXPECT_EQ(Wait(ranks.children[0]), 1);
+  const std::string said = Logs(ranks.logs[0]);
+  EXPECT_TRUE(absl::StrContains(said, "--world_size=3")) << said;
+  EXPECT_TRUE(absl::StrContains(said, "2 ranks have been started")) << said;
+}
+
+}  // namespace
+}  // namespace zeroth::testing

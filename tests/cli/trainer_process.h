@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer as a process, for tests: flags and environment in, files, logs and exit codes out.
+
+#ifndef ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_
+#define ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace zeroth::testing {
+
+namespace fs = std::filesystem;
+
+using Flags = std::vector<std::string>;
+// Names and values.
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+std::string Read(const fs::path& path);
+void Write(const fs::path& path, const std::string& text);
+// A fresh directory for the test that runs.
+fs::path Scratch();
+
+// What the trainer printed lies in `log`, and what it said on stderr in ErrorLog(log).
+fs::path ErrorLog(const fs::path& log);
+std::string Logs(const fs::path& log);
+
+// Starts it, in a working directory that `bazel run` would name, with more in its environment.
+pid_t Start(const Flags& flags, const fs::path& log, const std::string& directory = "",
+            const Environment& environment = {});
+// Waits, also where a signal of the test's own interrupts the wait, and returns the exit code, or
+// -1 for a process that a signal ended.
+int Wait(pid_t child);
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // both streams
+  std::string errors;  // stderr alone
+};
+Outcome RunTrainer(const Flags& flags, const std::string& directory = "");
+
+// The complete lines of out/metrics.jsonl.
+std::vector<nlohmann::json> Metrics(const fs::path& out);
+
+// The run that tests/testdata/gpt2_tiny records.
+Flags Reference(const fs::path& out);
+Flags With(Flags flags, const Flags& more);
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_TESTS_CLI_TRAINER_PROCESS_H_
