@@ -64,6 +64,9 @@ Rendezvous::Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world
                 static_cast<unsigned>(CallLedger::world().size())),
       buffers_(static_cast<size_t>(size())) {}
 
+// Here, and not only in the base's destructor, since other ranks make virtual calls until then.
+Rendezvous::~Rendezvous() { world().Unregister(this); }
+
 absl::StatusOr<uint64_t> Rendezvous::Issue(int rank) {
   std::lock_guard<std::mutex> lock(world().mutex());
   return IssueLocked(rank);

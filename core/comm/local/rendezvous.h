@@ -46,6 +46,7 @@ class Rendezvous final : public CallLedger {
  public:
   // As CallLedger's.
   Rendezvous(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::string name);
+  ~Rendezvous() override;
 
   // Promises one more call by `rank` and returns its index. The world's error if it is broken.
   absl::StatusOr<uint64_t> Issue(int rank);
