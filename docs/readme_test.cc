@@ -38,7 +38,9 @@ std::map<std::string, std::string> Defaults() {
   const std::string options = Read("train/options.h");
   std::map<std::string, std::string> defaults;
   for (const std::smatch& field : Matches(options, "\n  [\\w:]+ (\\w+)(?: = ([^;]+))?;")) {
-    const std::string value = field[2];
+    // Durations are flags as "10m".
+    const std::string value =
+        std::regex_replace(field[2].str(), std::regex("absl::Minutes\\((\\d+)\\)"), "$1m");
     defaults[field[1]] = value.find('"') == std::string::npos ? value : Unquoted(value);
   }
   return defaults;
@@ -60,9 +62,9 @@ TEST(ReadmeTest, ListsTheFlagsOfTheTrainerWithTheirDefaultsAndTexts) {
   const std::string flags = Read("train/flags.cc");
   const std::map<std::string, std::string> defaults = Defaults();
   std::set<std::string> described;
-  for (const std::smatch& flag : Matches(
-           flags,
-           "ABSL_FLAG\\([\\w:]+,\\s*(\\w+),\\s*kDefaults\\.(\\w+),\\s*((?:\"[^\"]*\"\\s*)+)\\);")) {
+  for (const std::smatch& flag : Matches(flags,
+                                         "ABSL_FLAG\\(\\s*[\\w:]+,\\s*(\\w+),\\s*kDefaults\\.(\\w+)"
+                                         ",\\s*((?:\"[^\"]*\"\\s*)+)\\);")) {
     const std::string name = flag[1];
     described.insert(name);
     ASSERT_EQ(defaults.count(flag[2]), 1u) << name;
@@ -75,7 +77,7 @@ TEST(ReadmeTest, ListsTheFlagsOfTheTrainerWithTheirDefaultsAndTexts) {
   }
   // Nothing was defined in a way that escaped the pattern above, and nothing listed is gone.
   std::set<std::string> defined;
-  for (const std::smatch& flag : Matches(flags, "ABSL_FLAG\\([\\w:]+,\\s*(\\w+),")) {
+  for (const std::smatch& flag : Matches(flags, "ABSL_FLAG\\(\\s*[\\w:]+,\\s*(\\w+),")) {
     defined.insert(flag[1]);
   }
   std::set<std::string> listed;

@@ -187,15 +187,25 @@ namespace {
 // Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
 // low-precision sum must not be rounded in between: it would depend on how ranks are grouped.
 absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const GradientGroups& groups,
-                              ReduceOp op, ReduceScratch& scratch, Stream& comm) {
-  const bool across = groups.replicate != nullptr && groups.replicate->size() > 1;
+                              ReduceOp op, GradientSync sync, ReduceScratch& scratch,
+                              Stream& comm) {
+  const bool finishes = sync == GradientSync::kFinish;
+  if (!finishes && segment.grad_shard.dtype() != DType::kFloat32) {
+    const Shape shape = segment.grad_shard.shape();
+    const int64_t bytes = shape.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                            AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
+    segment.grad_shard = memory.ViewAs(0, shape, DType::kFloat32);
+  }
+  const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
   const bool rounds_later = across && segment.grad_shard.dtype() != DType::kFloat32;
   Tensor sum = segment.grad_shard;
   if (rounds_later) {
     if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
     ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(segment.grad_shard.numel(), comm));
   }
-  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name()));
+  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name(),
+                                                     unit.has_accumulated()));
   if (!across) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(sum, op, comm, unit.name()));
   return rounds_later ? scratch.kernels()->Cast(sum, segment.grad_shard) : absl::OkStatus();
@@ -204,20 +214,23 @@ absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const Gradient
 }  // namespace
 
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             FullBuffers& buffers, ReduceScratch& scratch, Stream& comm) {
+                             GradientSync sync, FullBuffers& buffers, ReduceScratch& scratch,
+                             Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
     Unit::Segment& segment = unit.segment(i);
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
     if (!unit.is_whole(i)) {
-      ZEROTH_RETURN_IF_ERROR(ReduceCutSegment(unit, segment, groups, op, scratch, comm));
-    } else if (groups.world->size() > 1 && segment.grad.numel() > 0) {
+      ZEROTH_RETURN_IF_ERROR(ReduceCutSegment(unit, segment, groups, op, sync, scratch, comm));
+    } else if (sync == GradientSync::kFinish && groups.world->size() > 1 &&
+               segment.grad.numel() > 0) {
       ZEROTH_RETURN_IF_ERROR(groups.world->AllReduce(segment.grad, op, comm, unit.name()));
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
-  ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
+  ZEROTH_RETURN_IF_ERROR(sync == GradientSync::kFinish ? unit.MarkReduced(done)
+                                                       : unit.MarkAccumulated(done));
   buffers.Release(unit, std::move(done));
   return absl::OkStatus();
 }

@@ -92,10 +92,13 @@ class ReduceScratch {
   Tensor memory_;
 };
 
-// Reduces every trainable segment and moves kFull to kReduced; full buffers go back to `buffers`.
-// Whatever reduce_dtype is, sums over all groups together are rounded once.
+// Reduces every trainable segment as ShardingStrategy::SyncGradients says; full buffers go back to
+// `buffers`. Whatever reduce_dtype is, sums over all groups together are rounded once, and shards
+// are accumulated over micro-batches in fp32; segments that are whole on every rank accumulate in
+// reduce_dtype, where layers add their contributions.
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             FullBuffers& buffers, ReduceScratch& scratch, Stream& comm);
+                             GradientSync sync, FullBuffers& buffers, ReduceScratch& scratch,
+                             Stream& comm);
 
 // Every segment's masters in full, fp32, each in memory of its own: for those who export or inspect
 // what rounding would spoil. By segment; segments that are whole are the shards themselves. Leaves

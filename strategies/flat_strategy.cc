@@ -30,13 +30,13 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
   return PrepareFullGradients(unit, *gradients_);
 }
 
-absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm) {
+absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
   GradientGroups groups;
   Mesh& mesh = *context_.mesh;
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();
-  return ReduceGradients(unit, groups, options_.gradient_op, *gradients_, *scratch_, comm);
+  return ReduceGradients(unit, groups, options_.gradient_op, sync, *gradients_, *scratch_, comm);
 }
 
 void FlatStrategy::Abandon(Unit& unit) {

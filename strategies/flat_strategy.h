@@ -21,7 +21,7 @@ class FlatStrategy : public ShardingStrategy {
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;
   absl::Status PrepareGradients(Unit& unit) override;
-  absl::Status SyncGradients(Unit& unit, Stream& comm) override;
+  absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override;
   void Abandon(Unit& unit) override;
   absl::Status Trim() override;
 

@@ -173,8 +173,10 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
-  if (in.pending_backwards == 0) ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
-  if (in.active > 0) return absl::OkStatus();
+  if (in.pending_backwards == 0 && requires_gradient_sync_) {
+    ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
+  }
+  if (in.active > 0 || !reshard_after_backward_) return absl::OkStatus();
   return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward);
 }
 
@@ -186,8 +188,14 @@ absl::Status Scheduler::FinishBackward() {
   }
   // Backward order, so that ranks which used a unit and ranks which did not still issue the same
   // sequence.
-  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+  for (auto unit = units_.rbegin(); unit != units_.rend() && requires_gradient_sync_; ++unit) {
     if (!track(**unit).reduced) ZEROTH_RETURN_IF_ERROR(SyncGradients(**unit));
+  }
+  if (!requires_gradient_sync_ || !is_last_backward_) {
+    for (Track& in : tracks_) in.reduced = false;
+    expects_backward_ = false;
+    has_micro_batches_ = true;
+    return absl::OkStatus();
   }
   Stream& compute = device_.compute_stream();
   for (Unit* unit : units_) {
@@ -207,7 +215,15 @@ absl::Status Scheduler::FinishBackward() {
 
 absl::Status Scheduler::EndStep() {
   for (const Unit* unit : units_) {
-    if (unit->gradient_state() == GradientState::kNone || backward_finished_) continue;
+    const bool has_gradients =
+        unit->gradient_state() != GradientState::kNone || unit->has_accumulated();
+    if (!has_gradients || backward_finished_) continue;
+    if (has_micro_batches_) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the step cannot end: unit '", unit->name(),
+          "' has gradients of micro-batches that were not reduced to the end; the last one needs "
+          "SetRequiresGradientSync(true) and SetIsLastBackward(true), or Abandon to drop them"));
+    }
     return absl::FailedPreconditionError(
         absl::StrCat("the step cannot end: unit '", unit->name(), "' has gradients in state '",
                      GradientStateName(unit->gradient_state()),
@@ -335,8 +351,10 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
   ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
-  ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_));
+  const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
+  ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_, sync));
   ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
+  if (!is_last_backward_) return absl::OkStatus();
   return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");
 }
 
@@ -404,6 +422,7 @@ void Scheduler::ForgetStep() {
   StartTraversal(Direction::kNone);
   expects_backward_ = false;
   backward_finished_ = false;
+  has_micro_batches_ = false;
 }
 
 }  // namespace zeroth

@@ -77,8 +77,26 @@ class Scheduler {
   absl::Status BeforeBackward(Unit& unit);
   // Starts the reduction of the unit's gradients.
   absl::Status AfterBackward(Unit& unit);
+  // Gradient accumulation: a step of several micro-batches, each a forward, a backward and
+  // FinishBackward; both hold from the next backward on, and are true at first.
+  //
+  // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
+  // to them: no traffic, but a full gradient buffer for every unit (FSDP2's
+  // set_requires_gradient_sync, DDP's no_sync).
+  // SetIsLastBackward(false): gradients are reduced to shards, to which the next micro-batch's
+  // reduction is added, in fp32; sums that can wait for the last micro-batch do (FSDP2's
+  // set_is_last_backward). Where every rank keeps whole gradients that is all of them.
+  //
+  // The step's last micro-batch has both.
+  void SetRequiresGradientSync(bool on) { requires_gradient_sync_ = on; }
+  void SetIsLastBackward(bool last) { is_last_backward_ = last; }
+  // False: units stay gathered after their backward, for the next micro-batch's forward; each needs
+  // a buffer.
+  void SetReshardAfterBackward(bool on) { reshard_after_backward_ = on; }
+
   // Reduces what is left, and orders the compute stream after every reduction, so that shards of
-  // gradients are ready, and after every gather, so that shards of parameters may be written.
+  // gradients are ready, and after every gather, so that shards of parameters may be written. With
+  // more micro-batches to come, it ends this one: no stream waits.
   // FailedPrecondition if the step had no forward that expects a backward.
   absl::Status FinishBackward();
   // The optimizer is done (or the update is skipped): gathered copies are stale and are given up,
@@ -161,6 +179,10 @@ class Scheduler {
   Unit* last_recorded_ = nullptr;
   bool expects_backward_ = false;   // the step had a forward that does
   bool backward_finished_ = false;  // FinishBackward saw all gradients
+  bool has_micro_batches_ = false;  // FinishBackward has ended one that is not the last
+  bool requires_gradient_sync_ = true;
+  bool is_last_backward_ = true;
+  bool reshard_after_backward_ = true;
   // After the buffers, so that they end before those go away.
   std::unique_ptr<Stream> gather_stream_;
   std::unique_ptr<Stream> reduce_stream_;

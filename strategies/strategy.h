@@ -33,6 +33,9 @@ enum class Pass : uint8_t {
   kStepEnd,  // the optimizer has changed the shards: gathered copies are stale
 };
 
+// Whether the micro-batch whose gradients are reduced is the last of its step.
+enum class GradientSync : uint8_t { kFinish, kAccumulate };
+
 // Which part of the training state is cut over the shard group; the rest is whole on every rank.
 struct StatePlacement {
   bool parameters = false;
@@ -84,9 +87,13 @@ class ShardingStrategy {
   virtual absl::Status Reshard(Unit& unit, Pass pass) = 0;
   // Gives a unit whose gradients are kNone its full gradient buffer (kFull).
   virtual absl::Status PrepareGradients(Unit& unit) = 0;
-  // Full gradients → what the optimizer reads, enqueued on `comm`; moves kFull to kReduced. Every
-  // contribution is written, or zero, and ordered before `comm` by the caller.
-  virtual absl::Status SyncGradients(Unit& unit, Stream& comm) = 0;
+  // Full gradients → what the optimizer reads, enqueued on `comm`. Every contribution is written,
+  // or zero, and ordered before `comm` by the caller. Adds to what earlier micro-batches of the
+  // step have left (Unit::has_accumulated). kFinish moves kFull to kReduced. kAccumulate, with more
+  // micro-batches to come, leaves undone what the last one can do for all, such as sums across
+  // shard groups: it moves kFull to kNone with something accumulated, or leaves it kFull, to which
+  // the next micro-batch then adds.
+  virtual absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) = 0;
   // After an error, with every stream idle: takes back whatever full buffers the unit has, in
   // whatever state the error left it, and ends with Unit::Abandon.
   virtual void Abandon(Unit& unit) = 0;

@@ -166,6 +166,7 @@ absl::Status Unit::BeginGradients() {
     Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
     const int64_t offset = at.numel == 0 ? 0 : at.offset;
     parameter.set_grad(segment(at.segment).grad.View(offset, parameter.shape()));
+    parameter.set_has_gradient(has_accumulated_ && is_whole(at.segment));
   }
   gradient_state_ = GradientState::kFull;
   return absl::OkStatus();
@@ -180,11 +181,19 @@ absl::Status Unit::MarkReduced(std::shared_ptr<Event> done) {
   return absl::OkStatus();
 }
 
+absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
+  ZEROTH_RETURN_IF_ERROR(MarkReduced(std::move(done)));
+  gradient_state_ = GradientState::kNone;
+  has_accumulated_ = true;
+  return absl::OkStatus();
+}
+
 void Unit::ForgetGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
   for (Segment& segment : segments_) segment.grad = Tensor();
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
+  has_accumulated_ = false;
 }
 
 void Unit::Abandon() {

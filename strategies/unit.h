@@ -115,6 +115,8 @@ class Unit {
 
   UnitState state() const { return state_; }
   GradientState gradient_state() const { return gradient_state_; }
+  // Earlier micro-batches of this step have left gradients here.
+  bool has_accumulated() const { return has_accumulated_; }
   // FailedPrecondition names the unit, its state, what was attempted and what was expected.
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
@@ -127,7 +129,10 @@ class Unit {
   absl::Status BeginGradients();     // kNone → kFull; trainable segments have their grad buffer
   absl::Status MarkReduced(
       std::shared_ptr<Event> done);  // kFull → kReduced: gradient views become invisible
-  void ForgetGradients();            // any → kNone
+  // kFull → kNone, with the gradients of a micro-batch added to those of the step: further
+  // contributions to segments that are whole add to them, those to others begin anew.
+  absl::Status MarkAccumulated(std::shared_ptr<Event> done);
+  void ForgetGradients();  // any → kNone
   // After an error: whatever the states are, parameters and gradients become invisible, kSharded
   // and kNone.
   void Abandon();
@@ -151,6 +156,7 @@ class Unit {
   std::vector<Segment> segments_;
   UnitState state_ = UnitState::kSharded;
   GradientState gradient_state_ = GradientState::kNone;
+  bool has_accumulated_ = false;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
 };

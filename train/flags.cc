@@ -66,7 +66,14 @@ ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
           "transformer block.");
 ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size,
-          "Sequences per rank and step; the global batch is this times --world_size.");
+          "Sequences per rank and step; the global batch is this times --world_size "
+          "and --grad_accum.");
+ABSL_FLAG(int64_t, grad_accum, kDefaults.grad_accum,
+          "Micro-batches of --batch_size sequences that each rank adds up before an update.");
+ABSL_FLAG(
+    std::string, grad_sync, kDefaults.grad_sync,
+    "When gradients are reduced, with --grad_accum: every micro-batch (less memory) or the last "
+    "one only (less traffic; each rank keeps all gradients in full).");
 ABSL_FLAG(int64_t, seq_len, kDefaults.seq_len, "Tokens per sequence.");
 ABSL_FLAG(int64_t, steps, kDefaults.steps, "Optimizer steps.");
 ABSL_FLAG(double, lr, kDefaults.lr, "Peak learning rate.");
@@ -139,6 +146,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.grad_accum = absl::GetFlag(FLAGS_grad_accum);
+  options.grad_sync = absl::GetFlag(FLAGS_grad_sync);
   options.seq_len = absl::GetFlag(FLAGS_seq_len);
   options.steps = absl::GetFlag(FLAGS_steps);
   options.lr = absl::GetFlag(FLAGS_lr);

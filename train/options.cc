@@ -44,6 +44,7 @@ absl::Status ValidateSizes(const TrainOptions& options) {
       AtLeast("threads_per_rank", options.threads_per_rank, 0, "0 (share the cores) or more"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("min_wrap_numel", options.min_wrap_numel, 0, zero));
   ZEROTH_RETURN_IF_ERROR(AtLeast("batch_size", options.batch_size, 1, one));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("grad_accum", options.grad_accum, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("seq_len", options.seq_len, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("steps", options.steps, 0, zero));
   ZEROTH_RETURN_IF_ERROR(AtLeast("warmup_steps", options.warmup_steps, 0, zero));
@@ -99,6 +100,9 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.reduction != "tree" && options.reduction != "nccl") {
     return Bad("reduction", options.reduction, "tree or nccl");
+  }
+  if (options.grad_sync != "every" && options.grad_sync != "last") {
+    return Bad("grad_sync", options.grad_sync, "every or last");
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));

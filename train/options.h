@@ -38,6 +38,8 @@ struct TrainOptions {
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
 
   int64_t batch_size = 8;
+  int64_t grad_accum = 1;
+  std::string grad_sync = "every";
   int64_t seq_len = 128;
   int64_t steps = 500;
   double lr = 1e-3;

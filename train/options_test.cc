@@ -29,6 +29,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
   using Spoil = std::function<void(TrainOptions&)>;
   const std::vector<std::pair<std::string, Spoil>> cases = {
       {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = absl::ZeroDuration(); }},
+      {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
+      {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},

@@ -64,6 +64,14 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   return loader;
 }
 
+int64_t SequencesPerStep(const TrainOptions& options) {
+  return options.batch_size * options.grad_accum * options.world_size;
+}
+
+int64_t TokensPerStep(const TrainOptions& options) {
+  return SequencesPerStep(options) * options.seq_len;
+}
+
 // Names and sizes that only the ranks use, refused before any of them starts.
 absl::Status CheckParallelism(const TrainOptions& options) {
   StrategyOptions strategy_options;
@@ -158,6 +166,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
+  trainer.sync_every_micro_batch = options.grad_sync == "every";
   return trainer;
 }
 
@@ -208,8 +217,7 @@ class Reporter {
       collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
           {"calls", counter.calls}, {"bytes", counter.bytes}};
     }
-    const double tokens = static_cast<double>(last_.step * job_.options.batch_size *
-                                              job_.options.seq_len * job_.options.world_size);
+    const double tokens = static_cast<double>(last_.step * TokensPerStep(job_.options));
     ZEROTH_RETURN_IF_ERROR(
         metrics_.WriteSummary({{"steps", last_.step},
                                {"interrupted", interrupted},
@@ -253,8 +261,8 @@ class Reporter {
         100 * stats.local_ratio));
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
-        options.batch_size * options.world_size, options.seq_len, options.param_dtype,
-        options.reduce_dtype, options.param_dtype, gemm_peak / 1e9));
+        SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
+        options.param_dtype, gemm_peak / 1e9));
   }
 
   const Job& job_;
@@ -323,10 +331,15 @@ class RankRun {
   // True if the run is to end.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start) {
     const Clock::time_point step_start = Clock::now();
-    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader_->Load(step));
+    std::vector<Batch> micro_batches;
+    for (int64_t i = 0; i < options_.grad_accum; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader_->Load(step * options_.grad_accum + i));
+      micro_batches.push_back(std::move(batch));
+    }
     const double lr = job_.schedule.At(step);
     trace_->BeforeStep(step);
-    ZEROTH_ASSIGN_OR_RETURN(const StepResult result, trainer_->Step(batch, lr, Interrupted()));
+    ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                            trainer_->Step(micro_batches, lr, Interrupted()));
     ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step));
     if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
     StepMetrics metrics;
@@ -334,8 +347,7 @@ class RankRun {
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
     metrics.lr = lr;
-    const double tokens =
-        static_cast<double>(options_.batch_size * options_.seq_len * options_.world_size);
+    const double tokens = static_cast<double>(TokensPerStep(options_));
     metrics.tokens_per_second = tokens / std::max(SecondsSince(step_start), 1e-9);
     metrics.memory_peak_bytes = device_->allocator().stats().total.peak_bytes;
     const bool last = step + 1 == options_.steps || result.stop;

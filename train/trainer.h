@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -28,6 +30,9 @@ struct TrainerOptions {
   WrapPolicy wrap = WrapBlocks();
   AdamWOptions adamw;
   double clip_grad_norm = 1.0;  // 0: no clipping
+  // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
+  // only the last one's, with those of the others added up in full before (less traffic).
+  bool sync_every_micro_batch = true;
 };
 
 struct StepResult {
@@ -47,11 +52,21 @@ class Trainer {
                                                          const TrainerOptions& options);
 
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
-  // the global batch. `stop` asks all ranks to end together (StepResult::stop).
-  absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false);
+  // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
+  // what one batch of all of them gives. `stop` asks all ranks to end together (StepResult::stop).
+  // InvalidArgument unless there is a micro-batch and all are of one shape.
+  absl::StatusOr<StepResult> Step(absl::Span<const Batch> micro_batches, double lr,
+                                  bool stop = false);
+  absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false) {
+    return Step(absl::MakeConstSpan(&batch, 1), lr, stop);
+  }
   // Forward and backward only: gradients are reduced and readable through the units until
-  // EndStep(). Returns this rank's mean loss, fp32 [1] on the device, without waiting for it.
-  absl::StatusOr<Tensor> ForwardBackward(const Batch& batch);
+  // EndStep(). Returns this rank's mean loss of each micro-batch, fp32 [count] on the device,
+  // without waiting for it.
+  absl::StatusOr<Tensor> ForwardBackward(absl::Span<const Batch> micro_batches);
+  absl::StatusOr<Tensor> ForwardBackward(const Batch& batch) {
+    return ForwardBackward(absl::MakeConstSpan(&batch, 1));
+  }
   // Mean loss over the batches of all ranks, without gradients.
   absl::StatusOr<float> Evaluate(const Batch& batch);
   // Logits of the positions from `from` on of one sequence, the same on every rank; see
@@ -69,14 +84,16 @@ class Trainer {
   Trainer() = default;
   absl::StatusOr<Tensor> Loss(const Batch& batch);
   absl::StatusOr<Tensor> Upload(absl::Span<const int32_t> tokens, Shape shape);
-  // What ranks exchange at a step's end, fp32 [2]: room for the loss, and a flag.
-  absl::StatusOr<Tensor> MakeShared(float flag);
-  // Puts the loss into `shared` and takes means over ranks, on the device.
-  absl::Status MeanOverRanks(const Tensor& loss, const Tensor& shared, absl::string_view label);
+  absl::Status ForwardBackwardOne(const Batch& batch, const Tensor& loss);
+  // What ranks exchange at a step's end, fp32 [losses + 1]: room for losses, and a flag.
+  absl::StatusOr<Tensor> MakeShared(int64_t losses, float flag);
+  // Puts the losses into `shared` and takes means over ranks, on the device.
+  absl::Status MeanOverRanks(const Tensor& losses, const Tensor& shared, absl::string_view label);
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
   double clip_grad_norm_ = 0;
+  bool sync_every_micro_batch_ = true;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;

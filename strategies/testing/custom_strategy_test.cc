@@ -61,7 +61,9 @@ class AllReduceShard : public ShardingStrategy {
   absl::Status PrepareGradients(Unit& unit) override {
     return PrepareFullGradients(unit, *gradients_);
   }
-  absl::Status SyncGradients(Unit& unit, Stream& comm) override {
+  absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override {
+    // The next micro-batch adds to what is there.
+    if (sync == GradientSync::kAccumulate) return absl::OkStatus();
     for (int i = 0; i < unit.segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit.segment_layout(i);
       Unit::Segment& segment = unit.segment(i);

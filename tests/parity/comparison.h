@@ -27,6 +27,13 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
 // the test and gives an empty record.
 const TrainingRecord& Record(const RunSetup& setup);
 
+// What float32 can promise against float64 over 20 steps of these models, from the reference's
+// makers.
+inline constexpr double kFirstLossTolerance = 2e-6;
+inline constexpr double kLossTolerance = 2e-5;
+inline constexpr double kGradientTolerance = 1e-5;
+inline constexpr double kWeightTolerance = 1e-4;
+
 // |value - reference| / |reference|.
 double Relative(double value, double reference);
 // The same parameters, each within `tolerance` of the reference in 2-norm.

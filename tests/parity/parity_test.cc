@@ -16,13 +16,6 @@
 namespace zeroth {
 namespace {
 
-// What float32 can promise against float64 over 20 steps of these models, from the reference's
-// makers.
-constexpr double kFirstLossTolerance = 2e-6;
-constexpr double kLossTolerance = 2e-5;
-constexpr double kGradientTolerance = 1e-5;
-constexpr double kWeightTolerance = 1e-4;
-
 // Other devices add in other orders; what they may differ by is an order of magnitude more.
 double Slack() { return TestDevice() == "cpu" ? 1.0 : 10.0; }
 

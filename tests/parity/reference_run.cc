@@ -90,6 +90,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.scheduler.prefetch = setup.prefetch;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.min_shard_numel = setup.min_shard_numel;
+  options.sync_every_micro_batch = setup.sync_every_micro_batch;
   if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
   options.adamw.beta1 = expected["betas"][0].get<double>();
   options.adamw.beta2 = expected["betas"][1].get<double>();
@@ -113,9 +114,11 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> tokens,
                           OpenData(Path(setup.model, "tokens.npy"), data_options));
   LoaderOptions loader_options;
-  loader_options.batch_size = setup.rows_per_rank > 0
-                                  ? setup.rows_per_rank
-                                  : expected["global_batch"].get<int64_t>() / setup.world_size;
+  // Micro-batches follow each other in the data, so that together they are the reference's batch.
+  const int64_t micro_batches = setup.micro_batches;
+  loader_options.batch_size = setup.rows_per_rank > 0 ? setup.rows_per_rank
+                                                      : expected["global_batch"].get<int64_t>() /
+                                                            setup.world_size / micro_batches;
   loader_options.seq_len = expected["seq_len"].get<int64_t>();
   loader_options.world_size = setup.world_size;
   loader_options.rank = world.rank();
@@ -129,14 +132,22 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
         return directory.weights().ReadElements(parameter.name(), begin, out);
       }));
 
-  ZEROTH_ASSIGN_OR_RETURN(const Batch first, loader.Load(0));
+  const auto load = [&](int64_t step) -> absl::StatusOr<std::vector<Batch>> {
+    std::vector<Batch> batches;
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader.Load(step * micro_batches + i));
+      batches.push_back(std::move(batch));
+    }
+    return batches;
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> first, load(0));
   ZEROTH_RETURN_IF_ERROR(trainer->ForwardBackward(first).status());
   ZEROTH_RETURN_IF_ERROR(CollectGradients(trainer->sharding(), collector));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().scheduler().EndStep());
 
   const int64_t steps = setup.steps > 0 ? setup.steps : expected["steps"].get<int64_t>();
   for (int64_t step = 0; step < steps; ++step) {
-    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, loader.Load(step));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> batch, load(step));
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer->Step(batch, expected["lr"].get<double>()));
     if (world.rank() != 0) continue;
@@ -155,6 +166,9 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
 std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
+  if (micro_batches > 1) {
+    absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
+  }
   const MixedPrecision plain;
   if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",

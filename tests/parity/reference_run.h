@@ -42,6 +42,8 @@ struct RunSetup {
   int64_t min_shard_numel = 0;  // 0: everything is sharded
   int64_t rows_per_rank = 0;    // 0: the reference's global batch divided by the world size
   int64_t steps = 0;            // 0: as many as the reference
+  int64_t micro_batches = 1;    // of a step; they divide a rank's rows
+  bool sync_every_micro_batch = true;
 
   std::string ToString() const;
 };

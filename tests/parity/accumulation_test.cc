@@ -1,0 +1,76 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Steps of several micro-batches against the same reference, which takes its batch in one.
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "zeroth/tests/parity/comparison.h"
+#include "zeroth/tests/parity/reference_run.h"
+
+namespace zeroth {
+namespace {
+
+std::vector<RunSetup> Setups(const std::string& model, int world_size, int64_t micro_batches,
+                             bool sync_every, const MixedPrecision& precision = {}) {
+  std::vector<RunSetup> setups = SetupsFor(model, world_size, precision);
+  for (RunSetup& setup : setups) {
+    setup.micro_batches = micro_batches;
+    setup.sync_every_micro_batch = sync_every;
+  }
+  return setups;
+}
+
+void ExpectMeetsReference(const RunSetup& setup) {
+  SCOPED_TRACE(setup.ToString());
+  const absl::StatusOr<TrainingRecord> reference = LoadReference(setup.model);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const TrainingRecord& record = Record(setup);
+  ASSERT_EQ(record.losses.size(), reference->losses.size());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
+    EXPECT_LE(Relative(record.losses[step], reference->losses[step]),
+              step == 0 ? kFirstLossTolerance : kLossTolerance)
+        << "loss of step " << step;
+  }
+  ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
+  ExpectClose(record.final_weights, reference->final_weights, kWeightTolerance, "final weights");
+}
+
+TEST(AccumulationTest, EveryStrategyMeetsTheReference) {
+  for (const bool sync_every : {true, false}) {
+    for (const RunSetup& setup : Setups("gpt2_tiny", 2, 4, sync_every)) ExpectMeetsReference(setup);
+    for (const RunSetup& setup : Setups("llama_tiny", 4, 2, sync_every)) {
+      ExpectMeetsReference(setup);
+    }
+    for (const RunSetup& setup : Setups("gpt2_tiny", 1, 8, sync_every)) ExpectMeetsReference(setup);
+  }
+}
+
+// Reduced once, everything is added up in one order whatever is sharded. Reduced every time, those
+// that shard gradients still agree.
+TEST(AccumulationTest, StrategiesGiveTheSameBits) {
+  MixedPrecision bf16;
+  bf16.param_dtype = DType::kBFloat16;
+  for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
+    const std::vector<RunSetup> last = Setups("gpt2_tiny", 4, 2, false, precision);
+    for (const RunSetup& setup : last) {
+      SCOPED_TRACE(setup.ToString());
+      ExpectSameBits(Record(last.front()), Record(setup));
+    }
+    const RunSetup* first = nullptr;
+    const std::vector<RunSetup> every = Setups("gpt2_tiny", 4, 2, true, precision);
+    for (const RunSetup& setup : every) {
+      if (setup.strategy == "no_shard" || setup.shard_size == 1) continue;
+      SCOPED_TRACE(setup.ToString());
+      if (first == nullptr) first = &setup;
+      // Shards of two groups add their micro-batches before the groups' sums meet.
+      const bool same_order = setup.shard_size == 0 || setup.shard_size == 4;
+      if (same_order) ExpectSameBits(Record(*first), Record(setup));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth
