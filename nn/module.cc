@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/nn/recompute.h"
+
 namespace zeroth {
 namespace {
 
@@ -49,6 +51,13 @@ absl::Status Module::EnterForward(Context& context, bool recording) {
     context.tape().Record([hooks = hooks_] { return hooks->AfterBackward(); });
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const OneToOne& body) {
+  const bool recomputes = recomputes_ && context.recording();
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    return recomputes ? Recomputed(context, x, body) : body(context, x);
+  });
 }
 
 absl::Status Module::LeaveForward(Context& context, bool recording) {

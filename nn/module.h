@@ -6,6 +6,8 @@
 #ifndef ZEROTH_NN_MODULE_H_
 #define ZEROTH_NN_MODULE_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,8 +48,11 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }
-  // True for the repeated block that is gathered as one unit by default.
-  virtual bool is_block() const { return false; }
+  // What the module is to those who treat models by their parts: a repeated block, which is
+  // gathered as one unit by default, or one of a block's two halves.
+  enum class Role : uint8_t { kOther, kBlock, kAttention, kMlp };
+  virtual Role role() const { return Role::kOther; }
+  bool is_block() const { return role() == Role::kBlock; }
 
   // Parameters that this module uses itself, shared ones included.
   absl::Span<Parameter* const> own_parameters() const { return own_parameters_; }
@@ -56,6 +61,10 @@ class Module {
   std::vector<Parameter*> Parameters() const;
   // Elements of all of them.
   int64_t ParameterCount() const;
+
+  // Keep only the input in forward, and compute the rest again in backward; where the module knows
+  // how (HookedOne).
+  void set_recomputes(bool on) { recomputes_ = on; }
 
   // `hooks` outlives the module's use, or is taken away with nullptr.
   void set_hooks(ModuleHooks* hooks) { hooks_ = hooks; }
@@ -91,6 +100,11 @@ class Module {
     return result;
   }
 
+  // The same for a module that makes one activation from another, which can be recomputed: `body`
+  // may be kept until backward, and must hold nothing but what lives as long as the module.
+  using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
+  absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
+
  private:
   absl::Status EnterForward(Context& context, bool recording);
   absl::Status LeaveForward(Context& context, bool recording);
@@ -101,6 +115,7 @@ class Module {
   std::vector<std::unique_ptr<Module>> children_;
   std::vector<Module*> child_pointers_;
   ModuleHooks* hooks_ = nullptr;
+  bool recomputes_ = false;
 };
 
 }  // namespace zeroth

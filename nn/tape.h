@@ -70,12 +70,12 @@ class Tape {
 class Context {
  public:
   Context(Device& device, Kernels& kernels, Tape& tape)
-      : device_(device), kernels_(kernels), tape_(tape) {}
+      : device_(device), kernels_(kernels), tape_(&tape) {}
 
   Device& device() { return device_; }
   Kernels& kernels() { return kernels_; }
-  Tape& tape() { return tape_; }
-  bool recording() const { return tape_.recording(); }
+  Tape& tape() { return *tape_; }
+  bool recording() const { return tape_->recording(); }
 
   // Gradients are those of loss_scale * loss.
   float loss_scale() const { return loss_scale_; }
@@ -90,8 +90,24 @@ class Context {
  private:
   Device& device_;
   Kernels& kernels_;
-  Tape& tape_;
+  friend class TapeScope;
+  Tape* tape_;
   float loss_scale_ = 1.0f;
+};
+
+// Has operations record on another tape while it exists.
+class TapeScope {
+ public:
+  TapeScope(Context& context, Tape& tape) : context_(context), previous_(context.tape_) {
+    context.tape_ = &tape;
+  }
+  ~TapeScope() { context_.tape_ = previous_; }
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+
+ private:
+  Context& context_;
+  Tape* const previous_;
 };
 
 // Where an operation's backward writes its contribution to the gradient of `activation`, whose

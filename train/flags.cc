@@ -62,6 +62,9 @@ ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32 or bf16. Sums over ranks are made in "
           "fp32 either way.");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
+ABSL_FLAG(std::string, activation_checkpointing, kDefaults.activation_checkpointing,
+          "What keeps only its input in forward and is computed again in backward: none, block, "
+          "attention or mlp. Changes memory and time, no result.");
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
           "transformer block.");
@@ -144,6 +147,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
+  options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.grad_accum = absl::GetFlag(FLAGS_grad_accum);

@@ -10,6 +10,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/activation_checkpointing.h"
 
 namespace zeroth {
 namespace {
@@ -100,6 +101,11 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.reduction != "tree" && options.reduction != "nccl") {
     return Bad("reduction", options.reduction, "tree or nccl");
+  }
+  if (const auto parsed = ParseActivationCheckpointing(options.activation_checkpointing);
+      !parsed.ok()) {
+    return Bad("activation_checkpointing", options.activation_checkpointing,
+               "none, block, attention or mlp");
   }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");

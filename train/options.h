@@ -35,6 +35,7 @@ struct TrainOptions {
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
   bool prefetch = true;
+  std::string activation_checkpointing = "none";
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
 
   int64_t batch_size = 8;

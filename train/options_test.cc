@@ -31,6 +31,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = absl::ZeroDuration(); }},
       {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
       {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
+      {"--activation_checkpointing=all",
+       [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},

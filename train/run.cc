@@ -161,6 +161,8 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.activation_checkpointing =
+      *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.adamw.beta1 = options.beta1;
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;

@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->clip_grad_norm_ = options.clip_grad_norm;
   trainer->sync_every_micro_batch_ = options.sync_every_micro_batch;
   trainer->model_ = std::move(model);
+  SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
                           KernelRegistry::Create(device, device.compute_stream()));
   const WrapPlan plan = PlanUnits(*trainer->model_, options.wrap);

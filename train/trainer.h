@@ -17,6 +17,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/nn/tape.h"
@@ -28,6 +29,7 @@ namespace zeroth {
 struct TrainerOptions {
   ShardingOptions sharding;
   WrapPolicy wrap = WrapBlocks();
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
   double clip_grad_norm = 1.0;  // 0: no clipping
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or

@@ -9,27 +9,27 @@
 namespace zeroth {
 namespace {
 
-void Add(int64_t bytes, MemoryStats::Usage& usage) {
+void Change(int64_t bytes, MemoryStats::Usage& usage) {
   usage.current_bytes += bytes;
+  ZEROTH_CHECK(usage.current_bytes >= 0);
   usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
-  ++usage.allocations;
-}
-
-void Subtract(int64_t bytes, MemoryStats::Usage& usage) {
-  ZEROTH_CHECK(usage.current_bytes >= bytes);
-  usage.current_bytes -= bytes;
 }
 
 }  // namespace
 
 void MemoryAccount::Allocated(size_t bytes, MemoryCategory category) {
-  Add(static_cast<int64_t>(bytes), stats_.categories[static_cast<size_t>(category)]);
-  Add(static_cast<int64_t>(bytes), stats_.total);
+  Charge(static_cast<int64_t>(bytes), category);
+  ++stats_.categories[static_cast<size_t>(category)].allocations;
+  ++stats_.total.allocations;
 }
 
 void MemoryAccount::Freed(size_t bytes, MemoryCategory category) {
-  Subtract(static_cast<int64_t>(bytes), stats_.categories[static_cast<size_t>(category)]);
-  Subtract(static_cast<int64_t>(bytes), stats_.total);
+  Charge(-static_cast<int64_t>(bytes), category);
+}
+
+void MemoryAccount::Charge(int64_t bytes, MemoryCategory category) {
+  Change(bytes, stats_.categories[static_cast<size_t>(category)]);
+  Change(bytes, stats_.total);
 }
 
 void MemoryAccount::AddReserved(int64_t bytes) {

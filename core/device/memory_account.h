@@ -17,6 +17,9 @@ class MemoryAccount {
   void Allocated(size_t bytes, MemoryCategory category);
   // Aborts if the category does not have that many bytes in use.
   void Freed(size_t bytes, MemoryCategory category);
+  // Counts `bytes` more (or, negative, fewer) as in use, without an allocation: for memory that is
+  // kept for work still to come. Aborts like Freed.
+  void Charge(int64_t bytes, MemoryCategory category);
   // Bytes taken from (positive) or given back to (negative) the operating system.
   void AddReserved(int64_t bytes);
   // Peaks become the current values.

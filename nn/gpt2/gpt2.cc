@@ -77,13 +77,15 @@ Gpt2Block::Gpt2Block(std::string name, const Gpt2Config& config) : Module(std::m
 }
 
 absl::StatusOr<Value> Gpt2Block::Forward(Context& context, const Value& x) {
-  return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value normed, ln_1_->Forward(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value attended, attn_->Forward(context, normed));
-    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle, ln_2_->ForwardResidual(context, x, attended));
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
-    return AddOp(context, middle.sum, out);
-  });
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> Gpt2Block::Compute(Context& context, const Value& x) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value normed, ln_1_->Forward(context, x));
+  ZEROTH_ASSIGN_OR_RETURN(const Value attended, attn_->Forward(context, normed));
+  ZEROTH_ASSIGN_OR_RETURN(const NormResult middle, ln_2_->ForwardResidual(context, x, attended));
+  ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
+  return AddOp(context, middle.sum, out);
 }
 
 Gpt2::Gpt2(const Gpt2Config& config) : LanguageModel("transformer"), config_(config) {

@@ -42,10 +42,11 @@ class Gpt2Block : public Module {
  public:
   Gpt2Block(std::string name, const Gpt2Config& config);
 
-  bool is_block() const override { return true; }
+  Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
 
  private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
   LayerNorm* ln_1_;
   Attention* attn_;
   LayerNorm* ln_2_;

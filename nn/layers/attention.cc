@@ -17,11 +17,13 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
 }
 
 absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
-  return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value qkv, qkv_->Forward(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_theta_));
-    return out_->Forward(context, heads);
-  });
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value qkv, qkv_->Forward(context, x));
+  ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_theta_));
+  return out_->Forward(context, heads);
 }
 
 }  // namespace zeroth

@@ -32,8 +32,10 @@ class Attention : public Module {
             std::unique_ptr<Linear> out);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
+  Role role() const override { return Role::kAttention; }
 
  private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
   AttentionShape shape_;
   std::optional<float> rope_theta_;
   Linear* qkv_;

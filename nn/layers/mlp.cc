@@ -16,10 +16,12 @@ Mlp::Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in,
 }
 
 absl::StatusOr<Value> Mlp::Forward(Context& context, const Value& x) {
-  return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, x));
-    return out_->Forward(context, hidden);
-  });
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> Mlp::Compute(Context& context, const Value& x) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, x));
+  return out_->Forward(context, hidden);
 }
 
 absl::StatusOr<Value> Mlp::Hidden(Context& context, const Value& x) {

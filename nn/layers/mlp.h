@@ -25,8 +25,10 @@ class Mlp : public Module {
       std::unique_ptr<Linear> out);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
+  Role role() const override { return Role::kMlp; }
 
  private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
   absl::StatusOr<Value> Hidden(Context& context, const Value& x);
 
   MlpActivation activation_;

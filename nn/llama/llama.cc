@@ -107,14 +107,16 @@ LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config) : Module(std
 }
 
 absl::StatusOr<Value> LlamaBlock::Forward(Context& context, const Value& x) {
-  return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value normed, input_layernorm_->Forward(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value attended, self_attn_->Forward(context, normed));
-    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle,
-                            post_attention_layernorm_->ForwardResidual(context, x, attended));
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
-    return AddOp(context, middle.sum, out);
-  });
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> LlamaBlock::Compute(Context& context, const Value& x) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value normed, input_layernorm_->Forward(context, x));
+  ZEROTH_ASSIGN_OR_RETURN(const Value attended, self_attn_->Forward(context, normed));
+  ZEROTH_ASSIGN_OR_RETURN(const NormResult middle,
+                          post_attention_layernorm_->ForwardResidual(context, x, attended));
+  ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
+  return AddOp(context, middle.sum, out);
 }
 
 Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {

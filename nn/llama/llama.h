@@ -45,10 +45,11 @@ class LlamaBlock : public Module {
  public:
   LlamaBlock(std::string name, const LlamaConfig& config);
 
-  bool is_block() const override { return true; }
+  Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
 
  private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
   RMSNorm* input_layernorm_;
   Attention* self_attn_;
   RMSNorm* post_attention_layernorm_;

@@ -90,6 +90,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.scheduler.prefetch = setup.prefetch;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.min_shard_numel = setup.min_shard_numel;
+  options.activation_checkpointing = setup.activation_checkpointing;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
   options.adamw.beta1 = expected["betas"][0].get<double>();
@@ -166,6 +167,9 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
 std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
+  if (activation_checkpointing != ActivationCheckpointing::kNone) {
+    absl::StrAppend(&text, "_recompute", static_cast<int>(activation_checkpointing));
+  }
   if (micro_batches > 1) {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
   }

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
@@ -44,6 +45,7 @@ struct RunSetup {
   int64_t steps = 0;            // 0: as many as the reference
   int64_t micro_batches = 1;    // of a step; they divide a rank's rows
   bool sync_every_micro_batch = true;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
 
   std::string ToString() const;
 };

@@ -23,6 +23,7 @@ CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, bool ex
     : source_(std::move(source)), exact_(exact) {}
 
 CachingAllocator::~CachingAllocator() {
+  ZEROTH_CHECK(pools_.empty());
   TrimLocked();
   ZEROTH_CHECK(blocks_.empty());
 }
@@ -72,7 +73,7 @@ void CachingAllocator::TrimLocked() {
 void CachingAllocator::Erase(Block* block) { blocks_.erase(block->data); }
 
 CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool small) {
-  FreeBlocks& blocks = FreeOf(small);
+  FreeBlocks& blocks = FreeIn(open_pool_, small);
   Block key;
   key.bytes = block_bytes;
   const auto found = blocks.lower_bound(&key);
@@ -92,9 +93,12 @@ absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t blo
   size_t bytes = SegmentBytes(block_bytes, exact_);
   absl::StatusOr<void*> data = source_->Allocate(bytes);
   if (!data.ok()) {
-    // What is kept for later may be what is missing now; then the least that will do.
-    TrimLocked();
-    data = source_->Allocate(bytes);
+    // What is kept for later may be what is missing now; then the least that will do. An open pool
+    // has taken all of that, and giving memory back is not for the time of a recording.
+    if (open_pool_ == nullptr) {
+      TrimLocked();
+      data = source_->Allocate(bytes);
+    }
     if (!data.ok() && bytes > block_bytes) {
       bytes = block_bytes;
       data = source_->Allocate(bytes);
@@ -106,6 +110,7 @@ absl::StatusOr<CachingAllocator::Block*> CachingAllocator::NewSegment(size_t blo
   block->data = static_cast<char*>(*data);
   block->bytes = bytes;
   block->small = small;
+  block->pool = open_pool_;
   Block* const made = block.get();
   blocks_.emplace(made->data, std::move(block));
   return made;
@@ -120,18 +125,23 @@ void CachingAllocator::Split(Block* block, size_t bytes) {
   tail->bytes = rest;
   tail->small = block->small;
   tail->free = true;
+  tail->touched = block->touched;
+  tail->born = block->born;
+  tail->pool = block->pool;
   tail->previous = block;
   tail->next = block->next;
   if (tail->next != nullptr) tail->next->previous = tail.get();
   block->next = tail.get();
   block->bytes = bytes;
-  FreeOf(tail->small).insert(tail.get());
+  FreeOf(*tail).insert(tail.get());
   blocks_.emplace(tail->data, std::move(tail));
 }
 
 void CachingAllocator::JoinNext(Block* block) {
   Block* const next = block->next;
   block->bytes += next->bytes;
+  block->touched |= next->touched;
+  block->born = std::min(block->born, next->born);
   block->next = next->next;
   if (block->next != nullptr) block->next->previous = block;
   Erase(next);
@@ -150,7 +160,10 @@ absl::StatusOr<void*> CachingAllocator::AllocateRaw(size_t bytes, MemoryCategory
   }
   block->free = false;
   Split(block, block_bytes);
+  block->touched = true;
+  block->born = ++last_born_;
   account_.Allocated(bytes, category);
+  if (block->pool != nullptr) block->pool->Allocated(bytes, category);
   return static_cast<void*>(block->data);
 }
 
@@ -158,20 +171,118 @@ void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = blocks_.find(data);
   ZEROTH_CHECK(found != blocks_.end());
-  Block* block = found->second.get();
-  ZEROTH_CHECK(!block->free && bytes <= block->bytes);
-  block->free = true;
+  Block* const block = found->second.get();
+  ZEROTH_CHECK(!block->free && !block->held && bytes <= block->bytes);
   account_.Freed(bytes, category);
+  if (block->pool != nullptr) {
+    block->pool->Freed(bytes, category);
+    Charge(*block->pool);
+  }
+  GiveBack(block);
+}
+
+bool CachingAllocator::MayBeRecorded(const Block& block) const {
+  if (block.pool != nullptr) return false;  // it goes nowhere else while its pool lives
+  return std::any_of(pools_.begin(), pools_.end(), [&](const auto& entry) {
+    return entry.second->open || block.born <= entry.second->last_born;
+  });
+}
+
+void CachingAllocator::GiveBack(Block* block) {
+  block->held = MayBeRecorded(*block);
+  if (block->held) {
+    held_.push_back(block);
+    return;
+  }
+  block->free = true;
   if (block->next != nullptr && block->next->free) {
-    FreeOf(block->small).erase(block->next);
+    FreeOf(*block).erase(block->next);
     JoinNext(block);
   }
   if (block->previous != nullptr && block->previous->free) {
     block = block->previous;
-    FreeOf(block->small).erase(block);
+    FreeOf(*block).erase(block);
     JoinNext(block);
   }
-  FreeOf(block->small).insert(block);
+  FreeOf(*block).insert(block);
+}
+
+void CachingAllocator::Pool::Allocated(size_t bytes, MemoryCategory category) {
+  live[static_cast<size_t>(category)] += static_cast<int64_t>(bytes);
+  live_total += static_cast<int64_t>(bytes);
+  if (live_total <= peak_total) return;
+  peak_total = live_total;
+  at_peak = live;
+}
+
+void CachingAllocator::Pool::Freed(size_t bytes, MemoryCategory category) {
+  live[static_cast<size_t>(category)] -= static_cast<int64_t>(bytes);
+  live_total -= static_cast<int64_t>(bytes);
+}
+
+void CachingAllocator::Charge(Pool& pool) {
+  if (pool.open) return;
+  for (size_t i = 0; i < pool.charged.size(); ++i) {
+    const int64_t beyond = std::max<int64_t>(0, pool.at_peak[i] - pool.live[i]);
+    account_.Charge(beyond - pool.charged[i], static_cast<MemoryCategory>(i));
+    pool.charged[i] = beyond;
+  }
+}
+
+template <typename Wanted>
+void CachingAllocator::MoveSegments(Pool* from, Pool* to, const Wanted& wanted) {
+  for (const bool small : {false, true}) {
+    FreeBlocks& blocks = FreeIn(from, small);
+    for (auto at = blocks.begin(); at != blocks.end();) {
+      Block* const block = *at;
+      ++at;
+      const bool whole = block->previous == nullptr && block->next == nullptr;
+      if (!whole || !wanted(*block)) continue;
+      blocks.erase(block);
+      block->pool = to;
+      block->touched = false;
+      FreeIn(to, small).insert(block);
+    }
+  }
+}
+
+CachingAllocator::PoolId CachingAllocator::OpenPool() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ZEROTH_CHECK(open_pool_ == nullptr);
+  auto pool = std::make_unique<Pool>();
+  open_pool_ = pool.get();
+  pools_[++last_pool_] = std::move(pool);
+  MoveSegments(nullptr, open_pool_, [](const Block&) { return true; });
+  return last_pool_;
+}
+
+void CachingAllocator::ClosePool(PoolId id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = pools_.find(id);
+  ZEROTH_CHECK(found != pools_.end() && found->second.get() == open_pool_);
+  open_pool_->open = false;
+  open_pool_->last_born = last_born_;
+  MoveSegments(open_pool_, nullptr, [](const Block& block) { return !block.touched; });
+  Charge(*std::exchange(open_pool_, nullptr));
+}
+
+void CachingAllocator::ReleasePool(PoolId id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = pools_.find(id);
+  ZEROTH_CHECK(found != pools_.end() && !found->second->open);
+  const std::unique_ptr<Pool> pool = std::move(found->second);
+  pools_.erase(found);
+  for (size_t i = 0; i < pool->charged.size(); ++i) {
+    account_.Charge(-pool->charged[i], static_cast<MemoryCategory>(i));
+  }
+  // All blocks of a segment change hands before any of them joins a neighbour.
+  std::vector<Block*> unused = std::exchange(held_, {});
+  for (const auto& [data, block] : blocks_) {
+    if (block->pool != pool.get()) continue;
+    block->pool = nullptr;
+    if (std::exchange(block->free, false)) unused.push_back(block.get());
+  }
+  for (Block* const block : unused) GiveBack(block);
 }
 
 }  // namespace zeroth::cuda

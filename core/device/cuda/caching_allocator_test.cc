@@ -180,5 +180,178 @@ TEST_F(CachingAllocatorTest, RandomUse) {
   }
 }
 
+constexpr size_t kPiece = 20 * kMiB;  // a segment of its own
+
+TEST_F(CachingAllocatorTest, APoolTakesWhatNobodyUsesAndGivesItBackAtItsRelease) {
+  Make(1 << 30);
+  Take(kPiece);
+  Take(3 * kPiece);
+  const int calls = memory_->calls();
+  const CachingAllocator::PoolId pool = allocator_->OpenPool();
+  void* const recorded = Take(kPiece)->data();
+  EXPECT_EQ(Take(kPiece)->data(), recorded) << "inside, what is freed is handed out again";
+  EXPECT_EQ(memory_->calls(), calls);
+  allocator_->ClosePool(pool);
+
+  const Handle outside = Take(kPiece);
+  EXPECT_NE(outside->data(), recorded);
+  EXPECT_EQ(memory_->calls(), calls + 1);
+  Take(3 * kPiece);
+  EXPECT_EQ(memory_->calls(), calls + 1) << "the pool had no use for this segment";
+  allocator_->Trim();
+  EXPECT_TRUE(memory_->Contains(recorded, kPiece));
+
+  allocator_->ReleasePool(pool);
+  EXPECT_EQ(Take(kPiece)->data(), recorded);
+  EXPECT_EQ(memory_->calls(), calls + 1);
+}
+
+TEST_F(CachingAllocatorTest, APoolHoldsWhatWasInUseWhenItWasRecorded) {
+  Make(1 << 30);
+  Handle before = Take(kPiece);
+  void* const data = before->data();
+  const CachingAllocator::PoolId first = allocator_->OpenPool();
+  allocator_->ClosePool(first);
+  const CachingAllocator::PoolId second = allocator_->OpenPool();
+  allocator_->ClosePool(second);
+  before = nullptr;
+  EXPECT_EQ(allocator_->stats().total.current_bytes, 0) << "its owner has no more to do with it";
+  Handle younger = Take(kPiece);
+  EXPECT_NE(younger->data(), data);
+  void* const younger_data = younger->data();
+  younger = nullptr;
+  EXPECT_EQ(Take(kPiece)->data(), younger_data) << "no recording knows what came later";
+  allocator_->ReleasePool(first);
+  const Handle other = Take(kPiece);
+  EXPECT_NE(Take(kPiece)->data(), data) << "the second recording may still use it";
+  allocator_->ReleasePool(second);
+  std::vector<Handle> all;
+  for (int i = 0; i < 3; ++i) all.push_back(Take(kPiece));
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [&](const Handle& handle) { return handle->data() == data; }));
+}
+
+TEST_F(CachingAllocatorTest, APoolsPeakStaysChargedToItsCategories) {
+  Make(1 << 30);
+  const auto take = [&](size_t bytes, MemoryCategory category) {
+    return *allocator_->Allocate(bytes, category);
+  };
+  const auto current = [&](MemoryCategory category) {
+    return allocator_->stats()[category].current_bytes;
+  };
+  const CachingAllocator::PoolId pool = allocator_->OpenPool();
+  Handle kept = take(100, MemoryCategory::kWorkspace);
+  {
+    const Handle activations = take(1000, MemoryCategory::kActivations);
+    const Handle gradients = take(30, MemoryCategory::kGradients);
+  }
+  take(500, MemoryCategory::kGradients);
+  allocator_->ClosePool(pool);
+  EXPECT_EQ(current(MemoryCategory::kActivations), 1000);
+  EXPECT_EQ(current(MemoryCategory::kGradients), 30) << "as at the peak of the sum";
+  EXPECT_EQ(current(MemoryCategory::kWorkspace), 100);
+  EXPECT_EQ(allocator_->stats().total.current_bytes, 1130);
+  EXPECT_EQ(allocator_->stats().total.peak_bytes, 1130);
+  EXPECT_EQ(allocator_->stats().total.allocations, 4);
+  kept = nullptr;
+  EXPECT_EQ(current(MemoryCategory::kWorkspace), 100) << "recorded work uses it all the same";
+  allocator_->ReleasePool(pool);
+  EXPECT_EQ(allocator_->stats().total.current_bytes, 0);
+  EXPECT_EQ(allocator_->stats().total.peak_bytes, 1130);
+}
+
+TEST_F(CachingAllocatorTest, AnOwnerMayOutliveThePool) {
+  Make(1 << 30);
+  const CachingAllocator::PoolId pool = allocator_->OpenPool();
+  Handle result = Take(1000);
+  Take(1000);
+  allocator_->ClosePool(pool);
+  allocator_->ReleasePool(pool);
+  EXPECT_EQ(allocator_->stats().total.current_bytes, 1000);
+  result = nullptr;
+  allocator_->Trim();
+  EXPECT_EQ(memory_->used(), 0u) << "joined to one block again";
+}
+
+TEST_F(CachingAllocatorTest, AFullDeviceIsAnErrorInsideAPoolToo) {
+  Make(50 * kMiB);
+  Take(kPiece);
+  const CachingAllocator::PoolId pool = allocator_->OpenPool();
+  const Handle used = Take(kPiece);
+  EXPECT_EQ(allocator_->Allocate(2 * kPiece, MemoryCategory::kGradients).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  allocator_->ClosePool(pool);
+  allocator_->ReleasePool(pool);
+}
+
+// Against a model of what recordings may touch: nothing outside of them is handed any of it.
+TEST_F(CachingAllocatorTest, RandomUseWithPools) {
+  for (const bool exact : {false, true}) {
+    Make(size_t{3} << 30, exact);
+    std::mt19937_64 random(70 + exact);
+    struct Recording {
+      CachingAllocator::PoolId pool;
+      std::map<uintptr_t, size_t> touches;
+    };
+    std::vector<Recording> recordings;
+    std::vector<Handle> out;
+    bool open = false;
+    for (int i = 0; i < 6000; ++i) {
+      const uint64_t choice = random() % 100;
+      if (choice == 0 && !open && recordings.size() < 3) {
+        Recording recording{allocator_->OpenPool(), {}};
+        for (const Handle& handle : out) {
+          recording.touches[reinterpret_cast<uintptr_t>(handle->data())] = handle->bytes();
+        }
+        recordings.push_back(std::move(recording));
+        open = true;
+      } else if (choice == 1 && open) {
+        allocator_->ClosePool(recordings.back().pool);
+        open = false;
+      } else if (choice == 2 && !open && !recordings.empty()) {
+        const auto victim = recordings.begin() + static_cast<int>(random() % recordings.size());
+        allocator_->ReleasePool(victim->pool);
+        recordings.erase(victim);
+      } else if (choice == 3) {
+        allocator_->Trim();
+      } else if (!out.empty() && choice < 50) {
+        std::swap(out[random() % out.size()], out.back());
+        out.pop_back();
+      } else {
+        const size_t bytes = 1 + random() % (size_t{1} << (random() % 25));
+        const Handle handle = Take(bytes);
+        ASSERT_NE(handle, nullptr);
+        const auto begin = reinterpret_cast<uintptr_t>(handle->data());
+        ASSERT_TRUE(memory_->Contains(handle->data(), bytes));
+        for (const Handle& other : out) {
+          const auto at = reinterpret_cast<uintptr_t>(other->data());
+          ASSERT_TRUE(begin + bytes <= at || at + other->bytes() <= begin);
+        }
+        for (Recording& recording : recordings) {
+          if (open && &recording == &recordings.back()) {
+            recording.touches[begin] = std::max(recording.touches[begin], bytes);
+            continue;
+          }
+          for (const auto& [at, size] : recording.touches) {
+            ASSERT_TRUE(begin + bytes <= at || at + size <= begin) << "step " << i;
+          }
+        }
+        out.push_back(handle);
+      }
+      for (const Recording& recording : recordings) {
+        for (const auto& [at, size] : recording.touches) {
+          ASSERT_TRUE(memory_->Contains(reinterpret_cast<void*>(at), size)) << "step " << i;
+        }
+      }
+    }
+    if (open) allocator_->ClosePool(recordings.back().pool);
+    for (const Recording& recording : recordings) allocator_->ReleasePool(recording.pool);
+    out.clear();
+    EXPECT_EQ(allocator_->stats().total.current_bytes, 0);
+    allocator_->Trim();
+    EXPECT_EQ(memory_->used(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace zeroth::cuda

@@ -1,0 +1,97 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the files of the emulated CUDA runtime share: the types that CUDA declares and never defines
+// (they are its own there and ours here), and how a call is refused.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_
+#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace zeroth::cuda::emulation {
+
+class Capture;
+
+// A node of a graph, by its place in the order in which nodes were captured.
+using Nodes = std::set<size_t>;
+
+}  // namespace zeroth::cuda::emulation
+
+struct CUevent_st {
+  // Outlives the event where a stream has yet to reach it, as on a device.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t recorded = 0;   // how often it was recorded
+    uint64_t completed = 0;  // the latest of these that was reached
+    std::chrono::steady_clock::time_point reached;
+    // Where it was recorded last, if in a stream that was being captured: it then stands for what
+    // that stream had captured.
+    std::shared_ptr<zeroth::cuda::emulation::Capture> capture;
+    zeroth::cuda::emulation::Nodes captured;
+
+    void Reach(uint64_t number);
+    void Await(uint64_t number);
+  };
+  std::shared_ptr<State> state = std::make_shared<State>();
+  bool timed = false;
+};
+
+struct CUstream_st {
+  CUstream_st();
+  // Runs what is enqueued.
+  ~CUstream_st();
+
+  void Push(std::function<void()> work);
+  void Drain();
+  bool IsIdle();
+  void Run();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool running = false;
+  bool stopping = false;
+  // Set while the stream is captured; guarded by CaptureMutex().
+  std::shared_ptr<zeroth::cuda::emulation::Capture> capture;
+  std::thread thread;  // last: it starts when everything above exists
+};
+
+namespace zeroth::cuda::emulation {
+
+// Remembers an error for cudaGetLastError, and returns it.
+cudaError_t Report(cudaError_t error);
+// The error that every call returns after a fault, or cudaSuccess.
+cudaError_t StickyError();
+
+// The functions below are in capture.cc. One lock for everything about captures.
+std::mutex& CaptureMutex();
+
+// What a call that waits, or whose effect a graph could not repeat, must ask first: an error if
+// this thread is capturing and has not relaxed its mode. It spoils the capture, as on a device.
+cudaError_t RefuseWhileCapturing(cudaError_t error = cudaErrorStreamCaptureUnsupported);
+// The same of a call that waits for `stream` or asks for its state.
+cudaError_t RefuseIfCaptured(cudaStream_t stream);
+// The same of a call that waits for `event` or asks for its state.
+cudaError_t RefuseIfCaptured(cudaEvent_t event);
+
+// If `stream` is captured: does the call's share in the capture, stores its result, and returns
+// true; there is nothing to run then. Otherwise false.
+bool CaptureWork(cudaStream_t stream, std::function<void()> work, cudaError_t* result);
+bool CaptureRecord(cudaEvent_t event, cudaStream_t stream, cudaError_t* result);
+bool CaptureWait(cudaStream_t stream, cudaEvent_t event, cudaError_t* result);
+
+}  // namespace zeroth::cuda::emulation
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_EMULATED_RUNTIME_H_

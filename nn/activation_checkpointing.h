@@ -1,0 +1,34 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which parts of a model are computed again in backward instead of being kept (see recompute.h).
+
+#ifndef ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
+#define ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/nn/module.h"
+
+namespace zeroth {
+
+// What is computed again.
+enum class ActivationCheckpointing : uint8_t {
+  kNone,
+  kBlock,      // every block: kept are the blocks' inputs, and the activations of one block
+  kAttention,  // the attention of every block
+  kMlp,        // the MLP of every block
+};
+
+// "none", "block", "attention", "mlp". InvalidArgument lists them.
+absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
+
+// Has the modules of `model` that this is about recompute, and no others. Changes memory and time,
+// and no bit of a result.
+void SetActivationCheckpointing(Module& model, ActivationCheckpointing what);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
