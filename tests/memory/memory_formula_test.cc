@@ -7,6 +7,9 @@
 //   gathered    0 if S = 1; 4 P under shard_grad_op; otherwise 4 (R + 2 L): the root and two
 //   blocks, never more gradients   4 P / S, and 4 (R + 2 L) if S > 1: full gradients on their way
 //   to their owners optimizer   8 P / S
+//
+// With parameters computed in bf16, gathered ones are 2 bytes each, also if S = 1 (2 P); with
+// gradients reduced in bf16, those are 2 bytes each.
 
 #include <cstdint>
 #include <memory>
@@ -21,11 +24,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/presets.h"
+#include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -56,12 +61,17 @@ struct Expected {
   double parameters, gathered, gradients, optimizer;
 };
 
-Expected Formula(const Sizes& sizes, const std::string& strategy, int shards) {
-  const double in_flight = 4 * (sizes.root + 2 * sizes.block);
+Expected Formula(const Sizes& sizes, const std::string& strategy, int shards,
+                 const MixedPrecision& precision) {
+  const double in_flight = sizes.root + 2 * sizes.block;
+  const double parameter = static_cast<double>(SizeOf(precision.param_dtype));
+  const double gradient = static_cast<double>(SizeOf(precision.reduce_dtype));
   Expected expected;
   expected.parameters = 4 * sizes.total / shards;
-  expected.gathered = shards == 1 ? 0 : strategy == "shard_grad_op" ? 4 * sizes.total : in_flight;
-  expected.gradients = 4 * sizes.total / shards + (shards == 1 ? 0 : in_flight);
+  const bool keeps_all = shards == 1 || strategy == "shard_grad_op";
+  expected.gathered = parameter * (keeps_all ? sizes.total : in_flight);
+  if (shards == 1 && precision.computes_in_masters()) expected.gathered = 0;
+  expected.gradients = gradient * (sizes.total / shards + (shards == 1 ? 0 : in_flight));
   expected.optimizer = 8 * sizes.total / shards;
   return expected;
 }
@@ -70,6 +80,7 @@ struct Case {
   std::string strategy;
   int world_size;
   int shard_size;  // of hybrid_shard
+  MixedPrecision precision = {};
 };
 
 absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& mutex,
@@ -82,6 +93,7 @@ absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& m
   TrainerOptions options;
   options.sharding.strategy = test_case.strategy;
   options.sharding.strategy_options.shard_size = test_case.shard_size;
+  options.sharding.mixed_precision = test_case.precision;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
   device->allocator().ResetPeaks();
@@ -114,7 +126,8 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   const int shards = test_case.strategy == "no_shard" ? 1
                      : test_case.shard_size > 0       ? test_case.shard_size
                                                       : test_case.world_size;
-  const Expected expected = Formula(*sizes, test_case.strategy, shards);
+  const Expected expected = Formula(*sizes, test_case.strategy, shards, test_case.precision);
+  const double gradient = static_cast<double>(SizeOf(test_case.precision.reduce_dtype));
   ASSERT_EQ(measured.size(), static_cast<size_t>(test_case.world_size));
   for (const MemoryStats& rank : measured) {
     const auto peak = [&](MemoryCategory category) {
@@ -132,7 +145,7 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
     // Between steps nothing full is left.
     EXPECT_EQ(rank[MemoryCategory::kGatheredParameters].current_bytes, 0);
     EXPECT_NEAR(static_cast<double>(rank[MemoryCategory::kGradients].current_bytes),
-                4 * sizes->total / shards, kTolerance * 4 * sizes->total / shards);
+                gradient * sizes->total / shards, kTolerance * gradient * sizes->total / shards);
   }
 }
 
@@ -143,13 +156,22 @@ std::vector<Case> Cases() {
       cases.push_back({strategy, world_size, 0});
     cases.push_back({"hybrid_shard", world_size, world_size / 2});
   }
+  for (const DType reduce_dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const MixedPrecision bf16 = {DType::kBFloat16, reduce_dtype};
+    for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+      cases.push_back({strategy, 2, 0, bf16});
+    }
+    cases.push_back({"hybrid_shard", 4, 2, bf16});
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpt2_124m, MemoryFormulaTest, testing::ValuesIn(Cases()),
                          [](const auto& instance) {
-                           return absl::StrCat(instance.param.strategy, "_world",
-                                               instance.param.world_size);
+                           const Case& test_case = instance.param;
+                           return absl::StrCat(test_case.strategy, "_world", test_case.world_size,
+                                               "_", DTypeName(test_case.precision.param_dtype), "_",
+                                               DTypeName(test_case.precision.reduce_dtype));
                          });
 
 }  // namespace

@@ -1,0 +1,85 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What activation checkpointing saves, by the allocator's account.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/presets.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kBatch = 2;
+constexpr int64_t kSeq = 64;
+
+// The peak of activations in a step of gpt2_nano with `layers` blocks.
+int64_t PeakActivations(int layers, ActivationCheckpointing what) {
+  int64_t peak = 0;
+  const auto run = [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("gpt2_nano"));
+    config["n_layer"] = layers;
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+    TrainerOptions options;
+    options.activation_checkpointing = what;
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                            Trainer::Create(world, *device, std::move(model), options));
+    Batch batch;
+    batch.batch = kBatch;
+    batch.seq = kSeq;
+    batch.inputs.assign(kBatch * kSeq, 7);
+    batch.targets.assign(kBatch * kSeq, 9);
+    device->allocator().ResetPeaks();
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
+    peak = device->allocator().stats()[MemoryCategory::kActivations].peak_bytes;
+    return absl::OkStatus();
+  };
+  const absl::Status status = RunLocalRanks(1, run);
+  EXPECT_TRUE(status.ok()) << status;
+  return peak;
+}
+
+int64_t InputBytes() {
+  const int64_t dim = PresetConfig("gpt2_nano")->at("n_embd").get<int64_t>();
+  return kBatch * kSeq * dim * static_cast<int64_t>(sizeof(float));
+}
+
+TEST(ActivationCheckpointingMemoryTest, ABlockMoreCostsItsInput) {
+  const int64_t few = PeakActivations(3, ActivationCheckpointing::kBlock);
+  const int64_t many = PeakActivations(9, ActivationCheckpointing::kBlock);
+  EXPECT_EQ(many - few, 6 * InputBytes());
+  // Inputs of all blocks, and what one block needs.
+  EXPECT_LE(few, PeakActivations(1, ActivationCheckpointing::kNone) + 3 * InputBytes());
+}
+
+TEST(ActivationCheckpointingMemoryTest, HalvesOfBlocksSaveTheirPart) {
+  const auto per_block = [](ActivationCheckpointing what) {
+    return (PeakActivations(8, what) - PeakActivations(4, what)) / 4;
+  };
+  const int64_t none = per_block(ActivationCheckpointing::kNone);
+  const int64_t attention = per_block(ActivationCheckpointing::kAttention);
+  const int64_t mlp = per_block(ActivationCheckpointing::kMlp);
+  EXPECT_LT(attention, none);
+  EXPECT_LT(mlp, none);
+  // The MLP's hidden layer is four times as wide as its input, and its GELU keeps two of them or
+  // one.
+  EXPECT_GE(none - mlp, 4 * InputBytes());
+  // Queries, keys, values and what attention makes of them.
+  EXPECT_GE(none - attention, 4 * InputBytes());
+}
+
+}  // namespace
+}  // namespace zeroth
