@@ -165,6 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(CountCase{"full_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, 0},
                     CountCase{"full_shard", false, kBlocks + 1, kBlocks + 1, kBlocks + 1, 0},
                     CountCase{"shard_grad_op", true, kBlocks + 1, 0, kBlocks + 1, 0},
+                    CountCase{"shard_optimizer", true, kBlocks + 1, 0, kBlocks + 1, 0},
                     CountCase{"hybrid_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, kBlocks + 1},
                     CountCase{"no_shard", true, 0, 0, 0, kBlocks + 1}),
     [](const auto& test) {

@@ -35,17 +35,18 @@ int ShardSize(const std::string& name, int shard_size, int world_size) {
 }
 
 TEST(StrategyRegistryTest, KnowsWhatIsLinkedIn) {
-  EXPECT_THAT(StrategyRegistry::Names(),
-              ElementsAre("full_shard", "hybrid_shard", "no_shard", "shard_grad_op"));
+  EXPECT_THAT(StrategyRegistry::Names(), ElementsAre("full_shard", "hybrid_shard", "no_shard",
+                                                     "shard_grad_op", "shard_optimizer"));
   for (const std::string& name : StrategyRegistry::Names()) {
     EXPECT_EQ((*StrategyRegistry::Create(name, {}))->name(), name);
   }
 }
 
 TEST(StrategyRegistryTest, AnUnknownNameListsTheKnownOnes) {
-  EXPECT_THAT(Refusal("fulshard", {}, 2),
-              AllOf(HasSubstr("'fulshard'"),
-                    HasSubstr("full_shard, hybrid_shard, no_shard, shard_grad_op")));
+  EXPECT_THAT(
+      Refusal("fulshard", {}, 2),
+      AllOf(HasSubstr("'fulshard'"),
+            HasSubstr("full_shard, hybrid_shard, no_shard, shard_grad_op, shard_optimizer")));
 }
 
 TEST(StrategyRegistryDeathTest, ANameIsRegisteredOnce) {
@@ -56,6 +57,7 @@ TEST(StrategyOptionsTest, ShardSizesThatFit) {
   EXPECT_EQ(ShardSize("full_shard", 0, 6), 6);
   EXPECT_EQ(ShardSize("full_shard", 6, 6), 6);
   EXPECT_EQ(ShardSize("shard_grad_op", 0, 6), 6);
+  EXPECT_EQ(ShardSize("shard_optimizer", 0, 6), 6);
   EXPECT_EQ(ShardSize("no_shard", 0, 6), 1);
   EXPECT_EQ(ShardSize("no_shard", 1, 6), 1);
   for (int size : {1, 2, 3, 6}) EXPECT_EQ(ShardSize("hybrid_shard", size, 6), size);

@@ -46,7 +46,9 @@ ABSL_FLAG(
     "How --comm=nccl reduces: tree (in a fixed order and float32, with the bits of every other "
     "back end) or nccl (as the library does).");
 ABSL_FLAG(std::string, strategy, kDefaults.strategy,
-          "What is sharded: no_shard (nothing), shard_grad_op (gradients and optimizer state), "
+          "What is sharded: no_shard (nothing), shard_optimizer (optimizer state), shard_grad_op "
+          "(gradients "
+          "too), "
           "full_shard (parameters too), "
           "hybrid_shard (full_shard in groups of --shard_size ranks, replicated across groups).");
 ABSL_FLAG(int, world_size, kDefaults.world_size,

@@ -127,7 +127,9 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
               ZEROTH_ASSIGN_OR_RETURN(const auto last, Collectives(*sharding, rank, 3, false));
               const auto scatters = static_cast<size_t>(CollectiveOp::kReduceScatter);
               const auto reductions = static_cast<size_t>(CollectiveOp::kAllReduce);
-              ZEROTH_TOY_EXPECT(each[scatters].calls == 3 * one[scatters].calls);
+              // A strategy may let all of it wait.
+              ZEROTH_TOY_EXPECT(each[scatters].calls == 3 * one[scatters].calls ||
+                                each[scatters].calls == one[scatters].calls);
               ZEROTH_TOY_EXPECT(each[reductions].calls == one[reductions].calls);
               ZEROTH_TOY_EXPECT(last[scatters].calls == one[scatters].calls);
               ZEROTH_TOY_EXPECT(last[reductions].calls == one[reductions].calls);

@@ -85,7 +85,7 @@ TEST(TrainCliTest, TrainsInBFloat16AndShowsWhenThingsRan) {
 TEST(TrainCliTest, StrategiesWriteTheSameModel) {
   std::string weights;
   std::vector<nlohmann::json> losses;
-  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     const fs::path out = Scratch() / strategy;
     Flags flags = With(Reference(out),
                        {"--world_size=4", "--batch_size=2", std::string("--strategy=") + strategy});

@@ -62,7 +62,9 @@ TEST(AccumulationTest, StrategiesGiveTheSameBits) {
     const RunSetup* first = nullptr;
     const std::vector<RunSetup> every = Setups("gpt2_tiny", 4, 2, true, precision);
     for (const RunSetup& setup : every) {
-      if (setup.strategy == "no_shard" || setup.shard_size == 1) continue;
+      const bool adds_up_first = setup.strategy == "no_shard" ||
+                                 setup.strategy == "shard_optimizer" || setup.shard_size == 1;
+      if (adds_up_first) continue;
       SCOPED_TRACE(setup.ToString());
       if (first == nullptr) first = &setup;
       // Shards of two groups add their micro-batches before the groups' sums meet.

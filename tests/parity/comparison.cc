@@ -61,7 +61,7 @@ bool RunsAreShort() {
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
                                 const MixedPrecision& precision) {
   std::vector<RunSetup> setups;
-  for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
     RunSetup setup;
     setup.model = model;
     setup.strategy = strategy;
