@@ -22,6 +22,7 @@ struct AdamWCoefficients {
   float step;
   float decay;
 };
+static_assert(sizeof(AdamWCoefficients) == kAdamWCoefficients * sizeof(float));
 AdamWCoefficients DeriveAdamWCoefficients(const AdamWArgs& args);
 
 }  // namespace zeroth

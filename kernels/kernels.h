@@ -48,10 +48,10 @@ struct GemmArgs {
 struct LayerNormArgs {
   Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
   Tensor residual;  // [rows, dim] or undefined; if given, x + residual is stored …
-  Tensor sum;       // … here, [rows, dim], which may be x or residual itself, and what is stored is
-                    // normalised, so that backward, which reads it, sees the same numbers
-  Tensor gamma;     // [dim]
-  Tensor beta;      // [dim]
+  Tensor sum;    // … here, [rows, dim], which may be x or residual itself, and what is stored is
+                 // normalised, so that backward, which reads it, sees the same numbers
+  Tensor gamma;  // [dim]
+  Tensor beta;   // [dim]
   float eps = 1e-5f;
   Tensor y;     // [rows, dim]
   Tensor mean;  // [rows]
@@ -183,9 +183,15 @@ struct AdamWArgs {
   double correction2 = 1;  // 1 - beta2^step
   double grad_scale = 1;   // known on the host: unscaling
   Tensor grad_factor;      // [1] fp32 or undefined: known on the device, multiplies grad_scale (in
-                           // fp32): clipping, without the host waiting for the norm
+                           // fp32): clipping, without the host waiting for the norm. NaN: nothing
+                           // changes, a step to be skipped
   EpsMode eps_mode = EpsMode::kAfterCorrection;
+  // [kAdamWCoefficients] fp32 in device memory or undefined: if defined, what counts is what lies
+  // there when the step runs, an AdamWCoefficients (adamw_coefficients.h), and not the scalars
+  // above: for a step that is recorded once and played with others. The bits are the same.
+  Tensor coefficients;
 };
+inline constexpr int64_t kAdamWCoefficients = 9;
 
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
@@ -256,9 +262,9 @@ class Kernels {
   // adds what. x is fp32 or bf16. See exact_sum.h.
   virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
   // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
-  // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1 for
-  // max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_, NaN
-  // where norm is. Computed in double, each rounded once.
+  // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1
+  // for max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_;
+  // NaN where the norm is not a finite fp32. Computed in double, each rounded once.
   virtual absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                                   const Tensor& norm_and_factor) = 0;
 };

@@ -455,6 +455,9 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   check.Exactly("m", args.m, args.param.shape(), DType::kFloat32);
   check.Exactly("v", args.v, args.param.shape(), DType::kFloat32);
   if (args.grad_factor.defined()) check.Count("grad_factor", args.grad_factor, 1, DType::kFloat32);
+  if (args.coefficients.defined()) {
+    check.Count("coefficients", args.coefficients, kAdamWCoefficients, DType::kFloat32);
+  }
   check.Require(args.correction1 > 0, "correction1",
                 absl::StrCat("is ", args.correction1, ", expected above 0"));
   check.Require(args.correction2 > 0, "correction2",

@@ -31,6 +31,9 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
                                                      const AdamWOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamWOptions(options));
   std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
+  ZEROTH_ASSIGN_OR_RETURN(optimizer->device_coefficients_,
+                          Tensor::Empty(sharding.device(), Shape({2, kAdamWCoefficients}),
+                                        DType::kFloat32, MemoryCategory::kWorkspace));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
@@ -70,11 +73,21 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
   return ranges;
 }
 
-absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor) {
+absl::Status AdamW::ExpectReducedGradients() const {
   for (const State& state : states_) {
     ZEROTH_RETURN_IF_ERROR_WITH(state.unit->ExpectGradientState(GradientState::kReduced, "update"),
                                 "AdamW: call Scheduler::FinishBackward first");
   }
+  return absl::OkStatus();
+}
+
+absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor) {
+  ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+  ZEROTH_RETURN_IF_ERROR(BeginStep(lr, grad_scale));
+  return Update(grad_factor);
+}
+
+absl::Status AdamW::BeginStep(double lr, double grad_scale) {
   ++step_;
   AdamWArgs args;
   args.lr = lr;
@@ -85,6 +98,17 @@ absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor
   args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step_));
   args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step_));
   args.grad_scale = grad_scale;
+  for (const bool decay : {false, true}) {
+    args.weight_decay = decay ? options_.weight_decay : 0.0;
+    coefficients_[decay ? 1 : 0] = DeriveAdamWCoefficients(args);
+  }
+  return sharding_.device().CopyFromHost(device_coefficients_.raw_data(), coefficients_.data(),
+                                         sizeof(coefficients_), kernels_.stream());
+}
+
+absl::Status AdamW::Update(const Tensor& grad_factor) {
+  ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+  AdamWArgs args;
   args.grad_factor = grad_factor;
   for (const State& state : states_) {
     const Unit::Segment& segment = state.unit->segment(state.segment);
@@ -94,7 +118,8 @@ absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor
       args.grad = segment.grad_shard.View(range.offset, shape);
       args.m = state.m.View(range.offset, shape);
       args.v = state.v.View(range.offset, shape);
-      args.weight_decay = range.decay ? options_.weight_decay : 0.0;
+      args.coefficients =
+          device_coefficients_.View(range.decay ? kAdamWCoefficients : 0, {kAdamWCoefficients});
       ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(args),
                                   absl::StrCat("unit '", state.unit->name(), "'"));
     }

@@ -3,6 +3,7 @@
 #ifndef ZEROTH_OPTIM_ADAMW_H_
 #define ZEROTH_OPTIM_ADAMW_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -41,9 +43,20 @@ class AdamW {
   // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
   // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
   // values and moments. `grad_factor`, if defined, is a further factor in device memory, fp32 [1],
-  // as GradNormAndScale makes it. FailedPrecondition names a unit whose gradients are not reduced;
-  // nothing is changed then.
+  // as GradNormAndScale makes it; where it or grad_scale is NaN, values and moments stay as they
+  // are, and the caller, who learns of that later, must ForgetSkippedStep. FailedPrecondition names
+  // a unit whose gradients are not reduced; nothing is changed then.
   absl::Status Step(double lr, double grad_scale = 1.0, const Tensor& grad_factor = Tensor());
+
+  // Step in two parts, for a part that is recorded (Device::BeginRecording) and played at every
+  // step: BeginStep counts the step and puts what is derived from its number, `lr` and `grad_scale`
+  // into device memory, where Update finds it when it runs. BeginStep is enqueued on the kernels'
+  // stream, as Update is.
+  absl::Status BeginStep(double lr, double grad_scale = 1.0);
+  absl::Status Update(const Tensor& grad_factor = Tensor());
+
+  // The last step was skipped: it does not count in the corrections of moments.
+  void ForgetSkippedStep() { --step_; }
 
   // Steps taken.
   int64_t step() const { return step_; }
@@ -66,11 +79,14 @@ class AdamW {
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   static std::vector<Range> Ranges(const State& state);
+  absl::Status ExpectReducedGradients() const;
 
   Sharding& sharding_;
   Kernels& kernels_;
   AdamWOptions options_;
   std::vector<State> states_;
+  std::array<AdamWCoefficients, 2> coefficients_;  // of this step: without decay, with it
+  Tensor device_coefficients_;                     // the same, [2, kAdamWCoefficients] fp32
   int64_t step_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
@@ -56,6 +57,9 @@ absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, do
   ClipResult result;
   result.norm = std::sqrt(ExactSum::Decode(words));
   if (max_norm > 0) result.scale = std::min(1.0, max_norm / (result.norm + kEpsilon));
+  if (!std::isfinite(static_cast<float>(result.norm))) {
+    result.scale = std::numeric_limits<double>::quiet_NaN();
+  }
   return result;
 }
 

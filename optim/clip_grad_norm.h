@@ -13,7 +13,8 @@ namespace zeroth {
 
 struct ClipResult {
   double norm = 0;   // global 2-norm before clipping; infinite or NaN if a gradient is
-  double scale = 1;  // what to multiply gradients with
+  double scale = 1;  // what to multiply gradients with; NaN if the norm is not finite in fp32:
+                     // AdamW then leaves everything as it is
 };
 
 // The global 2-norm of all reduced gradients and the factor min(1, max_norm / (norm + 1e-6)) that
@@ -26,7 +27,7 @@ struct ClipResult {
 absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm);
 
 // The same without waiting for the device: {norm, scale} as fp32 [2] in device memory, in the order
-// of the compute stream. The second element is AdamW::Step's `grad_factor`.
+// of the compute stream. The second element is AdamW::Step's `grad_factor`; NaN as above.
 absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm);
 
 }  // namespace zeroth

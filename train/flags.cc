@@ -95,6 +95,10 @@ ABSL_FLAG(double, weight_decay, kDefaults.weight_decay,
           "AdamW: decay of parameters with two or more dimensions.");
 ABSL_FLAG(double, clip_grad_norm, kDefaults.clip_grad_norm,
           "Largest global gradient norm; 0: no clipping.");
+ABSL_FLAG(
+    std::string, on_nonfinite, kDefaults.on_nonfinite,
+    "What to do where a gradient is not finite, which never reaches the weights: stop and save "
+    "the last good weights, or skip the step and count it.");
 ABSL_FLAG(uint64_t, seed, kDefaults.seed, "Of initial weights, shuffling and sampling.");
 ABSL_FLAG(bool, shuffle, kDefaults.shuffle,
           "Draw sequences in random order; false: in the data's order.");
@@ -165,6 +169,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.eps = absl::GetFlag(FLAGS_eps);
   options.weight_decay = absl::GetFlag(FLAGS_weight_decay);
   options.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
+  options.on_nonfinite = absl::GetFlag(FLAGS_on_nonfinite);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.shuffle = absl::GetFlag(FLAGS_shuffle);
   options.eval_data = absl::GetFlag(FLAGS_eval_data);

@@ -45,6 +45,8 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
                    ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
                    ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
                    ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
+  if (metrics.skipped_steps > 0)
+    absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   return WriteLine(line + "}");

@@ -107,6 +107,9 @@ absl::Status Validate(const TrainOptions& options) {
     return Bad("activation_checkpointing", options.activation_checkpointing,
                "none, block, attention or mlp");
   }
+  if (options.on_nonfinite != "stop" && options.on_nonfinite != "skip") {
+    return Bad("on_nonfinite", options.on_nonfinite, "stop or skip");
+  }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");
   }

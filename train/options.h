@@ -52,6 +52,7 @@ struct TrainOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;
   double clip_grad_norm = 1.0;
+  std::string on_nonfinite = "stop";
   uint64_t seed = 1337;
   bool shuffle = true;
 

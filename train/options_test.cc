@@ -33,6 +33,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
       {"--activation_checkpointing=all",
        [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
+      {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},

@@ -54,6 +54,7 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
         metrics.tokens_per_second * options.flops_per_token / options.gemm_peak_flops;
     absl::StrAppendFormat(&line, "  MFU %.0f%%", 100 * utilisation);
   }
+  if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
   absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ",
                   FormatDuration(seconds_left));
   return line;

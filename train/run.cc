@@ -223,6 +223,7 @@ class Reporter {
     ZEROTH_RETURN_IF_ERROR(
         metrics_.WriteSummary({{"steps", last_.step},
                                {"interrupted", interrupted},
+                               {"skipped_steps", last_.skipped_steps},
                                {"loss", last_.loss},
                                {"seconds", seconds},
                                {"tokens", tokens},
@@ -289,11 +290,13 @@ class RankRun {
       ++step;
     }
     const double seconds = SecondsSince(start);
-    ZEROTH_RETURN_IF_ERROR(ShowSample(step));
+    if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
     ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory,
                                        job_.source.TokenizerFiles(options_.tokenizer)));
-    return reporter_ == nullptr ? absl::OkStatus()
-                                : reporter_->Finish(stop && step < options_.steps, seconds);
+    if (reporter_ != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(reporter_->Finish(stop && step < options_.steps, seconds));
+    }
+    return failure_;
   }
 
  private:
@@ -348,11 +351,13 @@ class RankRun {
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
+    const bool failed = result.skipped && HandleSkipped(step + 1, result.grad_norm);
+    metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
     const double tokens = static_cast<double>(TokensPerStep(options_));
     metrics.tokens_per_second = tokens / std::max(SecondsSince(step_start), 1e-9);
     metrics.memory_peak_bytes = device_->allocator().stats().total.peak_bytes;
-    const bool last = step + 1 == options_.steps || result.stop;
+    const bool last = step + 1 == options_.steps || result.stop || failed;
     if (eval_loader_.has_value() &&
         (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
       ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
@@ -365,7 +370,24 @@ class RankRun {
     if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
       ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
     }
-    return result.stop;
+    return result.stop || failed;
+  }
+
+  // True if the run is to end because of it.
+  bool HandleSkipped(int64_t step, double norm) {
+    ++skipped_steps_;
+    if (options_.on_nonfinite == "skip") {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
+      }
+      return false;
+    }
+    failure_ = absl::OutOfRangeError(absl::StrFormat(
+        "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
+        "%d. "
+        "A lower --lr, a longer --warmup_steps or fp32 may help; --on_nonfinite=skip goes on",
+        step, norm, job_.final_directory, step - 1));
+    return true;
   }
 
   absl::StatusOr<float> Evaluate() {
@@ -400,6 +422,8 @@ class RankRun {
   std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Reporter> reporter_;
+  int64_t skipped_steps_ = 0;
+  absl::Status failure_;  // that ends the run, with everything saved that is good
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "zeroth/train/trainer.h"
 
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -125,6 +126,8 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
   result.loss = static_cast<float>(sum / static_cast<double>(micro_batches.size()));
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = means.back() > 0;
+  result.skipped = !std::isfinite(norm[0]);
+  if (result.skipped) optimizer_->ForgetSkippedStep();
   return result;
 }
 

@@ -41,6 +41,9 @@ struct StepResult {
   float loss = 0;        // mean over the batches of all ranks, the same on every rank
   double grad_norm = 0;  // of the mean gradient, before clipping
   bool stop = false;     // some rank asked to stop
+  // The norm is not a finite fp32, so nothing was updated: parameters and moments are those of the
+  // step before. The same on every rank.
+  bool skipped = false;
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread

@@ -3,6 +3,7 @@
 #include "zeroth/kernels/cpu/clip_factor.h"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/types/span.h"
 
@@ -16,10 +17,11 @@ void ClipFactor(const int64_t* words, double scale, double max_norm, float* norm
   double factor = 1.0;
   if (max_norm > 0) {
     const double ratio = max_norm / (norm + kEpsilon);
-    if (!(ratio >= 1.0)) factor = ratio;  // also NaN
+    if (ratio < 1.0) factor = ratio;
   }
   norm_and_factor[0] = static_cast<float>(norm);
-  norm_and_factor[1] = static_cast<float>(factor);
+  norm_and_factor[1] = std::isfinite(norm_and_factor[0]) ? static_cast<float>(factor)
+                                                         : std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace zeroth::cpu

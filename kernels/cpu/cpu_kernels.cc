@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -329,8 +331,14 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
 absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
   return stream_.Enqueue([args] {
-    AdamWCoefficients coefficients = DeriveAdamWCoefficients(args);
+    AdamWCoefficients coefficients;
+    if (args.coefficients.defined()) {
+      std::memcpy(&coefficients, args.coefficients.raw_data(), sizeof(coefficients));
+    } else {
+      coefficients = DeriveAdamWCoefficients(args);
+    }
     if (args.grad_factor.defined()) coefficients.grad_scale *= *args.grad_factor.data<float>();
+    if (std::isnan(coefficients.grad_scale)) return absl::OkStatus();  // a step to be skipped
     cpu::AdamW(args.param.numel(), coefficients, args.param.data<float>(), args.grad.dtype(),
                args.grad.raw_data(), args.m.data<float>(), args.v.data<float>());
     return absl::OkStatus();

@@ -24,9 +24,11 @@ __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, 
 
 template <int N, typename G>
 __global__ void __launch_bounds__(kMapThreads)
-    AdamWKernel(int64_t count, AdamWCoefficients c, float* param, const G* grad, float* m, float* v,
-                const float* grad_factor) {
+    AdamWKernel(int64_t count, AdamWCoefficients scalars, const AdamWCoefficients* on_device,
+                float* param, const G* grad, float* m, float* v, const float* grad_factor) {
+  const AdamWCoefficients c = on_device == nullptr ? scalars : *on_device;
   const float scale = grad_factor == nullptr ? c.grad_scale : __fmul_rn(c.grad_scale, *grad_factor);
+  if (scale != scale) return;  // a step to be skipped
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = first * N; at + N <= count; at += step * N) {
@@ -50,8 +52,9 @@ __global__ void __launch_bounds__(kMapThreads)
 
 }  // namespace
 
-absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients, float* param,
-                   const void* grad, DType grad_dtype, float* m, float* v, const float* grad_factor,
+absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients,
+                   const AdamWCoefficients* on_device, float* param, const void* grad,
+                   DType grad_dtype, float* m, float* v, const float* grad_factor,
                    const LaunchTarget& target) {
   return DispatchType(grad_dtype, [&](auto tag) {
     using G = typename decltype(tag)::type;
@@ -59,12 +62,13 @@ absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients, float* 
     constexpr int kWidth = 4;
     const auto* gradients = static_cast<const G*>(grad);
     if (ArePacked(param, gradients, m, v)) {
-      return ZEROTH_LAUNCH((AdamWKernel<kWidth, G>),
-                           MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
-                           target.stream, count, coefficients, param, gradients, m, v, grad_factor);
+      return ZEROTH_LAUNCH(
+          (AdamWKernel<kWidth, G>), MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
+          target.stream, count, coefficients, on_device, param, gradients, m, v, grad_factor);
     }
     return ZEROTH_LAUNCH((AdamWKernel<1, G>), MapShape(count, target.multiprocessors),
-                         target.stream, count, coefficients, param, gradients, m, v, grad_factor);
+                         target.stream, count, coefficients, on_device, param, gradients, m, v,
+                         grad_factor);
   });
 }
 

@@ -13,10 +13,12 @@
 
 namespace zeroth::cuda {
 
-// One step in place, as AdamWArgs says; `grad_factor` is one float in device memory, or null. One
-// pass over the memory: 28 bytes an element with fp32 gradients.
-absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients, float* param,
-                   const void* grad, DType grad_dtype, float* m, float* v, const float* grad_factor,
+// One step in place, as AdamWArgs says; `on_device` is in device memory and counts instead of
+// `coefficients`, or null; `grad_factor` is one float in device memory, or null. One pass over the
+// memory: 28 bytes an element with fp32 gradients.
+absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients,
+                   const AdamWCoefficients* on_device, float* param, const void* grad,
+                   DType grad_dtype, float* m, float* v, const float* grad_factor,
                    const LaunchTarget& target);
 
 }  // namespace zeroth::cuda

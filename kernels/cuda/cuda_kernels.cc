@@ -391,11 +391,12 @@ absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args)
 absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  return Finish(
-      cuda::AdamW(args.param.numel(), DeriveAdamWCoefficients(args), args.param.data<float>(),
-                  args.grad.raw_data(), args.grad.dtype(), args.m.data<float>(),
-                  args.v.data<float>(), FloatsOrNull(args.grad_factor), target_),
-      args.param, args.grad, args.m, args.v, args.grad_factor);
+  return Finish(cuda::AdamW(args.param.numel(), DeriveAdamWCoefficients(args),
+                            static_cast<const AdamWCoefficients*>(DataOrNull(args.coefficients)),
+                            args.param.data<float>(), args.grad.raw_data(), args.grad.dtype(),
+                            args.m.data<float>(), args.v.data<float>(),
+                            FloatsOrNull(args.grad_factor), target_),
+                args.param, args.grad, args.m, args.v, args.grad_factor, args.coefficients);
 }
 
 absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {

@@ -188,10 +188,11 @@ __global__ void ClipFactorKernel(const int64_t* words, double scale, double max_
   double factor = 1.0;
   if (max_norm > 0) {
     factor = max_norm / (norm + kEpsilon);
-    if (factor > 1.0) factor = 1.0;  // not where it is NaN
+    if (factor > 1.0) factor = 1.0;
   }
   out[0] = static_cast<float>(norm);
-  out[1] = static_cast<float>(factor);
+  const bool is_finite = fabsf(out[0]) <= 3.402823466e38f;  // false for NaN
+  out[1] = is_finite ? static_cast<float>(factor) : out[0] - out[0];
 }
 
 }  // namespace

@@ -6,9 +6,12 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/reference/adamw.h"
 #include "zeroth/kernels/testing/rounding.h"
 
@@ -122,6 +125,55 @@ TEST_P(AdamWSuite, AFactorOnTheDeviceIsAFactor) {
   EXPECT_NE(step(1.0, Tensor()), expected);
 }
 
+TEST_P(AdamWSuite, AFactorThatIsNoNumberChangesNothing) {
+  constexpr int64_t kCount = 37;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values = RandomNormal(kCount);
+  AdamWArgs args = Scalars(0.9, 0.95, 3);
+  args.lr = 0.1;
+  args.weight_decay = 0.1;
+  args.param = Upload({kCount}, values);
+  args.grad = Upload({kCount}, std::vector<float>(kCount, nan));
+  args.m = Upload({kCount}, values);
+  args.v = Upload({kCount}, values);
+  args.grad_factor = Upload({1}, {nan});
+  ASSERT_TRUE(kernels().AdamW(args).ok());
+  for (const Tensor& tensor : {args.param, args.m, args.v}) EXPECT_EQ(Download(tensor), values);
+}
+
+// What is read from the device's memory when the step runs does what the host's scalars do, to the
+// last bit, and nothing else counts.
+TEST_P(AdamWSuite, CoefficientsOnTheDeviceAreTheScalars) {
+  for (int i = 0; i < 12; ++i) {
+    const int64_t count = RandomSize(0, 300);
+    AdamWArgs scalars = Scalars(0.9, 0.95, 1 + 7 * i);
+    scalars.lr = 1e-2 / (i + 1);
+    scalars.weight_decay = i % 2 == 0 ? 0.1 : 0.0;
+    scalars.grad_scale = 0.37;
+    scalars.eps_mode = i % 3 == 0 ? EpsMode::kBeforeCorrection : EpsMode::kAfterCorrection;
+    if (i % 4 == 1) scalars.grad_factor = Upload({1}, {0.81f});
+    const AdamWCoefficients derived = DeriveAdamWCoefficients(scalars);
+    AdamWArgs others = Scalars(0.5, 0.5, 2);
+    others.lr = 5;
+    others.grad_factor = scalars.grad_factor;
+    std::vector<float> words(kAdamWCoefficients);
+    std::memcpy(words.data(), &derived, sizeof(derived));
+    others.coefficients = Upload({kAdamWCoefficients}, words);
+    const std::vector<float> param = RandomNormal(count);
+    const std::vector<float> grad = RandomNormal(count, 0.1f);
+    for (AdamWArgs* const args : {&scalars, &others}) {
+      args->param = Upload({count}, param);
+      args->grad = Upload({count}, grad, kElementTypes[i / 2 % 2]);
+      args->m = Upload({count}, std::vector<float>(static_cast<size_t>(count), 0.1f));
+      args->v = Upload({count}, std::vector<float>(static_cast<size_t>(count), 0.2f));
+      ASSERT_TRUE(kernels().AdamW(*args).ok());
+    }
+    EXPECT_EQ(Download(others.param), Download(scalars.param));
+    EXPECT_EQ(Download(others.m), Download(scalars.m));
+    EXPECT_EQ(Download(others.v), Download(scalars.v));
+  }
+}
+
 // Sharding cuts a tensor anywhere: the pieces together must have the bits of the whole.
 TEST_P(AdamWSuite, CutsDoNotShow) {
   constexpr int64_t kCount = 1237;
@@ -203,6 +255,9 @@ TEST_P(AdamWSuite, RefusesWhatDoesNotFit) {
   args.grad_factor = Upload({2}, {1, 1});
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad_factor is [2], expected 1 elements"});
   args.grad_factor = Tensor();
+  args.coefficients = Upload({2}, {1, 1});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "coefficients is [2], expected 9 elements"});
+  args.coefficients = Tensor();
   args.correction2 = 0;
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "correction2"});
 }

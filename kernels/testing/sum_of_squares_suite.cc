@@ -166,11 +166,16 @@ TEST_P(SumOfSquaresSuite, ClipFactorAtTheEdges) {
   EXPECT_EQ(NormAndFactor({3, 4}, 2.0, -1.0), (Pair{10, 1}));
   EXPECT_EQ(NormAndFactor({3, 4}, 1.0, 5.00001), (Pair{5, 1}));  // not needed
   EXPECT_EQ(NormAndFactor({}, 1.0, 1.0), (Pair{0, 1}));
-  EXPECT_EQ(NormAndFactor({3, infinity}, 1.0, 1.0), (Pair{infinity, 0}));
-  const Pair with_nan = NormAndFactor({3, nan}, 1.0, 1.0);
-  EXPECT_TRUE(std::isnan(with_nan[0]));
-  EXPECT_TRUE(std::isnan(with_nan[1]));
-  EXPECT_EQ(NormAndFactor({3, nan}, 1.0, 0.0)[1], 1.0f);
+  for (const double max_norm : {1.0, 0.0}) {
+    const Pair with_infinity = NormAndFactor({3, infinity}, 1.0, max_norm);
+    EXPECT_EQ(with_infinity[0], infinity);
+    EXPECT_TRUE(std::isnan(with_infinity[1]));
+    const Pair with_nan = NormAndFactor({3, nan}, 1.0, max_norm);
+    EXPECT_TRUE(std::isnan(with_nan[0]));
+    EXPECT_TRUE(std::isnan(with_nan[1]));
+    // Too large for fp32, though no gradient is.
+    EXPECT_TRUE(std::isnan(NormAndFactor({3e38f, 3e38f}, 1.0, max_norm)[1]));
+  }
 }
 
 TEST_P(SumOfSquaresSuite, RefusesWhatDoesNotFit) {

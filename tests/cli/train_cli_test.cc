@@ -25,6 +25,34 @@ namespace {
 
 using namespace zeroth::testing;  // NOLINT: all of it is for these tests
 
+// A learning rate that throws the weights out of the range of float32.
+Flags Exploding(const fs::path& out) {
+  return With(Reference(out), {"--world_size=2", "--batch_size=4", "--steps=6", "--lr=1e38"});
+}
+
+TEST(TrainCliTest, GradientsThatAreNotFiniteStopTheRunWithTheLastGoodWeights) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run = RunTrainer(Exploding(out));
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  for (const char* words : {"the gradient norm is", "were not updated", "--on_nonfinite=skip"}) {
+    EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
+  }
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  ASSERT_GE(metrics.size(), 2u);
+  EXPECT_EQ(metrics.back()["summary"]["skipped_steps"], 1);
+  EXPECT_TRUE(fs::exists(out / "final" / "model.safetensors"));
+}
+
+TEST(TrainCliTest, GradientsThatAreNotFiniteMayBeSkipped) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run = RunTrainer(With(Exploding(out), {"--on_nonfinite=skip"}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("skipped: the gradient norm is"), std::string::npos) << run.output;
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  ASSERT_EQ(metrics.size(), 7u);
+  EXPECT_GE(metrics.back()["summary"]["skipped_steps"].get<int>(), 4);
+}
+
 TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=4"}));
@@ -85,7 +113,8 @@ TEST(TrainCliTest, TrainsInBFloat16AndShowsWhenThingsRan) {
 TEST(TrainCliTest, StrategiesWriteTheSameModel) {
   std::string weights;
   std::vector<nlohmann::json> losses;
-  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+  for (const char* strategy :
+       {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     const fs::path out = Scratch() / strategy;
     Flags flags = With(Reference(out),
                        {"--world_size=4", "--batch_size=2", std::string("--strategy=") + strategy});
