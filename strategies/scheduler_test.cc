@@ -119,6 +119,7 @@ struct CountCase {
   int backward_gathers;
   int reduce_scatters;
   int all_reduces;
+  bool reshard_after_forward = true;
 };
 
 class CollectiveCountTest : public testing::TestWithParam<CountCase> {};
@@ -137,6 +138,7 @@ TEST_P(CollectiveCountTest, IsExact) {
               ToyModel model(units);
               ShardingOptions options = OptionsOf(param.strategy);
               options.scheduler.prefetch = prefetch;
+              options.strategy_options.reshard_after_forward = param.reshard_after_forward;
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
               const ToyStep step = SimpleStep();
               for (int i = 0; i < 3; ++i) {
@@ -164,12 +166,16 @@ INSTANTIATE_TEST_SUITE_P(
     Strategies, CollectiveCountTest,
     testing::Values(CountCase{"full_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, 0},
                     CountCase{"full_shard", false, kBlocks + 1, kBlocks + 1, kBlocks + 1, 0},
+                    CountCase{"full_shard", true, kBlocks + 1, 0, kBlocks + 1, 0, false},
+                    CountCase{"hybrid_shard", true, kBlocks + 1, 0, kBlocks + 1, kBlocks + 1,
+                              false},
                     CountCase{"shard_grad_op", true, kBlocks + 1, 0, kBlocks + 1, 0},
                     CountCase{"shard_optimizer", true, kBlocks + 1, 0, kBlocks + 1, 0},
                     CountCase{"hybrid_shard", true, kBlocks + 1, kBlocks, kBlocks + 1, kBlocks + 1},
                     CountCase{"no_shard", true, 0, 0, 0, kBlocks + 1}),
     [](const auto& test) {
-      return absl::StrCat(test.param.strategy, test.param.with_root ? "" : "_without_root");
+      return absl::StrCat(test.param.strategy, test.param.with_root ? "" : "_without_root",
+                          test.param.reshard_after_forward ? "" : "_kept");
     });
 
 TEST(SchedulerTest, TrafficFollowsTheDocumentedOrder) {

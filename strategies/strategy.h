@@ -49,6 +49,10 @@ struct StrategyOptions {
   int shard_size = 0;
   // How reduced gradients combine over ranks: kMean or kSum.
   ReduceOp gradient_op = ReduceOp::kMean;
+  // False: full_shard and hybrid_shard keep units gathered from their forward to their backward,
+  // which then gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward).
+  // The others keep them anyway.
+  bool reshard_after_forward = true;
 };
 
 // What a strategy works with. All of it outlives the strategy.

@@ -55,6 +55,10 @@ ABSL_FLAG(int, world_size, kDefaults.world_size,
           "Number of ranks; 0: as many as have been started, and 2 with --comm=local.");
 ABSL_FLAG(int, shard_size, kDefaults.shard_size,
           "Ranks in a shard group, for hybrid_shard; divides the world size.");
+ABSL_FLAG(
+    std::string, memory_limit, kDefaults.memory_limit,
+    "Memory that a rank may use, as 500MiB or 2GiB; more is refused, saying by how much. 0: no "
+    "limit but the machine's.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
 ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
@@ -63,10 +67,16 @@ ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32 or bf16. Sums over ranks are made in "
           "fp32 either way.");
+ABSL_FLAG(bool, reshard_after_forward, kDefaults.reshard_after_forward,
+          "Free gathered parameters between a block's forward and its backward, for full_shard and "
+          "hybrid_shard; false: keep them (more memory, a third less traffic).");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
 ABSL_FLAG(std::string, activation_checkpointing, kDefaults.activation_checkpointing,
           "What keeps only its input in forward and is computed again in backward: none, block, "
           "attention or mlp. Changes memory and time, no result.");
+ABSL_FLAG(bool, cuda_graphs, kDefaults.cuda_graphs,
+          "Capture one step as a CUDA graph and launch that at every later one: the same bits, and "
+          "next to no work for the host. Needs --device=cuda; with --comm=local, one rank.");
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
           "transformer block.");
@@ -149,11 +159,14 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.comm_timeout = absl::GetFlag(FLAGS_comm_timeout);
   options.reduction = absl::GetFlag(FLAGS_reduction);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
+  options.memory_limit = absl::GetFlag(FLAGS_memory_limit);
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
+  options.reshard_after_forward = absl::GetFlag(FLAGS_reshard_after_forward);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
+  options.cuda_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.grad_accum = absl::GetFlag(FLAGS_grad_accum);

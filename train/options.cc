@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -107,8 +110,17 @@ absl::Status Validate(const TrainOptions& options) {
     return Bad("activation_checkpointing", options.activation_checkpointing,
                "none, block, attention or mlp");
   }
+  if (options.cuda_graphs && !options.trace.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--trace=", options.trace,
+                     " and --cuda_graphs: a timeline is of work that is enqueued piece by piece, "
+                     "and a graph is one piece; trace a run without graphs"));
+  }
   if (options.on_nonfinite != "stop" && options.on_nonfinite != "skip") {
     return Bad("on_nonfinite", options.on_nonfinite, "stop or skip");
+  }
+  if (!ParseBytes(options.memory_limit).ok()) {
+    return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");
@@ -117,6 +129,22 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
+}
+
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
+  const absl::string_view whole = text;
+  double unit = 1;
+  for (const auto& [suffix, size] : {std::pair("KiB", 1024.0), std::pair("MiB", 1024.0 * 1024),
+                                     std::pair("GiB", 1073741824.0)}) {
+    if (absl::ConsumeSuffix(&text, suffix)) unit = size;
+  }
+  double number = 0;
+  constexpr double kMost = 9e18;
+  if (!absl::SimpleAtod(text, &number) || !(number >= 0) || number * unit > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", whole, "' is no number of bytes; expected one as 1500, 64KiB or 2GiB"));
+  }
+  return static_cast<int64_t>(number * unit);
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {

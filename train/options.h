@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 #include "zeroth/strategies/mixed_precision.h"
@@ -31,10 +33,13 @@ struct TrainOptions {
   absl::Duration comm_timeout = absl::Minutes(10);
   std::string reduction = "tree";
   int shard_size = 0;
+  std::string memory_limit = "0";
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  bool reshard_after_forward = true;
   bool prefetch = true;
+  bool cuda_graphs = false;
   std::string activation_checkpointing = "none";
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
 
@@ -74,6 +79,10 @@ struct TrainOptions {
 
 // InvalidArgument names the flag, its value, and what is allowed.
 absl::Status Validate(const TrainOptions& options);
+
+// "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
+// finite ones included.
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 // The threads that each rank gets: what was asked for, or the machine's cores divided among the
 // ranks, at least one.

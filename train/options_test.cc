@@ -34,6 +34,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--activation_checkpointing=all",
        [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
       {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
+      {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
@@ -74,6 +75,17 @@ TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
   options.threads_per_rank = 0;
   options.world_size = 1 << 20;
   EXPECT_EQ(ThreadsPerRank(options), 1);
+}
+
+TEST(OptionsTest, SizesInBytes) {
+  EXPECT_EQ(*ParseBytes("0"), 0);
+  EXPECT_EQ(*ParseBytes("1500"), 1500);
+  EXPECT_EQ(*ParseBytes("64KiB"), 65536);
+  EXPECT_EQ(*ParseBytes("1.5MiB"), 1572864);
+  EXPECT_EQ(*ParseBytes("2GiB"), int64_t{2} << 30);
+  for (const char* text : {"", "GiB", "-1", "nan", "inf", "1e300GiB", "2GB", "2 GiB x"}) {
+    EXPECT_FALSE(ParseBytes(text).ok()) << text;
+  }
 }
 
 }  // namespace

@@ -157,6 +157,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   TrainerOptions trainer;
   trainer.sharding.strategy = options.strategy;
   trainer.sharding.strategy_options.shard_size = options.shard_size;
+  trainer.sharding.strategy_options.reshard_after_forward = options.reshard_after_forward;
   trainer.sharding.scheduler.prefetch = options.prefetch;
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
@@ -169,6 +170,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.sync_every_micro_batch = options.grad_sync == "every";
+  trainer.record_steps = options.cuda_graphs;
   return trainer;
 }
 
@@ -304,8 +306,14 @@ class RankRun {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
+    ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseBytes(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
+    if (options_.cuda_graphs) {
+      ZEROTH_RETURN_IF_ERROR_WITH(
+          Trainer::CanRecordSteps(world_, *device_),
+          "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
+    }
     ZEROTH_ASSIGN_OR_RETURN(
         loader_, DataLoader::Create(job_.data, LoaderOptionsFor(options_, world_.rank())));
     if (job_.eval_data != nullptr) {

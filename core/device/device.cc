@@ -38,6 +38,16 @@ Registry& GlobalRegistry() {
 
 }  // namespace
 
+absl::Status Device::BeginRecording() {
+  return absl::UnimplementedError(
+      absl::StrCat("device ", name(), " cannot record its work to play it again"));
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> Device::EndRecording() {
+  return absl::UnimplementedError(
+      absl::StrCat("device ", name(), " cannot record its work to play it again"));
+}
+
 std::string Device::name() const { return absl::StrCat(type(), ":", index()); }
 
 void DeviceRegistry::Register(absl::string_view type, Factory factory) {
@@ -61,7 +71,11 @@ absl::StatusOr<std::shared_ptr<Device>> DeviceRegistry::Create(absl::string_view
         absl::StrCat("no device of kind '", type,
                      "' is linked into this program; it has: ", absl::StrJoin(Types(), ", ")));
   }
-  return factory(options);
+  absl::StatusOr<std::shared_ptr<Device>> device = factory(options);
+  if (device.ok() && options.memory_limit > 0) {
+    (*device)->allocator().set_limit(options.memory_limit);
+  }
+  return device;
 }
 
 std::vector<std::string> DeviceRegistry::Types() {

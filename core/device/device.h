@@ -7,6 +7,7 @@
 #define ZEROTH_CORE_DEVICE_DEVICE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -59,10 +60,26 @@ class Stream {
   virtual absl::Status status() const = 0;
 };
 
+// Work that was recorded once, to be run as a whole again and again: the device gets it in one
+// piece and the host spends nothing on its parts (a CUDA graph). It has the addresses, sizes and
+// scalars that it was recorded with; what is to change from one time to the next has to lie in
+// device memory. Owns the memory that was allocated while it was recorded, and keeps what was in
+// use then from being handed out again, whoever frees it: its results are to be read while it
+// lives.
+class Recording {
+ public:
+  // Waits until it no longer runs.
+  virtual ~Recording() = default;
+  // Enqueues all of it on `stream`, of the device that recorded it and not being recorded itself.
+  // Events of the recorded work then stand for the end of the latest time.
+  virtual absl::Status Play(Stream& stream) = 0;
+};
+
 // How to open a device.
 struct DeviceOptions {
   int index = 0;    // which device of its kind; the CPU has only 0
   int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
+  int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
 };
 
 // One rank's view of one piece of hardware: its allocator with this rank's account, its compute
@@ -94,6 +111,18 @@ class Device {
   virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
                                   Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
+
+  // Whether the two functions below are there. Otherwise they are Unimplemented.
+  virtual bool CanRecord() const { return false; }
+  // Waits for all streams of this device. From then on, until EndRecording() on the same thread,
+  // what is enqueued on them is recorded and does not run; so waiting for a stream or an event,
+  // copies from or to host memory, timed events and new streams are FailedPrecondition in between.
+  // What has run before is enqueued without the one-time work (plans, caches) that a recording
+  // would repeat: record nothing that has not run.
+  virtual absl::Status BeginRecording();
+  // Ends it, also after an error, whose caller drops the result. An error here, or of a call on
+  // a stream in between, leaves no recording.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording();
 };
 
 // Device kinds by name. Thread-safe.

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
@@ -27,8 +28,20 @@ Buffer::Buffer(std::shared_ptr<Allocator> allocator, void* data, size_t bytes,
 
 Buffer::~Buffer() { allocator_->FreeRaw(data_, bytes_, category_); }
 
+absl::Status Allocator::CheckLimit(size_t bytes) const {
+  if (limit_ <= 0) return absl::OkStatus();
+  const double over = static_cast<double>(stats().total.current_bytes) +
+                      static_cast<double>(bytes) - static_cast<double>(limit_);
+  if (over <= 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "that is %.0f bytes above the memory limit of %d; raise the limit, shard over "
+      "more ranks, or use a smaller batch or activation checkpointing",
+      over, limit_));
+}
+
 absl::StatusOr<std::shared_ptr<Buffer>> Allocator::Allocate(size_t bytes, MemoryCategory category) {
-  absl::StatusOr<void*> data = AllocateRaw(bytes, category);
+  const absl::Status within = CheckLimit(bytes);
+  absl::StatusOr<void*> data = within.ok() ? AllocateRaw(bytes, category) : within;
   if (!data.ok()) {
     const MemoryStats now = stats();
     return Annotate(

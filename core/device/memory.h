@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -77,6 +78,12 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   // ResourceExhausted says how many bytes were asked for, for what, and how many were in use.
   absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes, MemoryCategory category);
 
+  // From now on no more than this many bytes are handed out at a time, as requested by callers:
+  // what would go beyond is ResourceExhausted and says by how much. 0: no limit but the machine's.
+  // Set it before the allocator is shared.
+  void set_limit(int64_t bytes) { limit_ = bytes; }
+  int64_t limit() const { return limit_; }
+
   // A consistent snapshot.
   virtual MemoryStats stats() const = 0;
   // Peaks become the current values: the next peak is that of the phase that starts now.
@@ -88,6 +95,11 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   friend class Buffer;
   virtual absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) = 0;
   virtual void FreeRaw(void* data, size_t bytes, MemoryCategory category) = 0;
+
+ private:
+  absl::Status CheckLimit(size_t bytes) const;
+
+  int64_t limit_ = 0;
 };
 
 }  // namespace zeroth

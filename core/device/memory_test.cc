@@ -75,6 +75,20 @@ TEST(BufferTest, GivesItselfBackWithTheLastOwnerAndKeepsTheAllocatorAlive) {
   EXPECT_TRUE(destroyed);
 }
 
+TEST(AllocatorTest, ALimitIsKeptAndSaysByHowMuchItWouldBeExceeded) {
+  bool destroyed = false;
+  const auto allocator = std::make_shared<OneBlockAllocator>(destroyed);
+  allocator->set_limit(20);
+  const auto first = allocator->Allocate(16, MemoryCategory::kOptimizer);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status status = allocator->Allocate(7, MemoryCategory::kOptimizer).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  for (const char* words :
+       {"7 bytes for optimizer", "16 bytes in use", "3 bytes above", "limit of 20"}) {
+    EXPECT_NE(status.message().find(words), absl::string_view::npos) << words << " in " << status;
+  }
+}
+
 TEST(AllocatorTest, ErrorsSayWhatWasAskedForAndWhatIsInUse) {
   bool destroyed = false;
   auto allocator = std::make_shared<OneBlockAllocator>(destroyed);

@@ -15,7 +15,7 @@ absl::StatusOr<int> FullShard::ShardSize(int world_size) const {
 }
 
 bool FullShard::KeepsGathered(const Unit& unit, Pass pass) const {
-  return pass == Pass::kForward && unit.is_root();
+  return pass == Pass::kForward && (unit.is_root() || !options().reshard_after_forward);
 }
 
 namespace {

@@ -30,7 +30,7 @@ absl::StatusOr<int> HybridShard::ShardSize(int world_size) const {
 }
 
 bool HybridShard::KeepsGathered(const Unit& unit, Pass pass) const {
-  return pass == Pass::kForward && unit.is_root();
+  return pass == Pass::kForward && (unit.is_root() || !options().reshard_after_forward);
 }
 
 namespace {

@@ -27,7 +27,7 @@ class HybridShard : public FlatStrategy {
 
  protected:
   bool KeepsGathered(const Unit& unit, Pass pass) const override;
-  bool TakesTurns() const override { return true; }
+  bool TakesTurns() const override { return options().reshard_after_forward; }
   bool ReducesAcrossGroups() const override { return true; }
 };
 

@@ -95,7 +95,9 @@ TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
   small_units.min_wrap_numel = 3000;
   RunSetup whole_norms = setup;
   whole_norms.min_shard_numel = 100;
-  for (const RunSetup& variant : {no_prefetch, small_units, whole_norms}) {
+  RunSetup kept = setup;
+  kept.reshard_after_forward = false;
+  for (const RunSetup& variant : {no_prefetch, small_units, whole_norms, kept}) {
     const absl::StatusOr<TrainingRecord> other = Train(variant);
     ASSERT_TRUE(other.ok()) << other.status();
     ExpectSameBits(*plain, *other);

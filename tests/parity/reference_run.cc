@@ -88,6 +88,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.scheduler.prefetch = setup.prefetch;
+  options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.min_shard_numel = setup.min_shard_numel;
   options.activation_checkpointing = setup.activation_checkpointing;

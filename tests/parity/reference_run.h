@@ -39,6 +39,7 @@ struct RunSetup {
   int world_size = 1;
   int shard_size = 0;
   bool prefetch = true;
+  bool reshard_after_forward = true;
   int64_t min_wrap_numel = 0;   // 0: a unit per block
   int64_t min_shard_numel = 0;  // 0: everything is sharded
   int64_t rows_per_rank = 0;    // 0: the reference's global batch divided by the world size
