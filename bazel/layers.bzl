@@ -34,6 +34,7 @@ _TRANSPORT_NAMES = ["core/comm/local", "core/comm/mpi", "core/comm/nccl"]
 _STRATEGY_NAMES = [
     "strategies/no_shard",
     "strategies/shard_grad_op",
+    "strategies/shard_optimizer",
     "strategies/full_shard",
     "strategies/hybrid_shard",
     "strategies/all",

@@ -192,6 +192,7 @@ absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const Gradient
   const bool finishes = sync == GradientSync::kFinish;
   if (!finishes && segment.grad_shard.dtype() != DType::kFloat32) {
     const Shape shape = segment.grad_shard.shape();
+    segment.grad_shard = Tensor();  // never both
     const int64_t bytes = shape.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
                             AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));

@@ -1,0 +1,179 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
+// counts them in real steps, beside the formula.
+//
+//   bazel run //benchmarks:memory -- [preset] [ranks]
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/presets.h"
+#include "zeroth/strategies/memory_formula.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kBatch = 1;
+constexpr int64_t kSeq = 128;
+constexpr double kMiB = 1024.0 * 1024.0;
+
+struct Lever {
+  const char* name;
+  int64_t micro_batches = 1;
+  bool sync_every = true;
+  bool reshard_after_forward = true;
+  ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+};
+
+constexpr Lever kLevers[] = {
+    {"plain"},
+    {"accumulate, sync every", 2, true},
+    {"accumulate, sync last", 2, false},
+    {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
+    {"keep after forward", 1, true, false},
+};
+
+ModelNumel CountNumel(const LanguageModel& model) {
+  ModelNumel numel;
+  for (const Parameter* parameter : model.Parameters()) {
+    const double count = static_cast<double>(parameter->numel());
+    const bool in_block = absl::StrContains(parameter->name(), ".h.") ||
+                          absl::StrContains(parameter->name(), ".layers.");
+    const bool in_first = absl::StrContains(parameter->name(), ".h.0.") ||
+                          absl::StrContains(parameter->name(), ".layers.0.");
+    numel.total += count;
+    if (!in_block) numel.root += count;
+    if (in_first) numel.block += count;
+  }
+  return numel;
+}
+
+absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions& setup,
+                       const Lever& lever, Communicator& world, std::mutex& mutex,
+                       MemoryStats& largest) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  TrainerOptions options;
+  options.sharding.strategy = setup.strategy;
+  options.sharding.strategy_options.shard_size = setup.shard_size;
+  options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
+  options.sharding.mixed_precision = setup.precision;
+  options.sync_every_micro_batch = setup.sync_every_micro_batch;
+  options.activation_checkpointing = lever.checkpointing;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
+  Batch batch;
+  batch.batch = kBatch;
+  batch.seq = kSeq;
+  batch.inputs.assign(kBatch * kSeq, 11);
+  batch.targets.assign(kBatch * kSeq, 17 + world.rank());
+  device->allocator().ResetPeaks();
+  const std::vector<Batch> batches(static_cast<size_t>(setup.micro_batches), batch);
+  // The second step prefetches along the order that the first has shown.
+  for (int step = 0; step < 2; ++step) {
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
+  }
+  const MemoryStats stats = device->allocator().stats();
+  std::lock_guard<std::mutex> lock(mutex);
+  if (stats.total.peak_bytes > largest.total.peak_bytes) largest = stats;
+  return absl::OkStatus();
+}
+
+absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
+                      const MemoryFormulaOptions& setup, const Lever& lever) {
+  MemoryStats stats;
+  std::mutex mutex;
+  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(setup.world_size, [&](Communicator& world) {
+    return TrainRank(config, setup, lever, world, mutex, stats);
+  }));
+  ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
+  const auto peak = [&](MemoryCategory category) {
+    return static_cast<double>(stats[category].peak_bytes);
+  };
+  const double state = peak(MemoryCategory::kParameters) +
+                       peak(MemoryCategory::kGatheredParameters) +
+                       peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer);
+  std::cout << absl::StreamFormat(
+      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
+      setup.strategy,
+      absl::StrCat(DTypeName(setup.precision.param_dtype), "/",
+                   DTypeName(setup.precision.reduce_dtype)),
+      lever.name, peak(MemoryCategory::kParameters) / kMiB,
+      peak(MemoryCategory::kGatheredParameters) / kMiB, peak(MemoryCategory::kGradients) / kMiB,
+      peak(MemoryCategory::kOptimizer) / kMiB, state / kMiB, formula.total() / kMiB,
+      100 * (state / formula.total() - 1), peak(MemoryCategory::kActivations) / kMiB,
+      (peak(MemoryCategory::kWorkspace) + peak(MemoryCategory::kCommunication)) / kMiB,
+      static_cast<double>(stats.total.peak_bytes) / kMiB);
+  std::cout.flush();
+  return absl::OkStatus();
+}
+
+absl::Status Run(const std::string& preset, int ranks) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
+                          ModelRegistry::Create(config));
+  const ModelNumel numel = CountNumel(*model);
+  std::cout << absl::StreamFormat(
+      "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
+      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
+      preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "precision", "lever", "params",
+      "gathered", "grads", "moments", "state", "formula", "off", "activ.", "scratch", "all");
+  for (const char* strategy :
+       {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (const Lever& lever : kLevers) {
+        MemoryFormulaOptions setup;
+        setup.strategy = strategy;
+        setup.world_size = ranks;
+        setup.shard_size = setup.strategy == "hybrid_shard" ? std::max(1, ranks / 2) : 0;
+        setup.precision = {dtype, dtype};
+        setup.micro_batches = lever.micro_batches;
+        setup.sync_every_micro_batch = lever.sync_every;
+        setup.reshard_after_forward = lever.reshard_after_forward;
+        const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
+        if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
+        ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  const std::string preset = argc > 1 ? argv[1] : "gpt2_124m";
+  int ranks = 4;
+  if (argc > 2 && (!absl::SimpleAtoi(argv[2], &ranks) || ranks < 1)) {
+    std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
+    return EXIT_FAILURE;
+  }
+  const absl::Status status = zeroth::Run(preset, ranks);
+  if (status.ok()) return EXIT_SUCCESS;
+  std::cerr << status << "\n";
+  return EXIT_FAILURE;
+}

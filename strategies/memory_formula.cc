@@ -1,0 +1,65 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/memory_formula.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr double kMasterBytes = 4;
+constexpr double kMomentBytes = 8;
+
+double Bytes(DType dtype) { return static_cast<double>(SizeOf(dtype)); }
+
+absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
+  if (options.strategy == "no_shard") return 1;
+  for (const char* over_all : {"shard_optimizer", "shard_grad_op", "full_shard"}) {
+    if (options.strategy == over_all) return options.world_size;
+  }
+  if (options.strategy != "hybrid_shard") {
+    return absl::UnimplementedError(
+        absl::StrCat("no memory formula for strategy '", options.strategy, "'"));
+  }
+  if (options.shard_size < 1 || options.world_size % options.shard_size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard size ", options.shard_size, " does not divide the world size ", options.world_size));
+  }
+  return options.shard_size;
+}
+
+}  // namespace
+
+absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
+                                             const MemoryFormulaOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const int shards, ShardCount(options));
+  const bool cut = shards > 1;
+  const double own = model.total / shards;
+  const double in_turns = model.root + 2 * model.block;
+  StateBytes bytes;
+  bytes.parameters = kMasterBytes * own;
+  bytes.optimizer = kMomentBytes * own;
+
+  const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
+  const bool keeps_all = !takes_turns || !options.reshard_after_forward;
+  if (cut || !options.precision.computes_in_masters()) {
+    bytes.gathered_parameters =
+        Bytes(options.precision.param_dtype) * (keeps_all ? model.total : in_turns);
+  }
+
+  const double gradient = Bytes(options.precision.reduce_dtype);
+  const bool several = options.micro_batches > 1;
+  const bool adds_up_in_full =
+      several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer");
+  const bool adds_up_in_shards = several && cut && !adds_up_in_full;
+  bytes.gradients_at_rest = (adds_up_in_shards ? Bytes(DType::kFloat32) : gradient) * own;
+  bytes.gradients = bytes.gradients_at_rest;
+  if (cut) bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
+  return bytes;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a rank's training state takes, before anything is allocated: the formula of
+// docs/architecture.md, which tests hold against the allocator's account.
+
+#ifndef ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
+#define ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/strategies/mixed_precision.h"
+
+namespace zeroth {
+
+// Elements of parameters, all of them trainable; padding is left out.
+struct ModelNumel {
+  double total = 0;
+  double root = 0;   // of the root unit
+  double block = 0;  // of the largest other unit
+};
+
+struct MemoryFormulaOptions {
+  std::string strategy = "full_shard";
+  int world_size = 1;
+  int shard_size = 0;  // of hybrid_shard
+  MixedPrecision precision;
+  bool reshard_after_forward = true;
+  int64_t micro_batches = 1;
+  bool sync_every_micro_batch = true;
+};
+
+// Peak bytes of one rank by category; activations, communication and workspace are no part of it.
+struct StateBytes {
+  double parameters = 0;
+  double gathered_parameters = 0;
+  double gradients = 0;
+  double optimizer = 0;
+  double gradients_at_rest = 0;  // of `gradients`, what is left between steps
+
+  double total() const { return parameters + gathered_parameters + gradients + optimizer; }
+};
+
+// With AdamW's two moments, two buffers that units take turns in, and fp32 masters. InvalidArgument
+// for a shard size that does not fit; Unimplemented for a strategy that is not of this project.
+absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
+                                             const MemoryFormulaOptions& options);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
