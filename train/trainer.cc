@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/clip_grad_norm.h"
 
@@ -17,11 +18,13 @@ namespace zeroth {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options) {
+  if (options.record_steps) ZEROTH_RETURN_IF_ERROR(CanRecordSteps(world, device));
   std::unique_ptr<Trainer> trainer(new Trainer);
   trainer->world_ = &world;
   trainer->device_ = &device;
   trainer->clip_grad_norm_ = options.clip_grad_norm;
   trainer->sync_every_micro_batch_ = options.sync_every_micro_batch;
+  trainer->record_steps_ = options.record_steps;
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
@@ -36,16 +39,66 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   return trainer;
 }
 
-absl::StatusOr<Tensor> Trainer::Upload(absl::Span<const int32_t> tokens, Shape shape) {
-  return Tensor::FromHost<int32_t>(*device_, std::move(shape), tokens,
-                                   MemoryCategory::kActivations);
+absl::Status Trainer::CanRecordSteps(const Communicator& world, const Device& device) {
+  if (!device.CanRecord()) {
+    return absl::UnimplementedError(
+        absl::StrCat("steps cannot be recorded: device ", device.name(),
+                     " runs what it is given at once, or has no means of playing it again"));
+  }
+  if (!world.SupportsRecording()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "steps cannot be recorded: hosts take part in the collectives of ", world.name(),
+        "; expected one rank, or a transport that leaves them to "
+        "the device"));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> Trainer::MakeShared(int64_t losses, float flag) {
-  std::vector<float> values(static_cast<size_t>(losses) + 1, 0.0f);
-  values.back() = flag;
-  return Tensor::FromHost<float>(*device_, Shape({losses + 1}), values,
-                                 MemoryCategory::kCommunication);
+absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) const {
+  if (micro_batches.empty()) {
+    return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
+  }
+  for (const Batch& batch : micro_batches) {
+    if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq, " and ",
+        batch.batch, " x ", batch.seq, " tokens, expected one shape: their means are averaged"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Trainer::Inputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) {
+  Inputs inputs;
+  for (const Batch& batch : micro_batches) {
+    for (std::vector<Tensor>* const ids : {&inputs.tokens, &inputs.targets}) {
+      ZEROTH_ASSIGN_OR_RETURN(
+          Tensor tensor, Tensor::Empty(*device_, Shape({batch.batch, batch.seq}), DType::kInt32,
+                                       MemoryCategory::kActivations));
+      ids->push_back(std::move(tensor));
+    }
+  }
+  const auto losses = static_cast<int64_t>(micro_batches.size());
+  ZEROTH_ASSIGN_OR_RETURN(inputs.shared,
+                          Tensor::Empty(*device_, Shape({losses + 1}), DType::kFloat32,
+                                        MemoryCategory::kCommunication));
+  return inputs;
+}
+
+absl::Status Trainer::Fill(absl::Span<const Batch> micro_batches, bool flag, const Inputs& inputs) {
+  Stream& stream = device_->compute_stream();
+  const auto copy = [&](const auto& values, const Tensor& tensor) {
+    ZEROTH_CHECK(static_cast<int64_t>(values.size()) == tensor.numel());
+    return device_->CopyFromHost(tensor.raw_data(), values.data(), tensor.bytes(), stream);
+  };
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].inputs, inputs.tokens[i]));
+    ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, inputs.targets[i]));
+  }
+  std::vector<float> shared(micro_batches.size() + 1, 0.0f);
+  shared.back() = flag ? 1.0f : 0.0f;
+  ZEROTH_RETURN_IF_ERROR(copy(shared, inputs.shared));
+  // The caller's memory is free from here on.
+  return stream.Synchronize();
 }
 
 absl::Status Trainer::MeanOverRanks(const Tensor& losses, const Tensor& shared,
@@ -57,18 +110,15 @@ absl::Status Trainer::MeanOverRanks(const Tensor& losses, const Tensor& shared,
   return world_->AllReduce(shared, ReduceOp::kMean, stream, label);
 }
 
-absl::StatusOr<Tensor> Trainer::Loss(const Batch& batch) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor inputs,
-                          Upload(batch.inputs, Shape({batch.batch, batch.seq})));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor targets,
-                          Upload(batch.targets, Shape({batch.batch, batch.seq})));
-  ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, inputs, targets));
+absl::StatusOr<Tensor> Trainer::Loss(const Tensor& tokens, const Tensor& targets) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, tokens, targets));
   return loss.data;
 }
 
-absl::Status Trainer::ForwardBackwardOne(const Batch& batch, const Tensor& loss) {
+absl::Status Trainer::ForwardBackwardOne(const Tensor& tokens, const Tensor& targets,
+                                         const Tensor& loss) {
   tape_.set_recording(true);
-  const absl::StatusOr<Tensor> value = Loss(batch);
+  const absl::StatusOr<Tensor> value = Loss(tokens, targets);
   if (!value.ok()) {
     tape_.Clear();
     return value.status();
@@ -79,17 +129,8 @@ absl::Status Trainer::ForwardBackwardOne(const Batch& batch, const Tensor& loss)
   return sharding_->scheduler().FinishBackward();
 }
 
-absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
-  if (micro_batches.empty()) {
-    return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
-  }
-  for (const Batch& batch : micro_batches) {
-    if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq, " and ",
-        batch.batch, " x ", batch.seq, " tokens, expected one shape: their means are averaged"));
-  }
-  const auto count = static_cast<int64_t>(micro_batches.size());
+absl::StatusOr<Tensor> Trainer::ForwardBackward(const Inputs& inputs) {
+  const auto count = static_cast<int64_t>(inputs.tokens.size());
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor losses,
       Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
@@ -99,25 +140,104 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
     const bool last = i + 1 == count;
     scheduler.SetRequiresGradientSync(sync_every_micro_batch_ || last);
     scheduler.SetIsLastBackward(last);
+    const auto at = static_cast<size_t>(i);
     ZEROTH_RETURN_IF_ERROR(
-        ForwardBackwardOne(micro_batches[static_cast<size_t>(i)], losses.View(i, Shape({1}))));
+        ForwardBackwardOne(inputs.tokens[at], inputs.targets[at], losses.View(i, Shape({1}))));
   }
   return losses;
 }
 
+absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
+  return ForwardBackward(inputs);
+}
+
+absl::StatusOr<Tensor> Trainer::EnqueueStep(const Inputs& inputs, std::optional<double> lr) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
+                          GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_));
+  const Tensor scale = norm_and_scale.View(1, Shape({1}));
+  ZEROTH_RETURN_IF_ERROR(lr.has_value() ? optimizer_->Step(*lr, /*grad_scale=*/1.0, scale)
+                                        : optimizer_->Update(scale));
+  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
+  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
+  return norm_and_scale;
+}
+
+Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
+  StepKind kind;
+  kind.micro_batches = static_cast<int64_t>(micro_batches.size());
+  kind.batch = micro_batches[0].batch;
+  kind.seq = micro_batches[0].seq;
+  for (const Unit* unit : sharding_->units()) {
+    for (const Parameter* parameter : unit->parameters()) {
+      kind.requires_grad.push_back(parameter->requires_grad());
+    }
+  }
+  return kind;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const StepKind& kind,
+                                                                           Inputs inputs) {
+  ZEROTH_RETURN_IF_ERROR_WITH(device_->BeginRecording(), "recording a step");
+  const absl::StatusOr<Tensor> norm_and_scale = EnqueueStep(inputs, std::nullopt);
+  // Recording ends whatever has become of it; of two errors, the first says more.
+  absl::StatusOr<std::unique_ptr<Recording>> recording = device_->EndRecording();
+  ZEROTH_RETURN_IF_ERROR_WITH(norm_and_scale.status(), "recording a step");
+  ZEROTH_RETURN_IF_ERROR_WITH(recording.status(), "recording a step");
+  auto recorded = std::make_unique<RecordedStep>();
+  recorded->kind = kind;
+  recorded->inputs = std::move(inputs);
+  recorded->norm_and_scale = *norm_and_scale;
+  recorded->recording = *std::move(recording);
+  return recorded;
+}
+
+absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
+                                                  bool stop, Tensor& shared) {
+  // The first step of a kind makes what is made once; in the second, the order that the first has
+  // shown decides what runs ahead. From the third on, steps are alike.
+  constexpr int kStepsBeforeRecording = 2;
+  const StepKind kind = record_steps_ ? KindOf(micro_batches) : StepKind();
+  if (recorded_ != nullptr && recorded_->kind.requires_grad != kind.requires_grad) {
+    recorded_ = nullptr;
+  }
+  const bool plays = recorded_ != nullptr && recorded_->kind == kind;
+  Inputs inputs;
+  if (plays) {
+    inputs = recorded_->inputs;
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches));
+  }
+  shared = inputs.shared;
+  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, stop, inputs));
+  if (!plays) {
+    steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
+    last_kind_ = kind;
+    if (!record_steps_ || recorded_ != nullptr || steps_of_last_kind_ <= kStepsBeforeRecording) {
+      return EnqueueStep(inputs, lr);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(recorded_, RecordStep(kind, std::move(inputs)));
+    steps_of_last_kind_ = 0;
+  }
+  return PlayStep(*recorded_, lr);
+}
+
+absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
+  ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr));
+  ZEROTH_RETURN_IF_ERROR(step.recording->Play(device_->compute_stream()));
+  return step.norm_and_scale;
+}
+
 absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
                                          bool stop) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor shared,
-      MakeShared(static_cast<int64_t>(micro_batches.size()), stop ? 1.0f : 0.0f));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(micro_batches));
+  Tensor shared;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_));
-  ZEROTH_RETURN_IF_ERROR(
-      optimizer_->Step(lr, /*grad_scale=*/1.0, norm_and_scale.View(1, Shape({1}))));
-  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, shared, "loss"));
+                          EnqueueOrPlayStep(micro_batches, lr, stop, shared));
   // Only here, with the whole step enqueued, does the host wait for the device.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
@@ -132,19 +252,23 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
 }
 
 absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {
+  const absl::Span<const Batch> batches = absl::MakeConstSpan(&batch, 1);
+  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(batches));
+  ZEROTH_RETURN_IF_ERROR(Fill(batches, /*flag=*/false, inputs));
   tape_.set_recording(false);
-  const absl::StatusOr<Tensor> loss = Loss(batch);
+  const absl::StatusOr<Tensor> loss = Loss(inputs.tokens[0], inputs.targets[0]);
   tape_.set_recording(true);
   ZEROTH_RETURN_IF_ERROR(loss.status());
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor shared, MakeShared(1, 0.0f));
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(*loss, shared, "evaluation loss"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
+  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(*loss, inputs.shared, "evaluation loss"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, inputs.shared.ToHost<float>());
   return means[0];
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor input,
-                          Upload(tokens, Shape({1, static_cast<int64_t>(tokens.size())})));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor input,
+      Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
+                                MemoryCategory::kActivations));
   return model_->Logits(*context_, input, from);
 }
 

@@ -6,7 +6,10 @@
 #ifndef ZEROTH_TRAIN_TRAINER_H_
 #define ZEROTH_TRAIN_TRAINER_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +38,9 @@ struct TrainerOptions {
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
   // only the last one's, with those of the others added up in full before (less traffic).
   bool sync_every_micro_batch = true;
+  // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
+  // Trainer::Step.
+  bool record_steps = false;
 };
 
 struct StepResult {
@@ -51,15 +57,25 @@ struct StepResult {
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
-  // Load.
+  // Load. Fails as CanRecordSteps if steps are to be recorded.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
+
+  // Unimplemented names the device if it cannot record, or the transport if its calls cannot be
+  // recorded (Communicator::SupportsRecording).
+  static absl::Status CanRecordSteps(const Communicator& world, const Device& device);
 
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
   // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
   // what one batch of all of them gives. `stop` asks all ranks to end together (StepResult::stop).
   // InvalidArgument unless there is a micro-batch and all are of one shape.
+  //
+  // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
+  // recorded, and it and later steps of that shape are played; the two before it make what a step
+  // makes once. Steps of other shapes, evaluation and logits are enqueued as ever, in between too.
+  // A parameter that is frozen or thawed makes the recording void, and a new one is made in the
+  // same way. The memory of one step stays allocated. A timeline must not be recording then.
   absl::StatusOr<StepResult> Step(absl::Span<const Batch> micro_batches, double lr,
                                   bool stop = false);
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false) {
@@ -87,11 +103,43 @@ class Trainer {
 
  private:
   Trainer() = default;
-  absl::StatusOr<Tensor> Loss(const Batch& batch);
-  absl::StatusOr<Tensor> Upload(absl::Span<const int32_t> tokens, Shape shape);
-  absl::Status ForwardBackwardOne(const Batch& batch, const Tensor& loss);
-  // What ranks exchange at a step's end, fp32 [losses + 1]: room for losses, and a flag.
-  absl::StatusOr<Tensor> MakeShared(int64_t losses, float flag);
+  // What a step, or an evaluation, reads, in device memory.
+  struct Inputs {
+    std::vector<Tensor> tokens;   // of each micro-batch, int32 [batch, seq]
+    std::vector<Tensor> targets;  // the same
+    Tensor shared;  // what ranks exchange at the end, fp32 [losses + 1]: room for losses, a flag
+  };
+  // What decides whether a recorded step will do: two equal ones enqueue the same work.
+  struct StepKind {
+    int64_t micro_batches = 0;
+    int64_t batch = 0;
+    int64_t seq = 0;
+    std::vector<bool> requires_grad;  // of each parameter
+    bool operator==(const StepKind&) const = default;
+  };
+  struct RecordedStep {
+    StepKind kind;
+    Inputs inputs;
+    Tensor norm_and_scale;
+    std::unique_ptr<Recording> recording;  // last: it goes before what it uses
+  };
+
+  absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
+  absl::StatusOr<Inputs> MakeInputs(absl::Span<const Batch> micro_batches);
+  // In the order of the compute stream.
+  absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag, const Inputs& inputs);
+  absl::StatusOr<Tensor> Loss(const Tensor& tokens, const Tensor& targets);
+  absl::Status ForwardBackwardOne(const Tensor& tokens, const Tensor& targets, const Tensor& loss);
+  absl::StatusOr<Tensor> ForwardBackward(const Inputs& inputs);
+  // All of a step between having its inputs and reading its results, without waiting for the
+  // device. Without `lr`, AdamW::BeginStep is the caller's. Losses go into inputs.shared; returns
+  // the norm and the scale.
+  absl::StatusOr<Tensor> EnqueueStep(const Inputs& inputs, std::optional<double> lr);
+  absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
+                                           bool stop, Tensor& shared);
+  StepKind KindOf(absl::Span<const Batch> micro_batches) const;
+  absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, Inputs inputs);
+  absl::StatusOr<Tensor> PlayStep(const RecordedStep& step, double lr);
   // Puts the losses into `shared` and takes means over ranks, on the device.
   absl::Status MeanOverRanks(const Tensor& losses, const Tensor& shared, absl::string_view label);
 
@@ -99,6 +147,7 @@ class Trainer {
   Device* device_ = nullptr;
   double clip_grad_norm_ = 0;
   bool sync_every_micro_batch_ = true;
+  bool record_steps_ = false;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;
@@ -106,6 +155,9 @@ class Trainer {
   std::unique_ptr<AdamW> optimizer_;
   Tape tape_;
   std::unique_ptr<Context> context_;
+  StepKind last_kind_;          // of the latest step that was not played
+  int steps_of_last_kind_ = 0;  // in a row
+  std::unique_ptr<RecordedStep> recorded_;
 };
 
 }  // namespace zeroth

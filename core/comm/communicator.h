@@ -100,6 +100,11 @@ class Communicator {
   // Done on `stream` once every rank has come this far on its own stream.
   virtual absl::Status Barrier(Stream& stream, absl::string_view label) = 0;
 
+  // Whether calls may be part of what a device records (Device::BeginRecording) and plays later:
+  // then all ranks record the same calls and play them in the same order. A back end whose hosts
+  // take part in each call has to say no.
+  virtual bool SupportsRecording() const { return false; }
+
   // Collective on the host, synchronous. Ranks with the same `color` form a new group, ordered by
   // (key, rank); a negative color joins none and returns nullptr. The new communicator orders its
   // calls independently of this one, and may outlive it, but not the world.

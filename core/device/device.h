@@ -68,7 +68,7 @@ class Stream {
 // lives.
 class Recording {
  public:
-  // Waits until it no longer runs.
+  // Waits until it no longer runs. The device outlives it.
   virtual ~Recording() = default;
   // Enqueues all of it on `stream`, of the device that recorded it and not being recorded itself.
   // Events of the recorded work then stand for the end of the latest time.
@@ -116,7 +116,8 @@ class Device {
   virtual bool CanRecord() const { return false; }
   // Waits for all streams of this device. From then on, until EndRecording() on the same thread,
   // what is enqueued on them is recorded and does not run; so waiting for a stream or an event,
-  // copies from or to host memory, timed events and new streams are FailedPrecondition in between.
+  // copies from or to host memory, timed events and new streams are FailedPrecondition in between;
+  // nor may a stream go away.
   // What has run before is enqueued without the one-time work (plans, caches) that a recording
   // would repeat: record nothing that has not run.
   virtual absl::Status BeginRecording();

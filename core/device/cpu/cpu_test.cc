@@ -48,6 +48,16 @@ TEST(CpuDeviceTest, RefusesBadOptions) {
   }
 }
 
+TEST(CpuDeviceTest, RecordsNothing) {
+  const auto device = MustCreate();
+  EXPECT_FALSE(device->CanRecord());
+  for (const absl::Status& status : {device->BeginRecording(), device->EndRecording().status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("device cpu:0 cannot record"), absl::string_view::npos)
+        << status;
+  }
+}
+
 TEST(CpuDeviceTest, RanksHaveAccountsOfTheirOwn) {
   const auto a = MustCreate();
   const auto b = MustCreate();

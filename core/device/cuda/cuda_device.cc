@@ -19,6 +19,7 @@ class CudaMemory final : public MemorySource {
   explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
+    const AllowDuringCapture allow;
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal_));
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, bytes);
@@ -33,6 +34,7 @@ class CudaMemory final : public MemorySource {
   }
 
   void Free(void* data, size_t) override {
+    const AllowDuringCapture allow;
     // At the end of a process CUDA may be gone before the last tensor.
     static_cast<void>(cudaSetDevice(ordinal_));
     static_cast<void>(cudaFree(data));
@@ -97,13 +99,15 @@ absl::StatusOr<std::shared_ptr<Device>> CudaDevice::Open(const DeviceOptions& op
   std::shared_ptr<CudaDevice> device(new CudaDevice(options, std::move(properties)));
   ZEROTH_ASSIGN_OR_RETURN(device->compute_stream_,
                           CudaStream::Create(*device, options.index, "compute",
-                                             /*is_compute=*/true));
+                                             /*is_compute=*/true, device->streams_));
   return std::shared_ptr<Device>(std::move(device));
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream(absl::string_view name) {
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CudaStream> stream,
-                          CudaStream::Create(*this, options_.index, name, /*is_compute=*/false));
+  ZEROTH_RETURN_IF_ERROR(compute_stream_->ExpectNotRecorded("get another stream beside it"));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaStream> stream,
+      CudaStream::Create(*this, options_.index, name, /*is_compute=*/false, streams_));
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
@@ -125,6 +129,8 @@ absl::Status CudaDevice::CopyFromHost(void* dst, const void* host_src, size_t by
   ZEROTH_CHECK(&stream.device() == this);
   CudaStream& on = CudaStream::From(stream);
   if (bytes == 0 || !on.status().ok()) return on.status();
+  // A recording would read the same staging memory each time, whatever lies there by then.
+  ZEROTH_RETURN_IF_ERROR(on.ExpectNotRecorded("copy from the host"));
   return staging_.CopyToDevice(dst, host_src, bytes, on);
 }
 
@@ -132,6 +138,7 @@ absl::Status CudaDevice::CopyToHost(void* host_dst, const void* src, size_t byte
   ZEROTH_CHECK(&stream.device() == this);
   CudaStream& on = CudaStream::From(stream);
   if (bytes == 0 || !on.status().ok()) return on.status();
+  ZEROTH_RETURN_IF_ERROR(on.ExpectNotRecorded("copy to the host"));
   return on.Update(
       ToStatus(cudaMemcpyAsync(host_dst, src, bytes, cudaMemcpyDeviceToHost, on.handle()),
                "cudaMemcpyAsync to the host"));
@@ -142,6 +149,25 @@ absl::Status CudaDevice::FillZero(void* dst, size_t bytes, Stream& stream) {
   CudaStream& on = CudaStream::From(stream);
   if (bytes == 0 || !on.status().ok()) return on.status();
   return on.Update(ToStatus(cudaMemsetAsync(dst, 0, bytes, on.handle()), "cudaMemsetAsync"));
+}
+
+absl::Status CudaDevice::BeginRecording() {
+  if (recording_ != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", name(), " is recording already; end that first"));
+  }
+  BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(recording_, RecordingInProgress::Begin(streams_->Get(), allocator_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::EndRecording() {
+  if (recording_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", name(), " is not recording; call BeginRecording first"));
+  }
+  const std::unique_ptr<RecordingInProgress> recording = std::move(recording_);
+  return recording->Finish();
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/device/cuda/caching_allocator.h"
+#include "zeroth/core/device/cuda/cuda_recording.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
 #include "zeroth/core/device/cuda/host_staging.h"
 #include "zeroth/core/device/device.h"
@@ -54,6 +55,11 @@ class CudaDevice final : public Device {
   absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
 
+  // As a CUDA graph. Allocations while it is recorded come from a pool of its own.
+  bool CanRecord() const override { return true; }
+  absl::Status BeginRecording() override;
+  absl::StatusOr<std::unique_ptr<Recording>> EndRecording() override;
+
   const DeviceProperties& properties() const { return properties_; }
 
  private:
@@ -63,7 +69,9 @@ class CudaDevice final : public Device {
   const DeviceProperties properties_;
   const std::shared_ptr<CachingAllocator> allocator_;
   HostStaging staging_;
+  const std::shared_ptr<LiveStreams> streams_ = std::make_shared<LiveStreams>();
   std::unique_ptr<CudaStream> compute_stream_;
+  std::unique_ptr<RecordingInProgress> recording_;
 };
 
 }  // namespace zeroth::cuda

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
@@ -80,6 +82,15 @@ class StreamState {
   }
   DataErrorWord* word() const { return word_; }
 
+  std::shared_ptr<Playback> playback() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return playback_;
+  }
+  void set_playback(std::shared_ptr<Playback> playback) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    playback_ = std::move(playback);
+  }
+
   // What the stream's work uses is numbered, so that an event can tell what it comes after.
   void Retain(std::shared_ptr<const void> memory) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -109,6 +120,7 @@ class StreamState {
   uint64_t last_retained_ = 0;
   std::deque<Retained> retained_;  // oldest first
   Conditions conditions_;          // that a host which waits must await
+  std::shared_ptr<Playback> playback_;
   DataErrorWord* const word_;
 };
 
@@ -124,11 +136,22 @@ class CudaEvent final : public Event {
         state_(std::move(state)),
         after_(state_->last_retained()),
         conditions_(state_->conditions()),
+        playback_(state_->playback()),
         origin_(std::move(origin)) {}
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
 
-  bool IsDone() const override { return cudaEventQuery(handle_) != cudaErrorNotReady; }
+  bool IsDone() const override {
+    if (IsBeforeRecording()) return true;
+    if (playback_ == nullptr) return cudaEventQuery(handle_) != cudaErrorNotReady;
+    const std::shared_ptr<Event> end = playback_->last();
+    return end != nullptr && end->IsDone();
+  }
   absl::Status Synchronize() const override {
+    if (IsBeforeRecording()) return state_->Get();
+    if (playback_ != nullptr) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> end, EndOfPlay());
+      return end->Synchronize();
+    }
     const absl::Status waited =
         zeroth::cuda::ToStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
     if (!waited.ok()) return state_->Update(waited);
@@ -147,16 +170,28 @@ class CudaEvent final : public Event {
   const Device* device() const { return device_; }
   const StreamState& state() const { return *state_; }
   const Conditions& conditions() const { return conditions_; }
+  const std::shared_ptr<Playback>& playback() const { return playback_; }
+  // Of events of a recording: what stands for them outside of it.
+  absl::StatusOr<std::shared_ptr<Event>> EndOfPlay() const {
+    std::shared_ptr<Event> end = playback_->last();
+    if (end != nullptr) return end;
+    return absl::FailedPreconditionError(
+        "this event is part of recorded work that has not been played");
+  }
   // The compute stream has waited for this event.
   void ReleaseRetained() const { state_->ReleaseUpTo(after_); }
 
  private:
+  // Its stream is being recorded, which began with everything done: asking CUDA would spoil that.
+  bool IsBeforeRecording() const { return playback_ == nullptr && state_->playback() != nullptr; }
+
   const cudaEvent_t handle_;
   const Device* const device_;  // for comparison; it may be gone
   const std::shared_ptr<StreamState> state_;
-  const uint64_t after_;                     // the last of what the stream retained before
-  const Conditions conditions_;              // of the stream at this point
-  const std::shared_ptr<CudaEvent> origin_;  // of timed events: when the clock began
+  const uint64_t after_;                      // the last of what the stream retained before
+  const Conditions conditions_;               // of the stream at this point
+  const std::shared_ptr<Playback> playback_;  // of the recording that it is part of, if any
+  const std::shared_ptr<CudaEvent> origin_;   // of timed events: when the clock began
 };
 
 // The event that times of one device count from, made at the first call.
@@ -180,6 +215,21 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> ClockOrigin(int ordinal,
 
 }  // namespace
 
+void LiveStreams::Add(CudaStream* stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  streams_.push_back(stream);
+}
+
+void LiveStreams::Remove(CudaStream* stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  streams_.erase(std::remove(streams_.begin(), streams_.end(), stream), streams_.end());
+}
+
+std::vector<CudaStream*> LiveStreams::Get() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return streams_;
+}
+
 CudaStream& CudaStream::From(Stream& stream) {
   auto* const cuda_stream = dynamic_cast<CudaStream*>(&stream);
   ZEROTH_CHECK(cuda_stream != nullptr);
@@ -188,7 +238,8 @@ CudaStream& CudaStream::From(Stream& stream) {
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(Device& device, int ordinal,
                                                                absl::string_view name,
-                                                               bool is_compute) {
+                                                               bool is_compute,
+                                                               std::shared_ptr<LiveStreams> live) {
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<StreamState> state, StreamState::Create());
   int least = 0;
@@ -199,19 +250,24 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(Device& device, i
   ZEROTH_CUDA_RETURN_IF_ERROR(
       cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, is_compute ? least : greatest));
   return std::unique_ptr<CudaStream>(
-      new CudaStream(device, ordinal, name, is_compute, handle, std::move(state)));
+      new CudaStream(device, ordinal, name, is_compute, handle, std::move(state), std::move(live)));
 }
 
 CudaStream::CudaStream(Device& device, int ordinal, absl::string_view name, bool is_compute,
-                       cudaStream_t handle, std::shared_ptr<StreamState> state)
+                       cudaStream_t handle, std::shared_ptr<StreamState> state,
+                       std::shared_ptr<LiveStreams> live)
     : device_(device),
       ordinal_(ordinal),
       name_(name),
       is_compute_(is_compute),
       handle_(handle),
-      state_(std::move(state)) {}
+      state_(std::move(state)),
+      live_(std::move(live)) {
+  live_->Add(this);
+}
 
 CudaStream::~CudaStream() {
+  live_->Remove(this);
   // An error has been reported where somebody waited, or concerns nobody any more.
   static_cast<void>(cudaStreamSynchronize(handle_));
   state_->ReleaseUpTo(state_->last_retained());
@@ -220,6 +276,7 @@ CudaStream::~CudaStream() {
 
 absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordEvent(bool timed) {
   ZEROTH_RETURN_IF_ERROR(status());
+  if (timed) ZEROTH_RETURN_IF_ERROR(ExpectNotRecorded("tell the time"));
   const auto record = [&]() -> absl::StatusOr<std::shared_ptr<Event>> {
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal_));
     std::shared_ptr<CudaEvent> origin;
@@ -243,14 +300,39 @@ absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordTime() {
   return RecordEvent(/*timed=*/true);
 }
 
+namespace {
+
+// Orders `stream` behind an event that was recorded outside of what the stream is recorded in, or
+// in a recording while the stream runs what it is given.
+absl::Status WaitAcross(const CudaEvent& event, CudaStream& stream) {
+  if (stream.playback() == nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> end, event.EndOfPlay());
+    return stream.Wait(end);
+  }
+  if (event.device() != &stream.device()) {
+    return stream.ExpectNotRecorded("wait for another device");
+  }
+  // The device was idle when the recording began, and has run nothing since.
+  return event.playback() == nullptr ? absl::OkStatus() : event.EndOfPlay().status();
+}
+
+}  // namespace
+
 absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
   ZEROTH_RETURN_IF_ERROR(status());
   const auto* const cuda_event = dynamic_cast<const CudaEvent*>(event.get());
   // An event of another kind of device: only the host can wait for it.
-  if (cuda_event == nullptr) return Update(event->Synchronize());
+  if (cuda_event == nullptr) {
+    ZEROTH_RETURN_IF_ERROR(ExpectNotRecorded("wait for another kind of device"));
+    return Update(event->Synchronize());
+  }
   if (absl::Status failed = cuda_event->state().Get(); !failed.ok()) return Update(failed);
-  ZEROTH_RETURN_IF_ERROR(Update(zeroth::cuda::ToStatus(
-      cudaStreamWaitEvent(handle_, cuda_event->handle(), 0), "cudaStreamWaitEvent")));
+  if (cuda_event->playback() == playback()) {
+    ZEROTH_RETURN_IF_ERROR(Update(zeroth::cuda::ToStatus(
+        cudaStreamWaitEvent(handle_, cuda_event->handle(), 0), "cudaStreamWaitEvent")));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(WaitAcross(*cuda_event, *this));
+  }
   state_->Require(cuda_event->conditions());
   // Another rank's compute stream says nothing about the order of that rank's memory.
   if (is_compute_ && cuda_event->device() == &device_) cuda_event->ReleaseRetained();
@@ -258,12 +340,24 @@ absl::Status CudaStream::Wait(const std::shared_ptr<Event>& event) {
 }
 
 absl::Status CudaStream::Synchronize() {
+  ZEROTH_RETURN_IF_ERROR(ExpectNotRecorded("be waited for by the host"));
   const absl::Status waited =
       zeroth::cuda::ToStatus(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
   state_->ReleaseUpTo(state_->last_retained());
   if (!waited.ok()) return Update(waited);
   ZEROTH_RETURN_IF_ERROR(state_->UpdateFromData());
   return state_->AwaitAll(state_->conditions());
+}
+
+std::shared_ptr<Playback> CudaStream::playback() const { return state_->playback(); }
+void CudaStream::set_playback(std::shared_ptr<Playback> playback) {
+  state_->set_playback(std::move(playback));
+}
+absl::Status CudaStream::ExpectNotRecorded(absl::string_view what) const {
+  if (playback() == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("stream '", name_, "' is being recorded and cannot ", what,
+                   ": nothing runs before the recording is played; do it before or after"));
 }
 
 absl::Status CudaStream::status() const { return state_->Get(); }

@@ -7,13 +7,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/device/cuda/data_error.h"
+#include "zeroth/core/device/cuda/playback.h"
 #include "zeroth/core/device/device.h"
 
 namespace zeroth::cuda {
@@ -29,6 +32,20 @@ class HostCondition {
   virtual absl::Status Await(uint64_t count) = 0;
 };
 
+class CudaStream;
+
+// The streams that a device has at the moment, the oldest first. Thread-safe.
+class LiveStreams {
+ public:
+  void Add(CudaStream* stream);
+  void Remove(CudaStream* stream);
+  std::vector<CudaStream*> Get() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<CudaStream*> streams_;
+};
+
 // A stream of a GPU: what CUDA kernels and collectives are enqueued on.
 class CudaStream final : public Stream {
  public:
@@ -37,10 +54,11 @@ class CudaStream final : public Stream {
   static CudaStream& From(Stream& stream);
 
   // `ordinal` is CUDA's number of the device. Memory that the compute stream works on may be freed
-  // while it does (see caching_allocator.h); for other streams Retain keeps it.
+  // while it does (see caching_allocator.h); for other streams Retain keeps it. The stream is one
+  // of `live` for as long as it exists.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(Device& device, int ordinal,
-                                                            absl::string_view name,
-                                                            bool is_compute);
+                                                            absl::string_view name, bool is_compute,
+                                                            std::shared_ptr<LiveStreams> live);
   // Waits for what is enqueued.
   ~CudaStream() override;
 
@@ -67,12 +85,18 @@ class CudaStream final : public Stream {
   // Fails the stream if `status` is an error, and returns its first error so far: what a function
   // that enqueues returns.
   absl::Status Update(const absl::Status& status);
+  // Set while the stream is recorded (see Device::BeginRecording), by the device.
+  std::shared_ptr<Playback> playback() const;
+  void set_playback(std::shared_ptr<Playback> playback);
+  // FailedPrecondition while the stream is recorded, saying that it cannot `what` then.
+  absl::Status ExpectNotRecorded(absl::string_view what) const;
   // Where kernels on this stream report bad data; device-visible.
   DataErrorWord* data_error() const;
 
  private:
   CudaStream(Device& device, int ordinal, absl::string_view name, bool is_compute,
-             cudaStream_t handle, std::shared_ptr<StreamState> state);
+             cudaStream_t handle, std::shared_ptr<StreamState> state,
+             std::shared_ptr<LiveStreams> live);
   absl::StatusOr<std::shared_ptr<Event>> RecordEvent(bool timed);
 
   Device& device_;
@@ -81,6 +105,7 @@ class CudaStream final : public Stream {
   const bool is_compute_;
   const cudaStream_t handle_;
   const std::shared_ptr<StreamState> state_;  // shared with events, which may outlive the stream
+  const std::shared_ptr<LiveStreams> live_;
 };
 
 }  // namespace zeroth::cuda

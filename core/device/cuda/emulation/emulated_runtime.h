@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -38,8 +39,9 @@ struct CUevent_st {
     std::chrono::steady_clock::time_point reached;
     // Where it was recorded last, if in a stream that was being captured: it then stands for what
     // that stream had captured.
-    std::shared_ptr<zeroth::cuda::emulation::Capture> capture;
-    zeroth::cuda::emulation::Nodes captured;
+    std::shared_ptr<zeroth::cuda::emulation::Capture> capture;  // guarded by CaptureMutex(), as are
+    zeroth::cuda::emulation::Nodes captured;                    // these
+    std::atomic<bool> is_captured{false};  // what is above, for those who need not lock
 
     void Reach(uint64_t number);
     void Await(uint64_t number);
@@ -63,8 +65,8 @@ struct CUstream_st {
   std::deque<std::function<void()>> queue;
   bool running = false;
   bool stopping = false;
-  // Set while the stream is captured; guarded by CaptureMutex().
-  std::shared_ptr<zeroth::cuda::emulation::Capture> capture;
+  std::shared_ptr<zeroth::cuda::emulation::Capture> capture;  // guarded by CaptureMutex()
+  std::atomic<bool> is_captured{false};                       // the same
   std::thread thread;  // last: it starts when everything above exists
 };
 
@@ -75,7 +77,8 @@ cudaError_t Report(cudaError_t error);
 // The error that every call returns after a fault, or cudaSuccess.
 cudaError_t StickyError();
 
-// The functions below are in capture.cc. One lock for everything about captures.
+// The functions below are in capture.cc. One lock for everything about captures; who captures
+// nothing does not take it, so that it orders no threads that nothing else does.
 std::mutex& CaptureMutex();
 
 // What a call that waits, or whose effect a graph could not repeat, must ask first: an error if
@@ -88,9 +91,11 @@ cudaError_t RefuseIfCaptured(cudaEvent_t event);
 
 // If `stream` is captured: does the call's share in the capture, stores its result, and returns
 // true; there is nothing to run then. Otherwise false.
-bool CaptureWork(cudaStream_t stream, std::function<void()> work, cudaError_t* result);
+bool CaptureWork(cudaStream_t stream, const std::function<void()>& work, cudaError_t* result);
 bool CaptureRecord(cudaEvent_t event, cudaStream_t stream, cudaError_t* result);
 bool CaptureWait(cudaStream_t stream, cudaEvent_t event, cudaError_t* result);
+// The stream is going away.
+void LeaveCapture(cudaStream_t stream);
 
 }  // namespace zeroth::cuda::emulation
 

@@ -8,87 +8,74 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include "zeroth/core/device/cuda/emulation/emulated_runtime.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
-// The types that CUDA declares and never defines; they are its own there and ours here.
-struct CUevent_st {
-  // Outlives the event where a stream has yet to reach it, as on a device.
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    uint64_t recorded = 0;   // how often it was recorded
-    uint64_t completed = 0;  // the latest of these that was reached
-    std::chrono::steady_clock::time_point reached;
-  };
-  std::shared_ptr<State> state = std::make_shared<State>();
-  bool timed = false;
-};
+void CUevent_st::State::Reach(uint64_t number) {
+  std::lock_guard<std::mutex> lock(mutex);
+  completed = number;
+  reached = std::chrono::steady_clock::now();
+  changed.notify_all();
+}
 
-struct CUstream_st {
-  CUstream_st() : thread([this] { Run(); }) {}
-  ~CUstream_st() {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      stopping = true;
-    }
-    changed.notify_all();
-    thread.join();
-  }
+void CUevent_st::State::Await(uint64_t number) {
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return completed >= number; });
+}
 
-  void Push(std::function<void()> work) {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      queue.push_back(std::move(work));
-    }
-    changed.notify_all();
-  }
+CUstream_st::CUstream_st() : thread([this] { Run(); }) {}
 
-  void Drain() {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [this] { return queue.empty() && !running; });
-  }
-
-  bool IsIdle() {
+CUstream_st::~CUstream_st() {
+  {
     std::lock_guard<std::mutex> lock(mutex);
-    return queue.empty() && !running;
+    stopping = true;
   }
+  changed.notify_all();
+  thread.join();
+}
 
-  void Run() {
-    std::unique_lock<std::mutex> lock(mutex);
-    while (true) {
-      changed.wait(lock, [this] { return stopping || !queue.empty(); });
-      if (queue.empty()) return;
-      std::function<void()> work = std::move(queue.front());
-      queue.pop_front();
-      running = true;
-      lock.unlock();
-      work();
-      work = nullptr;
-      lock.lock();
-      running = false;
-      if (queue.empty()) changed.notify_all();
-    }
+void CUstream_st::Push(std::function<void()> work) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    queue.push_back(std::move(work));
   }
+  changed.notify_all();
+}
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool running = false;
-  bool stopping = false;
-  std::thread thread;  // last: it starts when everything above exists
-};
+void CUstream_st::Drain() {
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [this] { return queue.empty() && !running; });
+}
+
+bool CUstream_st::IsIdle() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return queue.empty() && !running;
+}
+
+void CUstream_st::Run() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    changed.wait(lock, [this] { return stopping || !queue.empty(); });
+    if (queue.empty()) return;
+    std::function<void()> work = std::move(queue.front());
+    queue.pop_front();
+    running = true;
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
+    running = false;
+    if (queue.empty()) changed.notify_all();
+  }
+}
 
 namespace zeroth::cuda::emulation {
 namespace {
@@ -165,17 +152,15 @@ class Machine {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
-cudaError_t Report(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
-  return error;
-}
-
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
   if (stream == nullptr) {  // the project makes streams of its own; what is left is synchronous
+    const cudaError_t refused = RefuseWhileCapturing(cudaErrorStreamCaptureImplicit);
+    if (refused != cudaSuccess) return refused;
     work();
     return cudaSuccess;
   }
+  if (cudaError_t result = cudaSuccess; CaptureWork(stream, work, &result)) return result;
   stream->Push(std::move(work));
   return cudaSuccess;
 }
@@ -197,6 +182,26 @@ constexpr ErrorText kErrorTexts[] = {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge",
+     "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+     "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
+     "attempt to terminate a thread-local capture sequence from another thread"},
 };
 
 const ErrorText& TextOf(cudaError_t error) {
@@ -208,6 +213,13 @@ const ErrorText& TextOf(cudaError_t error) {
 }
 
 }  // namespace
+
+cudaError_t Report(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t StickyError() { return Machine::Get().sticky(); }
 
 absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> work) {
   const cudaError_t error = Enqueue(stream, std::move(work));
@@ -221,9 +233,14 @@ void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }
 
 }  // namespace zeroth::cuda::emulation
 
+using zeroth::cuda::emulation::CaptureRecord;
+using zeroth::cuda::emulation::CaptureWait;
 using zeroth::cuda::emulation::Enqueue;
 using zeroth::cuda::emulation::last_error;
+using zeroth::cuda::emulation::LeaveCapture;
 using zeroth::cuda::emulation::Machine;
+using zeroth::cuda::emulation::RefuseIfCaptured;
+using zeroth::cuda::emulation::RefuseWhileCapturing;
 using zeroth::cuda::emulation::Report;
 using zeroth::cuda::emulation::TextOf;
 
@@ -289,10 +306,15 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Report(Machine::Get().sticky());
 }
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
   return Report(Machine::Get().Allocate(pointer, bytes));
 }
-cudaError_t cudaFree(void* pointer) { return Report(Machine::Get().Free(pointer)); }
+cudaError_t cudaFree(void* pointer) {
+  if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
+  return Report(Machine::Get().Free(pointer));
+}
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
   *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
   return Report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -304,6 +326,7 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* pointer) {
+  if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
   std::free(pointer);
   return cudaSuccess;
 }
@@ -336,23 +359,22 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  LeaveCapture(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t refused = RefuseIfCaptured(stream); refused != cudaSuccess) return refused;
   if (stream != nullptr) stream->Drain();
   return Report(Machine::Get().sticky());
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t refused = RefuseIfCaptured(stream); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
   return stream == nullptr || stream->IsIdle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return Enqueue(stream, [function, data] { function(data); });
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -365,24 +387,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (cudaError_t result = cudaSuccess; CaptureRecord(event, stream, &result)) return result;
   uint64_t number = 0;
   {
     std::lock_guard<std::mutex> lock(event->state->mutex);
     number = ++event->state->recorded;
   }
-  return Enqueue(stream, [state = event->state, number] {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    state->completed = number;
-    state->reached = std::chrono::steady_clock::now();
-    state->changed.notify_all();
-  });
+  return Enqueue(stream, [state = event->state, number] { state->Reach(number); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
   std::lock_guard<std::mutex> lock(event->state->mutex);
   return event->state->completed == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
   CUevent_st::State& state = *event->state;
   std::unique_lock<std::mutex> lock(state.mutex);
   state.changed.wait(lock, [&state] { return state.completed == state.recorded; });
@@ -400,15 +420,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (cudaError_t result = cudaSuccess; CaptureWait(stream, event, &result)) return result;
   uint64_t number = 0;
   {
     std::lock_guard<std::mutex> lock(event->state->mutex);
     number = event->state->recorded;
   }
-  return Enqueue(stream, [state = event->state, number] {
-    std::unique_lock<std::mutex> lock(state->mutex);
-    state->changed.wait(lock, [&] { return state->completed >= number; });
-  });
+  return Enqueue(stream, [state = event->state, number] { state->Await(number); });
 }
 
 }  // extern "C"
