@@ -168,6 +168,13 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
 std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
+  // Records are kept by this name: whatever changes a run must be in it.
+  if (steps > 0) absl::StrAppend(&text, "_steps", steps);
+  if (rows_per_rank > 0) absl::StrAppend(&text, "_rows", rows_per_rank);
+  if (min_wrap_numel > 0) absl::StrAppend(&text, "_wrap", min_wrap_numel);
+  if (min_shard_numel > 0) absl::StrAppend(&text, "_whole", min_shard_numel);
+  if (!prefetch) absl::StrAppend(&text, "_no_prefetch");
+  if (!reshard_after_forward) absl::StrAppend(&text, "_kept");
   if (activation_checkpointing != ActivationCheckpointing::kNone) {
     absl::StrAppend(&text, "_recompute", static_cast<int>(activation_checkpointing));
   }
