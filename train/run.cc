@@ -81,10 +81,18 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   return strategy->ShardSize(options.world_size).status();
 }
 
+// What a build lacks is known to whoever built it, and to nobody else.
+absl::Status WithBuildHint(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kNotFound) return status;
+  return absl::NotFoundError(absl::StrCat(
+      status.message(), "; --device=cuda and --comm=nccl need a build with --config=cuda"));
+}
+
 // `options` with the number of ranks that there will be.
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> started,
-                          LauncherRegistry::WorldSize(options.comm));
+  const absl::StatusOr<std::optional<int>> started_or = LauncherRegistry::WorldSize(options.comm);
+  if (!started_or.ok()) return WithBuildHint(started_or.status());
+  const std::optional<int> started = *started_or;
   if (started.has_value()) {
     if (options.world_size != 0 && options.world_size != *started) {
       return absl::InvalidArgumentError(
@@ -96,7 +104,8 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
   }
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;
   // Where this process runs all ranks, a device that is not there shows before any is started.
-  ZEROTH_RETURN_IF_ERROR(DeviceRegistry::Create(options.device, DeviceOptions()).status());
+  ZEROTH_RETURN_IF_ERROR(
+      WithBuildHint(DeviceRegistry::Create(options.device, DeviceOptions()).status()));
   return options;
 }
 

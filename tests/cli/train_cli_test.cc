@@ -293,8 +293,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"traced_graphs",
                 {kText, kOut, "--cuda_graphs", "--trace=SCRATCH/trace.json"},
                 {"trace.json and --cuda_graphs", "trace a run without graphs"}},
-        Refusal{"device", {kText, kOut, "--device=tpu"}, {"'tpu'", "it has: cpu"}},
-        Refusal{"comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local"}}),
+        Refusal{"device", {kText, kOut, "--device=tpu"}, {"'tpu'", "it has: cpu", "--config=cuda"}},
+        Refusal{
+            "comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local", "--config=cuda"}}),
     [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
