@@ -38,9 +38,7 @@ std::map<std::string, std::string> Defaults() {
   const std::string options = Read("train/options.h");
   std::map<std::string, std::string> defaults;
   for (const std::smatch& field : Matches(options, "\n  [\\w:]+ (\\w+)(?: = ([^;]+))?;")) {
-    // Durations are flags as "10m".
-    const std::string value =
-        std::regex_replace(field[2].str(), std::regex("absl::Minutes\\((\\d+)\\)"), "$1m");
+    const std::string value = field[2];
     defaults[field[1]] = value.find('"') == std::string::npos ? value : Unquoted(value);
   }
   return defaults;

@@ -39,7 +39,7 @@ ABSL_FLAG(std::string, device, kDefaults.device, "The kind of device to train on
 ABSL_FLAG(std::string, comm, kDefaults.comm,
           "How ranks talk: local (threads of this process), or, in builds with --config=cuda, nccl "
           "(a process per GPU, started by torchrun, mpirun or srun).");
-ABSL_FLAG(absl::Duration, comm_timeout, kDefaults.comm_timeout,
+ABSL_FLAG(std::string, comm_timeout, kDefaults.comm_timeout,
           "How long a rank waits for the others before it reports which of them are missing.");
 ABSL_FLAG(
     std::string, reduction, kDefaults.reduction,

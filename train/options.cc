@@ -98,9 +98,8 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.eval_every > 0 && options.eval_data.empty()) {
     return absl::InvalidArgumentError("--eval_every needs --eval_data: say on what to evaluate");
   }
-  if (options.comm_timeout <= absl::ZeroDuration()) {
-    return Bad("comm_timeout", absl::FormatDuration(options.comm_timeout),
-               "a positive duration, as 90s or 10m");
+  if (!ParseTimeout(options.comm_timeout).ok()) {
+    return Bad("comm_timeout", options.comm_timeout, "a positive duration, as 90s or 10m");
   }
   if (options.reduction != "tree" && options.reduction != "nccl") {
     return Bad("reduction", options.reduction, "tree or nccl");
@@ -129,6 +128,13 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
+}
+
+absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
+  absl::Duration timeout;
+  if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no positive duration; expected one as 90s or 10m"));
 }
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {

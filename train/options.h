@@ -30,7 +30,7 @@ struct TrainOptions {
   std::string comm = "local";
   std::string strategy = "full_shard";
   int world_size = 0;  // 0: as many as another program has started, or kDefaultWorldSize
-  absl::Duration comm_timeout = absl::Minutes(10);
+  std::string comm_timeout = "10m";
   std::string reduction = "tree";
   int shard_size = 0;
   std::string memory_limit = "0";
@@ -79,6 +79,9 @@ struct TrainOptions {
 
 // InvalidArgument names the flag, its value, and what is allowed.
 absl::Status Validate(const TrainOptions& options);
+
+// "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
+absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
 
 // "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
 // finite ones included.

@@ -28,7 +28,8 @@ TEST(OptionsTest, DefaultsNeedOnlyData) {
 TEST(OptionsTest, EveryBadValueIsNamed) {
   using Spoil = std::function<void(TrainOptions&)>;
   const std::vector<std::pair<std::string, Spoil>> cases = {
-      {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = absl::ZeroDuration(); }},
+      {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = "0"; }},
+      {"--comm_timeout=soon", [](TrainOptions& o) { o.comm_timeout = "soon"; }},
       {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
       {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
       {"--activation_checkpointing=all",
@@ -75,6 +76,15 @@ TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
   options.threads_per_rank = 0;
   options.world_size = 1 << 20;
   EXPECT_EQ(ThreadsPerRank(options), 1);
+}
+
+TEST(OptionsTest, Timeouts) {
+  EXPECT_EQ(*ParseTimeout("90s"), absl::Seconds(90));
+  EXPECT_EQ(*ParseTimeout(TrainOptions().comm_timeout), absl::Minutes(10));
+  EXPECT_EQ(*ParseTimeout("inf"), absl::InfiniteDuration());
+  for (const char* text : {"", "0", "-1s", "10", "ten minutes"}) {
+    EXPECT_FALSE(ParseTimeout(text).ok()) << text;
+  }
 }
 
 TEST(OptionsTest, SizesInBytes) {

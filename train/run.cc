@@ -451,7 +451,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   LaunchOptions launch;
   launch.world_size = resolved.world_size;
-  launch.timeout = resolved.comm_timeout;
+  ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
   return LauncherRegistry::Launch(resolved.comm, launch,
                                   [&](Communicator& world) { return RankRun(*job, world).Run(); });
