@@ -2,6 +2,8 @@
 //
 // The strategy suite, third part: steps that are given up, ranks that fail.
 
+#include <latch>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -64,12 +66,19 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
   for (int fail_at = 0; fail_at<4 * 4 + 3; fail_at += world_size()> 4 ? 5 : 1) {
     std::mutex mutex;
     int released = 0;
+    // A rank may learn of the failure wherever it is; here it is to be in the steps after this.
+    std::latch ready(world_size());
     const absl::Status status = Run([&](Communicator& world, Device& device) -> absl::Status {
       ToyModel model(AwkwardUnits());
-      ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-      ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
-      // Groups may be a reduction apart; the failure below is to hit everybody in the same step.
-      ZEROTH_RETURN_IF_ERROR(world.Barrier(device.compute_stream(), "before the failure"));
+      std::unique_ptr<Sharding> sharding;
+      const absl::Status prepared = [&]() -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(sharding, Make(world, device, model));
+        ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
+        ZEROTH_RETURN_IF_ERROR(world.Barrier(device.compute_stream(), "before the failure"));
+        return device.compute_stream().Synchronize();
+      }();
+      ready.arrive_and_wait();
+      ZEROTH_RETURN_IF_ERROR(prepared);
       int stages = 0;
       ToyStep step;
       step.hook = [&](absl::string_view stage, const Unit*) {
