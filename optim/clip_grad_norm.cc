@@ -51,11 +51,12 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
 
 }  // namespace
 
-absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm) {
+absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> words, sum.ToHost<int64_t>());
   ClipResult result;
-  result.norm = std::sqrt(ExactSum::Decode(words));
+  result.norm = std::sqrt(ExactSum::Decode(words)) * grad_scale;
   if (max_norm > 0) result.scale = std::min(1.0, max_norm / (result.norm + kEpsilon));
   if (!std::isfinite(static_cast<float>(result.norm))) {
     result.scale = std::numeric_limits<double>::quiet_NaN();
@@ -63,12 +64,13 @@ absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, do
   return result;
 }
 
-absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm) {
+absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor norm_and_scale,
       Tensor::Empty(sharding.device(), Shape({2}), DType::kFloat32, MemoryCategory::kWorkspace));
-  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, /*scale=*/1.0, max_norm, norm_and_scale));
+  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, grad_scale, max_norm, norm_and_scale));
   return norm_and_scale;
 }
 

@@ -73,8 +73,8 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
 }
 
 absl::Status ValidateDType(const char* flag, const std::string& value) {
-  if (value == "fp32" || value == "bf16") return absl::OkStatus();
-  return Bad(flag, value, "fp32 or bf16");
+  if (value == "fp32" || value == "bf16" || value == "fp16") return absl::OkStatus();
+  return Bad(flag, value, "fp32, bf16 or fp16");
 }
 
 }  // namespace
@@ -126,6 +126,9 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
+  ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
+                              "--param_dtype and --reduce_dtype");
+  ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }
@@ -155,6 +158,24 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
 
 MixedPrecision TrainOptions::mixed_precision() const {
   return {*ParseDType(param_dtype), *ParseDType(reduce_dtype)};
+}
+
+absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
+  LossScalerOptions scaler;
+  scaler.growth_interval = loss_scale_growth_interval;
+  if (loss_scale == "auto") {
+    if (param_dtype != "fp16" && reduce_dtype != "fp16") return std::nullopt;
+  } else if (loss_scale != "dynamic") {
+    scaler.dynamic = false;
+    if (!absl::SimpleAtod(loss_scale, &scaler.initial_scale)) {
+      return Bad("loss_scale", loss_scale, "auto, dynamic, or a power of two that stays");
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      ValidateLossScalerOptions(scaler),
+      absl::StrCat("--loss_scale=", loss_scale,
+                   ", --loss_scale_growth_interval=", loss_scale_growth_interval));
+  return scaler;
 }
 
 int ThreadsPerRank(const TrainOptions& options) {

@@ -178,6 +178,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
+  trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
   return trainer;
@@ -368,7 +369,8 @@ class RankRun {
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
-    const bool failed = result.skipped && HandleSkipped(step + 1, result.grad_norm);
+    if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
+    const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
     const double tokens = static_cast<double>(TokensPerStep(options_));
@@ -391,8 +393,17 @@ class RankRun {
   }
 
   // True if the run is to end because of it.
-  bool HandleSkipped(int64_t step, double norm) {
+  bool HandleSkipped(int64_t step, const StepResult& result) {
     ++skipped_steps_;
+    const double norm = result.grad_norm;
+    if (result.overflowed) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
+            result.loss_scale, trainer_->loss_scaler()->scale()));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
@@ -402,7 +413,7 @@ class RankRun {
     failure_ = absl::OutOfRangeError(absl::StrFormat(
         "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
         "%d. "
-        "A lower --lr, a longer --warmup_steps or fp32 may help; --on_nonfinite=skip goes on",
+        "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
         step, norm, job_.final_directory, step - 1));
     return true;
   }

@@ -52,10 +52,13 @@ absl::Status WriteFloats(const std::vector<float>& values, const Tensor& out) {
         out.device().CopyFromHost(out.raw_data(), values.data(), out.bytes(), stream));
     return stream.Synchronize();
   }
-  ZEROTH_TOY_EXPECT(out.dtype() == DType::kBFloat16);
-  std::vector<BFloat16> rounded;
+  ZEROTH_TOY_EXPECT(SizeOf(out.dtype()) == sizeof(uint16_t));
+  std::vector<uint16_t> rounded;
   rounded.reserve(values.size());
-  for (const float value : values) rounded.push_back(ToBFloat16(value));
+  for (const float value : values) {
+    rounded.push_back(out.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
+                                                      : ToFloat16(value).bits);
+  }
   ZEROTH_RETURN_IF_ERROR(
       out.device().CopyFromHost(out.raw_data(), rounded.data(), out.bytes(), stream));
   return stream.Synchronize();
@@ -120,16 +123,26 @@ absl::Status RunToyRanks(int world_size, absl::string_view device_type, const To
 }
 
 float RoundTo(DType dtype, float value) {
-  return dtype == DType::kBFloat16 ? ToFloat(ToBFloat16(value)) : value;
+  if (dtype == DType::kFloat32) return value;
+  return dtype == DType::kBFloat16 ? ToFloat(ToBFloat16(value)) : ToFloat(ToFloat16(value));
 }
+
+namespace {
+
+template <typename T>
+absl::StatusOr<std::vector<float>> Widened(const Tensor& tensor) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> values, tensor.ToHost<T>());
+  std::vector<float> floats;
+  floats.reserve(values.size());
+  for (const T value : values) floats.push_back(ToFloat(value));
+  return floats;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> values, tensor.ToHost<BFloat16>());
-  std::vector<float> floats;
-  floats.reserve(values.size());
-  for (const BFloat16 value : values) floats.push_back(ToFloat(value));
-  return floats;
+  return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
 }
 
 ToyModel::ToyModel(const std::vector<ToyUnit>& units) {

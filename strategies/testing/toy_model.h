@@ -35,9 +35,9 @@ inline absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
   return RunToyRanks(world_size, "cpu", rank_main);
 }
 
-// `value` as a tensor of `dtype` (fp32 or bf16) holds it.
+// `value` as a tensor of `dtype` (fp32, bf16 or fp16) holds it.
 float RoundTo(DType dtype, float value);
-// A tensor's elements (fp32 or bf16) on the host.
+// A tensor's elements (fp32, bf16 or fp16) on the host.
 absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor);
 
 struct ToyUnit {
