@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 namespace {
@@ -19,6 +22,7 @@ constexpr double kEpsilon = 1e-6;  // torch's
 // once for the group.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   const bool answers_for_whole = sharding.mesh().shard_index() == 0;
+  std::vector<StatePass> passes;
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
@@ -28,9 +32,15 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
           "gradient norm: call Scheduler::FinishBackward first");
       if (layout.replicated && !answers_for_whole) continue;
       // Gaps and padding are zeros, which add nothing.
-      ZEROTH_RETURN_IF_ERROR(kernels.AddSquares(unit->segment(i).grad_shard, sum));
+      StatePass pass;
+      pass.operands = {{unit->GradientShardState(i)}};
+      pass.body = [&](int64_t, absl::Span<const Tensor> chunk) {
+        return kernels.AddSquares(chunk[0], sum);
+      };
+      passes.push_back(std::move(pass));
     }
   }
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding.offload().passes().Run(passes), "gradient norm");
   return absl::OkStatus();
 }
 

@@ -23,7 +23,9 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/unit.h"
 
 namespace zeroth {
 
@@ -93,6 +95,8 @@ struct ToyStep {
 };
 absl::Status ToyForward(Sharding& sharding, const ToyStep& step, bool expects_backward = true);
 absl::Status ToyBackward(Sharding& sharding, const ToyStep& step);
+// This rank's piece of a parameter's reduced gradient, wherever it lies.
+absl::StatusOr<std::vector<float>> ReadGradient(const Unit& unit, const ShardLayout::Piece& piece);
 // Applies the reduced gradients to this rank's shards.
 absl::Status ToyUpdate(Sharding& sharding, float lr);
 // Forward, backward, FinishBackward, update, EndStep.
