@@ -55,6 +55,8 @@ double Gelu(double x) {
   return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
 }
 
+constexpr double kAlpha = 6;
+
 struct Sizes {
   int64_t rows;
   int64_t in;
@@ -79,10 +81,11 @@ LinearOptions LinearOptionsFor(const Case& test_case, bool bias) {
   return options;
 }
 
-LoraOptions LoraOptionsFor(const Case& test_case, std::vector<std::string> targets = {}) {
+LoraOptions LoraOptionsFor(const Case& test_case, std::vector<std::string> targets = {},
+                           double alpha = kAlpha) {
   LoraOptions lora;
   lora.rank = test_case.sizes.rank;
-  lora.alpha = 6;
+  lora.alpha = alpha;
   lora.targets = std::move(targets);
   return lora;
 }
@@ -123,7 +126,7 @@ Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles&
         const auto at = static_cast<size_t>(i * out + j);
         y[static_cast<size_t>(i * width + column + j)] =
             base[at] + bias[static_cast<size_t>(j)] +
-            6.0 / static_cast<double>(sizes.rank) * low[at];
+            kAlpha / static_cast<double>(sizes.rank) * low[at];
       }
     }
     column += out;
@@ -164,9 +167,10 @@ TEST_P(LoraLinearTest, GradientsOfAdaptersAndInputAndOfNothingFrozen) {
   const bool one = test_case.sizes.outs.size() == 1;
   for (const Activation activation : {Activation::kNone, Activation::kGelu}) {
     Bench bench;
-    LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/one), LoraOptionsFor(test_case));
-    ASSERT_TRUE(FreezeAllButAdapters(layer, LoraOptionsFor(test_case)).ok());
     // Small values: a difference sees the curvature of a GELU of large ones.
+    const LoraOptions lora = LoraOptionsFor(test_case, {}, /*alpha=*/0.5);
+    LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/one), lora);
+    ASSERT_TRUE(FreezeAllButAdapters(layer, lora).ok());
     const std::vector<Parameter*> parameters = OwnAll(bench, layer, 0.3f);
     CheckGradients(bench, {Shape({test_case.sizes.rows, test_case.sizes.in})}, parameters,
                    [&](Context& context, const std::vector<Value>& in) {
