@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
@@ -73,8 +74,14 @@ struct TrainOptions {
   int64_t log_every = 10;
   std::string trace;  // empty: none
 
+  int64_t lora_rank = 0;  // 0: everything is trained
+  double lora_alpha = 16;
+  std::string lora_targets = "all";
+
   // The two dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
+  // The adapters that the flags ask for.
+  LoraOptions lora() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.
