@@ -133,6 +133,14 @@ ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
           "Steps between printed lines where there is no terminal.");
 ABSL_FLAG(std::string, trace, kDefaults.trace,
           "File for a timeline of a few early steps of rank 0, for Perfetto or chrome://tracing.");
+ABSL_FLAG(int64_t, lora_rank, kDefaults.lora_rank,
+          "Train low-rank adapters of this rank beside frozen weights, and merge them into the "
+          "model that is written; 0: train everything.");
+ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
+          "What adapters add is multiplied by this over --lora_rank.");
+ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
+          "Which linear layers of the blocks have adapters: all, or the ends of their names with "
+          "commas in between, as q_proj,v_proj.");
 
 namespace zeroth {
 
@@ -203,6 +211,9 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.out = absl::GetFlag(FLAGS_out);
   options.log_every = absl::GetFlag(FLAGS_log_every);
   options.trace = absl::GetFlag(FLAGS_trace);
+  options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
+  options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
+  options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

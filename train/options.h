@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
 
@@ -77,10 +78,16 @@ struct TrainOptions {
   int64_t log_every = 10;
   std::string trace;  // empty: none
 
+  int64_t lora_rank = 0;  // 0: everything is trained
+  double lora_alpha = 16;
+  std::string lora_targets = "all";
+
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
+  // The adapters that the flags ask for.
+  LoraOptions lora() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.

@@ -268,6 +268,7 @@ class Reporter {
     progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
                                     name, static_cast<double>(stats.total_numel) / 1e6,
                                     trainer_.model().vocab_size(), job_.tokenizer->name()));
+    PrintAdapters();
     progress_.Print(
         absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
     progress_.Print(absl::StrFormat(
@@ -278,6 +279,18 @@ class Reporter {
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.param_dtype, gemm_peak / 1e9));
+  }
+
+  void PrintAdapters() {
+    const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
+    if (adapters.empty()) return;
+    int64_t numel = 0;
+    for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
+    progress_.Print(
+        absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
+                        "parameters are trained, the rest is frozen",
+                        job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
+                        static_cast<double>(numel) / 1e6));
   }
 
   const Job& job_;
