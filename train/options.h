@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 
 namespace zeroth {
 
@@ -34,6 +35,8 @@ struct TrainOptions {
   std::string reduction = "tree";
   int shard_size = 0;
   std::string memory_limit = "0";
+  std::string offload = "none";
+  std::string offload_dir;   // empty: the device's choice
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
@@ -75,6 +78,8 @@ struct TrainOptions {
 
   // The two dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
+  // The same for offload and offload_dir.
+  OffloadOptions offload_options() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.
@@ -86,6 +91,10 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
 // "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
 // finite ones included.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// "none", "all", or a comma-separated list of parameters, gradients and optimizer.
+// InvalidArgument for anything else.
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text);
 
 // The threads that each rank gets: what was asked for, or the machine's cores divided among the
 // ranks, at least one.
