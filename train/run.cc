@@ -170,6 +170,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler.prefetch = options.prefetch;
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
+  trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -247,6 +248,10 @@ class Reporter {
                                {"world_size", job_.options.world_size},
                                {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                {"memory_peak_bytes_by_category", memory},
+                               {"offload",
+                                {{"reserved_bytes", stats.offload.reserved_bytes},
+                                 {"bytes_read", stats.offload.bytes_read},
+                                 {"bytes_written", stats.offload.bytes_written}}},
                                {"collectives", collectives}}));
     progress_.Print(
         absl::StrFormat("%s after %d steps in %s: model in %s, metrics in %s/metrics.jsonl",
@@ -275,6 +280,11 @@ class Reporter {
         "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
         options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
         100 * stats.local_ratio));
+    if (stats.offload.reserved_bytes > 0) {
+      progress_.Print(
+          absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory", options.offload,
+                          static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+    }
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
