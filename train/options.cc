@@ -15,6 +15,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/optim/outlier_detector.h"
 
 namespace zeroth {
 namespace {
@@ -91,6 +92,22 @@ absl::Status ValidateLora(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
+  if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
+    return Bad(flag, limit,
+               absl::StrCat("0 (never) or a z-score that a step can exceed: below ",
+                            OutlierDetector::LargestZScore())
+                   .c_str());
+  }
+  if (limit > 0 && cuda_graphs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", limit,
+                     " and --cuda_graphs: a graph has the update in it, so that nothing can be "
+                     "decided before; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDType(const char* flag, const std::string& value) {
   if (value == "fp32" || value == "bf16") return absl::OkStatus();
   return Bad(flag, value, "fp32 or bf16");
@@ -146,6 +163,10 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }

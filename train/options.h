@@ -77,6 +77,8 @@ struct TrainOptions {
   int64_t lora_rank = 0;  // 0: everything is trained
   double lora_alpha = 16;
   std::string lora_targets = "all";
+  double skip_loss_zscore = 0;
+  double skip_grad_norm_zscore = 0;
 
   // The two dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;

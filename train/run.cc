@@ -180,6 +180,8 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
+  trainer.skip_loss_zscore = options.skip_loss_zscore;
+  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   return trainer;
 }
 
@@ -381,7 +383,9 @@ class RankRun {
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
-    const bool failed = result.skipped && HandleSkipped(step + 1, result.grad_norm);
+    metrics.loss_zscore = result.loss_zscore;
+    metrics.grad_norm_zscore = result.grad_norm_zscore;
+    const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
     const double tokens = static_cast<double>(TokensPerStep(options_));
@@ -404,8 +408,18 @@ class RankRun {
   }
 
   // True if the run is to end because of it.
-  bool HandleSkipped(int64_t step, double norm) {
+  bool HandleSkipped(int64_t step, const StepResult& result) {
     ++skipped_steps_;
+    const double norm = result.grad_norm;
+    if (result.outlier) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
+            result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
+            norm));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));

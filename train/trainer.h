@@ -25,6 +25,7 @@
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/nn/tape.h"
 #include "zeroth/optim/adamw.h"
+#include "zeroth/optim/outlier_detector.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -38,6 +39,11 @@ struct TrainerOptions {
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
   // only the last one's, with those of the others added up in full before (less traffic).
   bool sync_every_micro_batch = true;
+  // Skip the update of a step whose loss, or gradient norm, has a larger z-score among those of the
+  // last OutlierDetector::kWindow steps; 0: never. The host then waits for the gradients of each
+  // step before it enqueues the update. Not together with record_steps.
+  double skip_loss_zscore = 0;
+  double skip_grad_norm_zscore = 0;
   // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
   // Trainer::Step.
   bool record_steps = false;
@@ -47,9 +53,12 @@ struct StepResult {
   float loss = 0;        // mean over the batches of all ranks, the same on every rank
   double grad_norm = 0;  // of the mean gradient, before clipping
   bool stop = false;     // some rank asked to stop
-  // The norm is not a finite fp32, so nothing was updated: parameters and moments are those of the
-  // step before. The same on every rank.
+  // Nothing was updated, parameters and moments are those of the step before: the norm is not a
+  // finite fp32, or the step is an outlier. The same on every rank.
   bool skipped = false;
+  bool outlier = false;  // by one of the z-scores, which there are once their windows are full
+  std::optional<double> loss_zscore;
+  std::optional<double> grad_norm_zscore;
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
@@ -57,7 +66,8 @@ struct StepResult {
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
-  // Load. Fails as CanRecordSteps if steps are to be recorded.
+  // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores out of
+  // their range.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
@@ -135,6 +145,13 @@ class Trainer {
   // device. Without `lr`, AdamW::BeginStep is the caller's. Losses go into inputs.shared; returns
   // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const Inputs& inputs, std::optional<double> lr);
+  // The means over ranks and the norm of a step, once the device has them.
+  static absl::StatusOr<StepResult> ReadResult(const Tensor& shared, const Tensor& norm_and_scale);
+  bool looks_for_outliers() const { return skip_loss_zscore_ > 0 || skip_grad_norm_zscore_ > 0; }
+  // A step whose update waits for the verdict on its loss and norm.
+  absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
+                                        bool stop);
+  void Judge(StepResult& result);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
                                            bool stop, Tensor& shared);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
@@ -148,6 +165,10 @@ class Trainer {
   double clip_grad_norm_ = 0;
   bool sync_every_micro_batch_ = true;
   bool record_steps_ = false;
+  double skip_loss_zscore_ = 0;
+  double skip_grad_norm_zscore_ = 0;
+  OutlierDetector loss_detector_;
+  OutlierDetector grad_norm_detector_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;
