@@ -140,6 +140,9 @@ ABSL_FLAG(double, skip_loss_zscore, kDefaults.skip_loss_zscore,
           "mean of the last 128 steps; 0: never.");
 ABSL_FLAG(double, skip_grad_norm_zscore, kDefaults.skip_grad_norm_zscore,
           "The same for the gradient norm before clipping; 0: never.");
+ABSL_FLAG(double, ema_decay, kDefaults.ema_decay,
+          "Keep an exponential moving average of the weights with this decay, as 0.999; it is "
+          "evaluated beside the weights and written to final_ema/. 0: none.");
 
 namespace zeroth {
 
@@ -213,6 +216,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
   options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
   options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
+  options.ema_decay = absl::GetFlag(FLAGS_ema_decay);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

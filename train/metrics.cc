@@ -53,6 +53,8 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
+  if (metrics.ema_eval_loss.has_value())
+    absl::StrAppend(&line, ", \"ema_eval_loss\": ", Number(*metrics.ema_eval_loss));
   return WriteLine(line + "}");
 }
 

@@ -68,6 +68,7 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta1", options.beta1));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta2", options.beta2));
+  ZEROTH_RETURN_IF_ERROR(Fraction("ema_decay", options.ema_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("eps", options.eps));
   ZEROTH_RETURN_IF_ERROR(NotNegative("weight_decay", options.weight_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("clip_grad_norm", options.clip_grad_norm));

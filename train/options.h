@@ -79,6 +79,7 @@ struct TrainOptions {
   std::string lora_targets = "all";
   double skip_loss_zscore = 0;
   double skip_grad_norm_zscore = 0;
+  double ema_decay = 0;  // 0: no average
 
   // The two dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;

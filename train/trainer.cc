@@ -59,6 +59,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
                           AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
+  if (options.ema_decay != 0) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        trainer->ema_,
+        WeightEma::Create(*trainer->sharding_, *trainer->kernels_, options.ema_decay));
+  }
   trainer->context_ = std::make_unique<Context>(device, *trainer->kernels_, trainer->tape_);
   return trainer;
 }
@@ -298,7 +303,19 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
 
 absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
                                          bool stop) {
+  if (ema_ != nullptr && ema_->swapped()) {
+    return absl::FailedPreconditionError(
+        "a step while the average of the weights is swapped in; swap it back first");
+  }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, StepWithoutAverage(micro_batches, lr, stop));
+  // Only now is it known whether the step counts; nobody waits for this.
+  if (ema_ != nullptr && !result.skipped) ZEROTH_RETURN_IF_ERROR(ema_->Update());
+  return result;
+}
+
+absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> micro_batches,
+                                                       double lr, bool stop) {
   if (looks_for_outliers()) return JudgedStep(micro_batches, lr, stop);
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
   Tensor shared;

@@ -26,6 +26,7 @@
 #include "zeroth/nn/tape.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/outlier_detector.h"
+#include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -44,6 +45,8 @@ struct TrainerOptions {
   // step before it enqueues the update. Not together with record_steps.
   double skip_loss_zscore = 0;
   double skip_grad_norm_zscore = 0;
+  // Keep a moving average of the weights with this decay, see WeightEma; 0: none.
+  double ema_decay = 0;
   // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
   // Trainer::Step.
   bool record_steps = false;
@@ -66,8 +69,8 @@ struct StepResult {
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
-  // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores out of
-  // their range.
+  // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores or
+  // a decay out of their range.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
@@ -79,7 +82,8 @@ class Trainer {
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
   // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
   // what one batch of all of them gives. `stop` asks all ranks to end together (StepResult::stop).
-  // InvalidArgument unless there is a micro-batch and all are of one shape.
+  // InvalidArgument unless there is a micro-batch and all are of one shape; FailedPrecondition
+  // while the average of the weights is swapped in.
   //
   // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
   // recorded, and it and later steps of that shape are played; the two before it make what a step
@@ -107,6 +111,8 @@ class Trainer {
   LanguageModel& model() { return *model_; }
   Sharding& sharding() { return *sharding_; }
   AdamW& optimizer() { return *optimizer_; }
+  // The average of the weights over the steps that were not skipped; nullptr if none is kept.
+  WeightEma* ema() { return ema_.get(); }
   Kernels& kernels() { return *kernels_; }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
@@ -152,6 +158,8 @@ class Trainer {
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
   void Judge(StepResult& result);
+  absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
+                                                bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
                                            bool stop, Tensor& shared);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
@@ -174,6 +182,7 @@ class Trainer {
   std::unique_ptr<Sharding> sharding_;
   std::unique_ptr<ShardingHooks> hooks_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<WeightEma> ema_;
   Tape tape_;
   std::unique_ptr<Context> context_;
   StepKind last_kind_;          // of the latest step that was not played

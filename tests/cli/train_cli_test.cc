@@ -91,6 +91,34 @@ TEST(TrainCliTest, OutliersAreSkippedAndCounted) {
   EXPECT_NE(run.output.find("skipped: an outlier"), std::string::npos) << run.output;
 }
 
+TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
+  const fs::path out = Scratch() / "out";
+  const Flags evaluation = {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3",
+                            "--world_size=2", "--batch_size=4"};
+  const Outcome run =
+      RunTrainer(With(With(Reference(out), evaluation), {"--ema_decay=0.9", "--eval_every=10"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const Outcome plain = RunTrainer(With(With(Reference(Scratch() / "plain"), evaluation), {}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  EXPECT_TRUE(metrics[9].contains("ema_eval_loss"));
+  EXPECT_FALSE(metrics[10].contains("ema_eval_loss"));
+  // Neither the average nor a look at it changes the weights.
+  EXPECT_TRUE(Read(out / "final/model.safetensors") ==
+              Read(Scratch() / "plain/final/model.safetensors"));
+  EXPECT_FALSE(Read(out / "final/model.safetensors") == Read(out / "final_ema/model.safetensors"));
+  EXPECT_EQ(metrics[19]["eval_loss"], Metrics(Scratch() / "plain")[19]["eval_loss"]);
+  EXPECT_NE(metrics[19]["eval_loss"], metrics[19]["ema_eval_loss"]);
+  // What was written is what was evaluated.
+  const fs::path again = Scratch() / "again";
+  const Outcome copy = RunTrainer(
+      With(evaluation, {"--init_from=" + (out / "final_ema").string(), "--steps=1", "--lr=0",
+                        "--min_lr=0", "--data=tests/testdata/gpt2_tiny/tokens.npy", "--seq_len=32",
+                        "--sample_tokens=0", "--out=" + again.string()}));
+  ASSERT_EQ(copy.exit_code, 0) << copy.output;
+  EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
+}
+
 TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=4"}));
@@ -337,6 +365,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"skip_grad_norm_zscore",
                 {kText, kOut, "--skip_grad_norm_zscore=3", "--cuda_graphs"},
                 {"--skip_grad_norm_zscore=3 and --cuda_graphs"}},
+        Refusal{"ema_decay", {kText, kOut, "--ema_decay=1"}, {"--ema_decay=1", "not including, 1"}},
         Refusal{"lora_rank", {kText, kOut, "--lora_rank=-1"}, {"--lora_rank=-1", "at least 1"}},
         Refusal{"lora_target",
                 {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},
