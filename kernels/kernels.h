@@ -280,6 +280,9 @@ class Kernels {
   virtual absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   // x *= factor.
   virtual absl::Status Scale(const Tensor& x, float factor) = 0;
+  // x += weight * (target - x), each operation rounded by itself, so that an element's result does
+  // not depend on its place: exponential averages.
+  virtual absl::Status Lerp(const Tensor& x, const Tensor& target, float weight) = 0;
   // Between fp32, bf16 and fp16, rounding to nearest even; same count; not in place.
   virtual absl::Status Cast(const Tensor& src, const Tensor& dst) = 0;
 

@@ -429,6 +429,14 @@ absl::Status ValidateScale(const Device& device, const Tensor& x) {
   return check.status();
 }
 
+absl::Status ValidateLerp(const Device& device, const Tensor& x, const Tensor& target) {
+  Checker check("Lerp", device);
+  SharedType type;
+  if (!check.Kind("x", x, type)) return check.status();
+  check.Exactly("target", target, x.shape(), type);
+  return check.status();
+}
+
 absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor& dst) {
   Checker check("Cast", device);
   if (!check.Place("src", src) || !check.Place("dst", dst)) return check.status();

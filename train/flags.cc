@@ -148,6 +148,14 @@ ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
 ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
           "Which linear layers of the blocks have adapters: all, or the ends of their names with "
           "commas in between, as q_proj,v_proj.");
+ABSL_FLAG(double, skip_loss_zscore, kDefaults.skip_loss_zscore,
+          "Skip the update of a step whose loss is more standard deviations than this above the "
+          "mean of the last 128 steps; 0: never.");
+ABSL_FLAG(double, skip_grad_norm_zscore, kDefaults.skip_grad_norm_zscore,
+          "The same for the gradient norm before clipping; 0: never.");
+ABSL_FLAG(double, ema_decay, kDefaults.ema_decay,
+          "Keep an exponential moving average of the weights with this decay, as 0.999; it is "
+          "evaluated beside the weights and written to final_ema/. 0: none.");
 
 namespace zeroth {
 
@@ -223,6 +231,9 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
   options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
   options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
+  options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
+  options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
+  options.ema_decay = absl::GetFlag(FLAGS_ema_decay);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -15,6 +15,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/optim/outlier_detector.h"
 
 namespace zeroth {
 namespace {
@@ -67,6 +68,7 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta1", options.beta1));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta2", options.beta2));
+  ZEROTH_RETURN_IF_ERROR(Fraction("ema_decay", options.ema_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("eps", options.eps));
   ZEROTH_RETURN_IF_ERROR(NotNegative("weight_decay", options.weight_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("clip_grad_norm", options.clip_grad_norm));
@@ -87,6 +89,22 @@ absl::Status ValidateLora(const TrainOptions& options) {
     if (target.empty()) {
       return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
+  if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
+    return Bad(flag, limit,
+               absl::StrCat("0 (never) or a z-score that a step can exceed: below ",
+                            OutlierDetector::LargestZScore())
+                   .c_str());
+  }
+  if (limit > 0 && cuda_graphs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", limit,
+                     " and --cuda_graphs: a graph has the update in it, so that nothing can be "
+                     "decided before; leave one of them out"));
   }
   return absl::OkStatus();
 }
@@ -156,6 +174,10 @@ absl::Status Validate(const TrainOptions& options) {
                               "--param_dtype and --reduce_dtype");
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }

@@ -299,6 +299,14 @@ absl::Status CpuKernels::Scale(const Tensor& x, float factor) {
   });
 }
 
+absl::Status CpuKernels::Lerp(const Tensor& x, const Tensor& target, float weight) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLerp(device_, x, target));
+  return stream_.Enqueue([x, target, weight] {
+    cpu::Lerp(x.numel(), weight, x.dtype(), target.raw_data(), x.raw_data());
+    return absl::OkStatus();
+  });
+}
+
 absl::Status CpuKernels::Cast(const Tensor& src, const Tensor& dst) {
   ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
   return stream_.Enqueue([src, dst] {

@@ -354,6 +354,13 @@ absl::Status CudaKernels::Scale(const Tensor& x, float factor) {
   return Finish(cuda::Scale(x.numel(), x.dtype(), x.raw_data(), factor, target_), x);
 }
 
+absl::Status CudaKernels::Lerp(const Tensor& x, const Tensor& target, float weight) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLerp(device_, x, target));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Lerp(x.numel(), x.dtype(), x.raw_data(), target.raw_data(), weight, target_),
+                x, target);
+}
+
 absl::Status CudaKernels::Cast(const Tensor& src, const Tensor& dst) {
   ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
