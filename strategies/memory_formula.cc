@@ -7,14 +7,19 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
 namespace {
 
-constexpr double kMasterBytes = 4;
-constexpr double kMomentBytes = 8;
-
 double Bytes(DType dtype) { return static_cast<double>(SizeOf(dtype)); }
+
+// Of an element's two moments; 8-bit ones share an fp32 scale each by the block.
+double MomentBytes(DType dtype) {
+  const double scale =
+      dtype == DType::kUInt8 ? Bytes(DType::kFloat32) / static_cast<double>(kMomentBlock) : 0;
+  return 2 * (Bytes(dtype) + scale);
+}
 
 absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
   if (options.strategy == "no_shard") return 1;
@@ -41,8 +46,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double own = model.total / shards;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
-  bytes.parameters = kMasterBytes * own;
-  bytes.optimizer = kMomentBytes * own;
+  bytes.parameters = Bytes(options.precision.master_dtype) * own;
+  bytes.optimizer = MomentBytes(options.moment_dtype) * own;
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
