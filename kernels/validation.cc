@@ -52,6 +52,15 @@ class Checker {
                                     " as ", type.leader));
   }
 
+  // The same of a tensor that the optimizer keeps: fp32 or bf16, whatever gradients are.
+  bool Kept(const char* field, const Tensor& tensor, const Shape& shape) {
+    if (!Place(field, tensor)) return false;
+    if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kBFloat16) {
+      return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32 or bf16"));
+    }
+    return Exactly(field, tensor, shape, tensor.dtype());
+  }
+
   // `tensor` is defined and on the device.
   bool Place(const char* field, const Tensor& tensor) {
     if (!status_.ok()) return false;
@@ -517,13 +526,37 @@ absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossE
   return check.status();
 }
 
+namespace {
+
+// The moments and, if they are codes, their blocks' scales.
+void CheckMoments(Checker& check, const AdamWArgs& args) {
+  const bool is_coded = args.m.defined() && args.m.dtype() == DType::kUInt8;
+  if (is_coded) {
+    check.Exactly("m", args.m, args.param.shape(), DType::kUInt8);
+    check.Exactly("v", args.v, args.param.shape(), DType::kUInt8);
+    const int64_t blocks = (args.param.numel() + kMomentBlock - 1) / kMomentBlock;
+    check.Count("m_scale", args.m_scale, blocks, DType::kFloat32);
+    check.Count("v_scale", args.v_scale, blocks, DType::kFloat32);
+  } else {
+    check.Kept("m", args.m, args.param.shape());
+    check.Exactly("v", args.v, args.param.shape(), args.m.dtype());
+    check.Require(!args.m_scale.defined() && !args.v_scale.defined(), "m_scale",
+                  "or v_scale is given, which belong to uint8 moments");
+  }
+  const int64_t multiple = is_coded ? kMomentBlock : 1;
+  check.Require(args.first_element >= 0 && args.first_element % multiple == 0, "first_element",
+                absl::StrCat("is ", args.first_element, ", expected a multiple of ", multiple,
+                             ", at least 0"));
+}
+
+}  // namespace
+
 absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
   SharedType gradient;
-  if (!check.Kind("param", args.param, DType::kFloat32)) return check.status();
+  if (!check.Kept("param", args.param, args.param.shape())) return check.status();
   check.Exactly("grad", args.grad, args.param.shape(), gradient);
-  check.Exactly("m", args.m, args.param.shape(), DType::kFloat32);
-  check.Exactly("v", args.v, args.param.shape(), DType::kFloat32);
+  CheckMoments(check, args);
   if (args.grad_factor.defined()) check.Count("grad_factor", args.grad_factor, 1, DType::kFloat32);
   if (args.coefficients.defined()) {
     check.Count("coefficients", args.coefficients, kAdamWCoefficients, DType::kFloat32);

@@ -9,15 +9,20 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 namespace {
 
-constexpr double kMasterBytes = 4;
-constexpr double kMomentBytes = 8;
-
 double Bytes(DType dtype) { return static_cast<double>(SizeOf(dtype)); }
+
+// Of an element's two moments; 8-bit ones share an fp32 scale each by the block.
+double MomentBytes(DType dtype) {
+  const double scale =
+      dtype == DType::kUInt8 ? Bytes(DType::kFloat32) / static_cast<double>(kMomentBlock) : 0;
+  return 2 * (Bytes(dtype) + scale);
+}
 
 absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
   if (options.strategy == "no_shard") return 1;
@@ -45,8 +50,10 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
-  (offload.parameters ? bytes.offloaded : bytes.parameters) += kMasterBytes * own;
-  (offload.optimizer ? bytes.offloaded : bytes.optimizer) += kMomentBytes * own;
+  (offload.parameters ? bytes.offloaded : bytes.parameters) +=
+      Bytes(options.precision.master_dtype) * own;
+  (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
+      MomentBytes(options.moment_dtype) * own;
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
@@ -73,12 +80,13 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
 
   const double largest_shard = std::max(model.root, model.block) / shards;
   const double chunk = std::min(static_cast<double>(offload.chunk_numel), largest_shard);
-  const double update = (offload.parameters ? kMasterBytes : 0) +
+  const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
                         (offload.gradients ? shard_gradient : 0) +
-                        (offload.optimizer ? kMomentBytes : 0);
+                        (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
   bytes.offload_staging = StatePasses::kSlots * update * chunk;
   if (offload.parameters && !options.precision.computes_in_masters()) {
-    bytes.offload_staging += kMasterBytes * chunk;  // of gathers, which round on the way
+    // Of gathers, which round on the way.
+    bytes.offload_staging += Bytes(DType::kFloat32) * chunk;
   }
   return bytes;
 }

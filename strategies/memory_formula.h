@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
 
@@ -28,6 +29,7 @@ struct MemoryFormulaOptions {
   int world_size = 1;
   int shard_size = 0;  // of hybrid_shard
   MixedPrecision precision;
+  DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
   bool reshard_after_forward = true;
   int64_t micro_batches = 1;
   bool sync_every_micro_batch = true;
@@ -49,7 +51,7 @@ struct StateBytes {
   }
 };
 
-// With AdamW's two moments, two buffers that units take turns in, and fp32 masters. InvalidArgument
+// With AdamW's two moments, and two buffers that units take turns in. InvalidArgument
 // for a shard size that does not fit; Unimplemented for a strategy that is not of this project.
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);

@@ -23,7 +23,7 @@
 namespace zeroth {
 
 struct OffloadOptions {
-  bool parameters = false;  // the fp32 shards, read for every gather
+  bool parameters = false;  // the shards, read for every gather
   bool gradients = false;   // what the optimizer reads, written after every reduction
   bool optimizer = false;   // moments
   // Of the device's store, see OffloadStoreOptions.
