@@ -44,6 +44,8 @@ struct Lever {
   bool sync_every = true;
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+  DType moment_dtype = DType::kFloat32;
+  bool keeps_masters = true;
 };
 
 constexpr Lever kLevers[] = {
@@ -52,6 +54,11 @@ constexpr Lever kLevers[] = {
     {"accumulate, sync last", 2, false},
     {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
     {"keep after forward", 1, true, false},
+    {"bf16 moments", 1, true, true, ActivationCheckpointing::kNone, DType::kBFloat16},
+    {"8-bit moments", 1, true, true, ActivationCheckpointing::kNone, DType::kUInt8},
+    {"no masters, bf16 mom.", 1, true, true, ActivationCheckpointing::kNone, DType::kBFloat16,
+     false},
+    {"no masters, 8-bit mom.", 1, true, true, ActivationCheckpointing::kNone, DType::kUInt8, false},
 };
 
 ModelNumel CountNumel(const LanguageModel& model) {
@@ -81,6 +88,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
+  options.adamw.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
@@ -153,6 +161,11 @@ absl::Status Run(const std::string& preset, int ranks) {
         setup.micro_batches = lever.micro_batches;
         setup.sync_every_micro_batch = lever.sync_every;
         setup.reshard_after_forward = lever.reshard_after_forward;
+        setup.moment_dtype = lever.moment_dtype;
+        if (!lever.keeps_masters) {
+          if (dtype != DType::kBFloat16) continue;
+          setup.precision.master_dtype = dtype;
+        }
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
         if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));
