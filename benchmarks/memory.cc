@@ -46,6 +46,8 @@ struct Lever {
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
   const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
+  DType moment_dtype = DType::kFloat32;
+  bool keeps_masters = true;
 };
 
 constexpr Lever kLevers[] = {
@@ -57,6 +59,12 @@ constexpr Lever kLevers[] = {
     {"offload optimizer", 1, true, true, ActivationCheckpointing::kNone, "o"},
     {"offload opt., grads", 1, true, true, ActivationCheckpointing::kNone, "go"},
     {"offload all", 1, true, true, ActivationCheckpointing::kNone, "pgo"},
+    {"bf16 moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16},
+    {"8-bit moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8},
+    {"no masters, bf16 mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16,
+     false},
+    {"no masters, 8-bit mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8,
+     false},
 };
 
 ModelNumel CountNumel(const LanguageModel& model) {
@@ -87,6 +95,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.offload = setup.offload;
+  options.adamw.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
@@ -166,6 +175,11 @@ absl::Status Run(const std::string& preset, int ranks) {
         setup.offload.parameters = absl::StrContains(kinds, 'p');
         setup.offload.gradients = absl::StrContains(kinds, 'g');
         setup.offload.optimizer = absl::StrContains(kinds, 'o');
+        setup.moment_dtype = lever.moment_dtype;
+        if (!lever.keeps_masters) {
+          if (dtype != DType::kBFloat16) continue;
+          setup.precision.master_dtype = dtype;
+        }
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
         if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));

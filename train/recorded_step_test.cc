@@ -63,6 +63,7 @@ struct RunSetup {
   MixedPrecision precision;
   int64_t micro_batches = 1;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  DType state_dtype = DType::kFloat32;  // of moments
 };
 
 // Everything that a run shows.
@@ -141,6 +142,7 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
     options.sharding.mixed_precision = setup.precision;
     options.activation_checkpointing = setup.activation_checkpointing;
+    options.adamw.state_dtype = setup.state_dtype;
     options.clip_grad_norm = 0.5;
     options.record_steps = record_steps;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
@@ -219,6 +221,16 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<std::tuple<const char*, const char*>>& instance) {
       return std::string(std::get<0>(instance.param)) + "_" + std::get<1>(instance.param);
     });
+
+// A step that was recorded must not round by the draws of the step that it was recorded in.
+TEST_F(RecordedStepTest, RoundingGoesOnByTheStep) {
+  for (const DType state_dtype : {DType::kBFloat16, DType::kUInt8}) {
+    RunSetup setup;
+    setup.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+    setup.state_dtype = state_dtype;
+    EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 6); }), 3);
+  }
+}
 
 TEST_F(RecordedStepTest, NamesEveryStrategy) {
   // The list above is by hand, so that tests have names without a device.

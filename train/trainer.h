@@ -33,7 +33,7 @@
 namespace zeroth {
 
 struct TrainerOptions {
-  ShardingOptions sharding;
+  ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   WrapPolicy wrap = WrapBlocks();
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
