@@ -171,7 +171,7 @@ enum class EpsMode : uint8_t {
 // digits; what is derived from them is rounded to fp32 once.
 struct AdamWArgs {
   Tensor param;  // [n] fp32; all four have the same shape
-  Tensor grad;   // [n] fp32 or bf16
+  Tensor grad;   // [n] fp32, bf16 or fp16
   Tensor m;      // [n] fp32
   Tensor v;      // [n] fp32
   double lr = 0;
@@ -198,10 +198,11 @@ inline constexpr int64_t kAdamWCoefficients = 9;
 // passed.
 //
 // Element types, unless a field says otherwise: the activations and parameters of one call share
-// one dtype, fp32 or bf16; gradients of parameters (dgamma, dbeta, dbias, dtable, dpositions,
-// dweight) share one of their own, fp32 or bf16, and so does a product's c; statistics (mean, rstd,
-// lse) and losses are fp32. Arithmetic is fp32 throughout, products add up in fp32, and each result
-// is rounded once, to nearest even, also when it is added to what is there.
+// one dtype, fp32, bf16 or fp16; gradients of parameters (dgamma, dbeta, dbias, dtable, dpositions,
+// dweight) share one of their own, and so does a product's c: fp32, or 16 bits of the call's one
+// kind; statistics (mean, rstd, lse) and losses are fp32. Arithmetic is fp32 throughout, products
+// add up in fp32, and each result is rounded once, to nearest even, also when it is added to what
+// is there.
 //
 // A wrong shape, dtype or device is InvalidArgument naming operation and field. Zero-sized tensors
 // are legal everywhere. Results are the same bits from run to run. Not thread-safe: one per rank
@@ -262,7 +263,7 @@ class Kernels {
   virtual absl::Status AdamW(const AdamWArgs& args) = 0;
   // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
   // the result does not depend on the order of elements, on how they are cut into calls, or on who
-  // adds what. x is fp32 or bf16. See exact_sum.h.
+  // adds what. x is fp32, bf16 or fp16. See exact_sum.h.
   virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
   // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
   // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1

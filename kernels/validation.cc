@@ -16,7 +16,8 @@
 namespace zeroth {
 namespace {
 
-// The element type that fields of one call share: fp32 or bf16, whichever the first of them has.
+// The element type that fields of one call share: fp32, bf16 or fp16, whichever the first of them
+// has.
 struct SharedType {
   const char* leader = nullptr;  // that first field, once there is one
   DType dtype = DType::kFloat32;
@@ -40,8 +41,9 @@ class Checker {
     if (!Place(field, tensor)) return false;
     const DType dtype = tensor.dtype();
     if (type.leader == nullptr) {
-      if (dtype != DType::kFloat32 && dtype != DType::kBFloat16)
-        return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32 or bf16"));
+      if (!IsFloatingPoint(dtype))
+        return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32, bf16 or fp16"));
+      if (!OneHalf(field, dtype)) return false;
       type = {field, dtype};
     }
     if (dtype == type.dtype) return true;
@@ -123,6 +125,15 @@ class Checker {
   const absl::Status& status() const { return status_; }
 
  private:
+  // A call has one 16-bit type, if any: no device pairs the two.
+  bool OneHalf(const char* field, DType dtype) {
+    if (dtype == DType::kFloat32) return true;
+    if (half_.leader == nullptr) half_ = {field, dtype};
+    if (half_.dtype == dtype) return true;
+    return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32 or ",
+                                    DTypeName(half_.dtype), " beside ", half_.leader));
+  }
+
   static std::string Name(const Matrix& matrix) {
     return absl::StrCat("[", matrix.rows, ", ", matrix.cols, "]");
   }
@@ -135,6 +146,7 @@ class Checker {
 
   const char* operation_;
   const Device& device_;
+  SharedType half_;  // the first field of a 16-bit type
   absl::Status status_;
 };
 

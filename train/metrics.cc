@@ -51,6 +51,8 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
   if (metrics.grad_norm_zscore.has_value())
     absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
+  if (metrics.loss_scale.has_value())
+    absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   if (metrics.ema_eval_loss.has_value())

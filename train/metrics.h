@@ -27,6 +27,7 @@ struct StepMetrics {
   std::optional<float> ema_eval_loss;  // of the average of the weights
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
+  std::optional<double> loss_scale;  // of the step, where the loss is scaled
 };
 
 // Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched

@@ -110,8 +110,8 @@ absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
 }
 
 absl::Status ValidateDType(const char* flag, const std::string& value) {
-  if (value == "fp32" || value == "bf16") return absl::OkStatus();
-  return Bad(flag, value, "fp32 or bf16");
+  if (value == "fp32" || value == "bf16" || value == "fp16") return absl::OkStatus();
+  return Bad(flag, value, "fp32, bf16 or fp16");
 }
 
 }  // namespace
@@ -163,6 +163,9 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
+  ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
+                              "--param_dtype and --reduce_dtype");
+  ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
@@ -209,6 +212,24 @@ LoraOptions TrainOptions::lora() const {
 
 MixedPrecision TrainOptions::mixed_precision() const {
   return {*ParseDType(param_dtype), *ParseDType(reduce_dtype)};
+}
+
+absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
+  LossScalerOptions scaler;
+  scaler.growth_interval = loss_scale_growth_interval;
+  if (loss_scale == "auto") {
+    if (param_dtype != "fp16" && reduce_dtype != "fp16") return std::nullopt;
+  } else if (loss_scale != "dynamic") {
+    scaler.dynamic = false;
+    if (!absl::SimpleAtod(loss_scale, &scaler.initial_scale)) {
+      return Bad("loss_scale", loss_scale, "auto, dynamic, or a power of two that stays");
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      ValidateLossScalerOptions(scaler),
+      absl::StrCat("--loss_scale=", loss_scale,
+                   ", --loss_scale_growth_interval=", loss_scale_growth_interval));
+  return scaler;
 }
 
 int ThreadsPerRank(const TrainOptions& options) {

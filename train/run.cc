@@ -184,6 +184,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
+  trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
   trainer.skip_loss_zscore = options.skip_loss_zscore;
@@ -397,6 +398,7 @@ class RankRun {
     metrics.grad_norm = result.grad_norm;
     metrics.loss_zscore = result.loss_zscore;
     metrics.grad_norm_zscore = result.grad_norm_zscore;
+    if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
     const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
@@ -437,6 +439,14 @@ class RankRun {
       }
       return false;
     }
+    if (result.overflowed) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
+            result.loss_scale, trainer_->loss_scaler()->scale()));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
@@ -446,7 +456,7 @@ class RankRun {
     failure_ = absl::OutOfRangeError(absl::StrFormat(
         "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
         "%d. "
-        "A lower --lr, a longer --warmup_steps or fp32 may help; --on_nonfinite=skip goes on",
+        "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
         step, norm, job_.final_directory, step - 1));
     return true;
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -80,6 +81,11 @@ void AdamWBF16(int64_t begin, int64_t end, const AdamWCoefficients& c, float* pa
   AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
              static_cast<const BFloat16*>(grad) + begin, m + begin, v + begin);
 }
+void AdamWF16(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
+              const void* grad, float* m, float* v) {
+  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
+             static_cast<const Float16*>(grad) + begin, m + begin, v + begin);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -90,11 +96,12 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AdamWF32);
 HWY_EXPORT(AdamWBF16);
+HWY_EXPORT(AdamWF16);
 
 void AdamW(int64_t n, const AdamWCoefficients& coefficients, float* param, DType grad_dtype,
            const void* grad, float* m, float* v) {
-  const auto piece = grad_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AdamWBF16)
-                                                    : HWY_DYNAMIC_DISPATCH(AdamWF32);
+  const auto piece = ByElementType(grad_dtype, HWY_DYNAMIC_DISPATCH(AdamWF32),
+                                   HWY_DYNAMIC_DISPATCH(AdamWBF16), HWY_DYNAMIC_DISPATCH(AdamWF16));
   ParallelFor(n, kElementGrain, [=, &coefficients](int64_t, int64_t begin, int64_t end) {
     piece(begin, end, coefficients, param, grad, m, v);
   });

@@ -10,7 +10,7 @@
 
 namespace zeroth::cpu {
 
-// One step in place over n elements in one pass; grad is fp32 or bf16.
+// One step in place over n elements in one pass; grad is fp32, bf16 or fp16.
 void AdamW(int64_t n, const AdamWCoefficients& coefficients, float* param, DType grad_dtype,
            const void* grad, float* m, float* v);
 

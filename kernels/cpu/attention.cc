@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/by_element_type.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
@@ -354,6 +355,10 @@ void ForwardHeadBF16(const AttentionCall& call, int64_t batch, int64_t head, boo
                      float* scratch) {
   ForwardHead<BFloat16>(call, batch, head, pack_keys, scratch);
 }
+void ForwardHeadF16(const AttentionCall& call, int64_t batch, int64_t head, bool pack_keys,
+                    float* scratch) {
+  ForwardHead<Float16>(call, batch, head, pack_keys, scratch);
+}
 void BackwardGroupF32(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
                       float* scratch) {
   BackwardGroup<float>(call, batch, kv, scratch);
@@ -361,6 +366,10 @@ void BackwardGroupF32(const AttentionBackwardCall& call, int64_t batch, int64_t 
 void BackwardGroupBF16(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
                        float* scratch) {
   BackwardGroup<BFloat16>(call, batch, kv, scratch);
+}
+void BackwardGroupF16(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
+                      float* scratch) {
+  BackwardGroup<Float16>(call, batch, kv, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -373,8 +382,10 @@ namespace {
 
 HWY_EXPORT(ForwardHeadF32);
 HWY_EXPORT(ForwardHeadBF16);
+HWY_EXPORT(ForwardHeadF16);
 HWY_EXPORT(BackwardGroupF32);
 HWY_EXPORT(BackwardGroupBF16);
+HWY_EXPORT(BackwardGroupF16);
 
 bool IsEmpty(const AttentionShape& shape) {
   return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
@@ -403,8 +414,9 @@ absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
   const int threads = Team(items);
   const int64_t floats = ForwardScratch::Floats(AttentionLayout(shape));
   ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * threads));
-  const auto forward = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(ForwardHeadBF16)
-                                                      : HWY_DYNAMIC_DISPATCH(ForwardHeadF32);
+  const auto forward =
+      ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(ForwardHeadF32),
+                    HWY_DYNAMIC_DISPATCH(ForwardHeadBF16), HWY_DYNAMIC_DISPATCH(ForwardHeadF16));
   const int64_t group = shape.heads / shape.kv_heads;
   const auto run = [&](int thread) {
     const ItemRange range = RangeOf(items, thread, threads);
@@ -431,8 +443,9 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& wor
   const int threads = Team(items);
   const int64_t floats = BackwardScratch::Floats(AttentionLayout(shape));
   ZEROTH_ASSIGN_OR_RETURN(float* scratch, workspace.ReserveFloats(floats * threads));
-  const auto backward = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(BackwardGroupBF16)
-                                                       : HWY_DYNAMIC_DISPATCH(BackwardGroupF32);
+  const auto backward = ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(BackwardGroupF32),
+                                      HWY_DYNAMIC_DISPATCH(BackwardGroupBF16),
+                                      HWY_DYNAMIC_DISPATCH(BackwardGroupF16));
   const auto run = [&](int thread) {
     const ItemRange range = RangeOf(items, thread, threads);
     for (int64_t item = range.begin; item < range.end; ++item) {

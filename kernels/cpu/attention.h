@@ -17,7 +17,7 @@ namespace zeroth::cpu {
 
 struct AttentionCall {
   AttentionShape shape;           // valid (kv_heads divides heads); empty shapes are legal
-  DType dtype = DType::kFloat32;  // of qkv and out: fp32 or bf16
+  DType dtype = DType::kFloat32;  // of qkv and out: fp32, bf16 or fp16
   const void* qkv = nullptr;
   void* out = nullptr;
   float* lse = nullptr;  // or null

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -94,6 +95,10 @@ void SumRowsBF16(int64_t begin, int64_t end, int64_t cols, int64_t stride, const
                  float* sums) {
   SumRows<BFloat16>(begin, end, cols, stride, x, sums);
 }
+void SumRowsF16(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
+                float* sums) {
+  SumRows<Float16>(begin, end, cols, stride, x, sums);
+}
 void AddPartialF32(int64_t rows, int64_t cols, int64_t stride, const float* partial,
                    bool accumulate, void* out) {
   AddPartial<float>(rows, cols, stride, partial, accumulate, out);
@@ -101,6 +106,10 @@ void AddPartialF32(int64_t rows, int64_t cols, int64_t stride, const float* part
 void AddPartialBF16(int64_t rows, int64_t cols, int64_t stride, const float* partial,
                     bool accumulate, void* out) {
   AddPartial<BFloat16>(rows, cols, stride, partial, accumulate, out);
+}
+void AddPartialF16(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                   bool accumulate, void* out) {
+  AddPartial<Float16>(rows, cols, stride, partial, accumulate, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -112,8 +121,10 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(SumRowsF32);
 HWY_EXPORT(SumRowsBF16);
+HWY_EXPORT(SumRowsF16);
 HWY_EXPORT(AddPartialF32);
 HWY_EXPORT(AddPartialBF16);
+HWY_EXPORT(AddPartialF16);
 
 int64_t BlockRows(int64_t rows) {
   constexpr int64_t kMostBlocks = 16;  // what more than that many threads could gain is little
@@ -125,8 +136,9 @@ int64_t BlockCount(int64_t rows) { return (rows + BlockRows(rows) - 1) / BlockRo
 
 void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate,
                DType out_dtype, void* out) {
-  const auto add = out_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddPartialBF16)
-                                                 : HWY_DYNAMIC_DISPATCH(AddPartialF32);
+  const auto add =
+      ByElementType(out_dtype, HWY_DYNAMIC_DISPATCH(AddPartialF32),
+                    HWY_DYNAMIC_DISPATCH(AddPartialBF16), HWY_DYNAMIC_DISPATCH(AddPartialF16));
   add(blocks, cols, stride, partial, accumulate, out);
 }
 
@@ -134,8 +146,9 @@ absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, 
                        bool accumulate, DType out_dtype, void* out, Workspace& workspace) {
   const int64_t blocks = BlockCount(rows);
   ZEROTH_ASSIGN_OR_RETURN(float* partial, workspace.ReserveFloats(blocks * cols));
-  const auto sum_rows = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(SumRowsBF16)
-                                                  : HWY_DYNAMIC_DISPATCH(SumRowsF32);
+  const auto sum_rows =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(SumRowsF32), HWY_DYNAMIC_DISPATCH(SumRowsBF16),
+                    HWY_DYNAMIC_DISPATCH(SumRowsF16));
   ParallelFor(rows, BlockRows(rows), [=](int64_t block, int64_t begin, int64_t end) {
     sum_rows(begin, end, cols, stride, x, partial + block * cols);
   });

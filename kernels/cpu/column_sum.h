@@ -27,7 +27,7 @@ void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partia
                DType out_dtype, void* out);
 
 // out[cols] (+)= sum over rows of x [rows, cols], rows `stride` elements apart; each of x and out
-// is fp32 or bf16. Fails only when the workspace is refused.
+// is fp32, bf16 or fp16. Fails only when the workspace is refused.
 absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, const void* x,
                        bool accumulate, DType out_dtype, void* out, Workspace& workspace);
 

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/cross_entropy.cc"
 #include "hwy/foreach_target.h"
@@ -86,6 +88,7 @@ void RowScale(const float* x, int64_t n, float factor, T* to) {
 
 void Store(float value, float* to) { *to = value; }
 void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
+void Store(float value, Float16* to) { *to = ToFloat16(value); }
 
 // `x` holds exponentials with this sum.
 template <typename T>
@@ -118,6 +121,9 @@ double RowF32(float* x, int64_t n, int32_t target, bool gradients, float factor)
 double RowBF16(float* x, int64_t n, int32_t target, bool gradients, float factor) {
   return CrossEntropyRow<BFloat16>(x, n, target, gradients, factor);
 }
+double RowF16(float* x, int64_t n, int32_t target, bool gradients, float factor) {
+  return CrossEntropyRow<Float16>(x, n, target, gradients, factor);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -128,11 +134,13 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(RowF32);
 HWY_EXPORT(RowBF16);
+HWY_EXPORT(RowF16);
 
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
                          std::optional<DType> gradients, float factor, double& loss) {
   const auto row_loss =
-      gradients == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RowBF16) : HWY_DYNAMIC_DISPATCH(RowF32);
+      ByElementType(gradients.value_or(DType::kFloat32), HWY_DYNAMIC_DISPATCH(RowF32),
+                    HWY_DYNAMIC_DISPATCH(RowBF16), HWY_DYNAMIC_DISPATCH(RowF16));
   if (omp_get_max_threads() == 1) {
     for (int64_t r = 0; r < rows; ++r)
       loss += row_loss(logits + r * vocab, vocab, targets[r], gradients.has_value(), factor);

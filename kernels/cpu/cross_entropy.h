@@ -14,7 +14,7 @@ namespace zeroth::cpu {
 inline constexpr int32_t kIgnoredTarget = -100;
 
 // Adds -log softmax(logits)[target] of every row whose target is not kIgnoredTarget to `loss`, in
-// the order of the rows. If `gradients` names a type, fp32 or bf16, each row of logits [rows,
+// the order of the rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,
 // vocab] becomes (softmax - one-hot(target)) * factor of that type, from the row's first byte on,
 // and zeros where it is ignored; otherwise the contents of `logits` are lost. The result does not
 // depend on the number of threads.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of fp32 in registers, fp32 or bf16 in memory: a kernel written over the element type of
-// its pointers computes in fp32 and rounds what it stores, once, to nearest even.
+// Vectors of fp32 in registers, fp32, bf16 or fp16 in memory: a kernel written over the element
+// type of its pointers computes in fp32 and rounds what it stores, once, to nearest even.
 
 // Per-target include guard, in the manner of foreach_target.h.
 #if defined(ZEROTH_KERNELS_CPU_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,6 +18,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/cpu/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -35,6 +36,14 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
   const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const Float16* from) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(d, Float16Format::Widen(d32, hn::PromoteTo(d32, bits)));
 }
 
 template <class D>
@@ -61,6 +70,15 @@ HWY_INLINE void StoreElements(hn::Vec<D> v, D d, BFloat16* to) {
   const hn::Rebind<uint16_t, D> d16;
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, RoundToBFloat16(d, v))), d16,
              reinterpret_cast<uint16_t*>(to));
+}
+
+template <class D>
+HWY_INLINE void StoreElements(hn::Vec<D> v, D, Float16* to) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint16_t, D> d16;
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, Float16Format::Narrow(d32, hn::BitCast(d32, v)))),
+             d16, reinterpret_cast<uint16_t*>(to));
 }
 
 // The first `count` lanes from memory, zeros in the others; reads nothing beyond. Arrays are

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -52,6 +53,9 @@ void AddF32(int64_t begin, int64_t end, const void* a, const void* b, void* out)
 void AddBF16(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
   AddPiece<BFloat16>(begin, end, a, b, out);
 }
+void AddF16(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
+  AddPiece<Float16>(begin, end, a, b, out);
+}
 void ScaleF32(int64_t begin, int64_t end, float factor, void* x) {
   ScalePiece<float>(begin, end, factor, x);
 }
@@ -64,6 +68,12 @@ void LerpF32(int64_t begin, int64_t end, float weight, const void* target, void*
 void LerpBF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
   LerpPiece<BFloat16>(begin, end, weight, target, x);
 }
+void LerpF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<Float16>(begin, end, weight, target, x);
+}
+void ScaleF16(int64_t begin, int64_t end, float factor, void* x) {
+  ScalePiece<Float16>(begin, end, factor, x);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -74,28 +84,31 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AddF32);
 HWY_EXPORT(AddBF16);
+HWY_EXPORT(AddF16);
 HWY_EXPORT(ScaleF32);
 HWY_EXPORT(ScaleBF16);
 HWY_EXPORT(LerpF32);
 HWY_EXPORT(LerpBF16);
+HWY_EXPORT(LerpF16);
+HWY_EXPORT(ScaleF16);
 
 void Add(int64_t n, DType dtype, const void* a, const void* b, void* out) {
-  const auto piece =
-      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddBF16) : HWY_DYNAMIC_DISPATCH(AddF32);
+  const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddF32),
+                                   HWY_DYNAMIC_DISPATCH(AddBF16), HWY_DYNAMIC_DISPATCH(AddF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, a, b, out); });
 }
 
 void Scale(int64_t n, float factor, DType dtype, void* x) {
-  const auto piece =
-      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(ScaleBF16) : HWY_DYNAMIC_DISPATCH(ScaleF32);
+  const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(ScaleF32),
+                                   HWY_DYNAMIC_DISPATCH(ScaleBF16), HWY_DYNAMIC_DISPATCH(ScaleF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, factor, x); });
 }
 
 void Lerp(int64_t n, float weight, DType dtype, const void* target, void* x) {
-  const auto piece =
-      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(LerpBF16) : HWY_DYNAMIC_DISPATCH(LerpF32);
+  const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(LerpF32),
+                                   HWY_DYNAMIC_DISPATCH(LerpBF16), HWY_DYNAMIC_DISPATCH(LerpF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, weight, target, x); });
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/elementwise.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
@@ -84,6 +85,10 @@ void AddRowBF16(int64_t dim, const void* table, int64_t token, const void* posit
                 int64_t position, void* out, int64_t row) {
   AddRow<BFloat16>(dim, table, token, positions, position, out, row);
 }
+void AddRowF16(int64_t dim, const void* table, int64_t token, const void* positions,
+               int64_t position, void* out, int64_t row) {
+  AddRow<Float16>(dim, table, token, positions, position, out, row);
+}
 void GradientRowF32F32(const RowGradients& rows, const RowChain& chain, int64_t first, int64_t row,
                        int64_t begin, int64_t end) {
   GradientRow<float, float>(rows, chain, first, row, begin, end);
@@ -92,13 +97,25 @@ void GradientRowF32BF16(const RowGradients& rows, const RowChain& chain, int64_t
                         int64_t begin, int64_t end) {
   GradientRow<float, BFloat16>(rows, chain, first, row, begin, end);
 }
+void GradientRowF32F16(const RowGradients& rows, const RowChain& chain, int64_t first, int64_t row,
+                       int64_t begin, int64_t end) {
+  GradientRow<float, Float16>(rows, chain, first, row, begin, end);
+}
 void GradientRowBF16F32(const RowGradients& rows, const RowChain& chain, int64_t first, int64_t row,
                         int64_t begin, int64_t end) {
   GradientRow<BFloat16, float>(rows, chain, first, row, begin, end);
 }
+void GradientRowF16F32(const RowGradients& rows, const RowChain& chain, int64_t first, int64_t row,
+                       int64_t begin, int64_t end) {
+  GradientRow<Float16, float>(rows, chain, first, row, begin, end);
+}
 void GradientRowBF16BF16(const RowGradients& rows, const RowChain& chain, int64_t first,
                          int64_t row, int64_t begin, int64_t end) {
   GradientRow<BFloat16, BFloat16>(rows, chain, first, row, begin, end);
+}
+void GradientRowF16F16(const RowGradients& rows, const RowChain& chain, int64_t first, int64_t row,
+                       int64_t begin, int64_t end) {
+  GradientRow<Float16, Float16>(rows, chain, first, row, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -110,10 +127,14 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AddRowF32);
 HWY_EXPORT(AddRowBF16);
+HWY_EXPORT(AddRowF16);
 HWY_EXPORT(GradientRowF32F32);
 HWY_EXPORT(GradientRowF32BF16);
+HWY_EXPORT(GradientRowF32F16);
 HWY_EXPORT(GradientRowBF16F32);
+HWY_EXPORT(GradientRowF16F32);
 HWY_EXPORT(GradientRowBF16BF16);
+HWY_EXPORT(GradientRowF16F16);
 
 namespace {
 
@@ -125,8 +146,13 @@ GradientRowFunction FindGradientRow(const RowGradients& rows) {
     return rows.grad_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GradientRowBF16BF16)
                                                : HWY_DYNAMIC_DISPATCH(GradientRowBF16F32);
   }
-  return rows.grad_dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GradientRowF32BF16)
-                                             : HWY_DYNAMIC_DISPATCH(GradientRowF32F32);
+  if (rows.dtype == DType::kFloat16) {
+    return rows.grad_dtype == DType::kFloat16 ? HWY_DYNAMIC_DISPATCH(GradientRowF16F16)
+                                              : HWY_DYNAMIC_DISPATCH(GradientRowF16F32);
+  }
+  return ByElementType(rows.grad_dtype, HWY_DYNAMIC_DISPATCH(GradientRowF32F32),
+                       HWY_DYNAMIC_DISPATCH(GradientRowF32BF16),
+                       HWY_DYNAMIC_DISPATCH(GradientRowF32F16));
 }
 
 // Links the places of every token: `heads[token]` is the first, or -1.
@@ -154,8 +180,9 @@ absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t voc
 
 void Embedding(int64_t batch, int64_t seq, int64_t dim, const int32_t* tokens, DType dtype,
                const void* table, const void* positions, void* out) {
-  const auto add_row = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddRowBF16)
-                                                 : HWY_DYNAMIC_DISPATCH(AddRowF32);
+  const auto add_row =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddRowF32), HWY_DYNAMIC_DISPATCH(AddRowBF16),
+                    HWY_DYNAMIC_DISPATCH(AddRowF16));
   const size_t row_bytes = static_cast<size_t>(dim) * SizeOf(dtype);
   ParallelFor(batch * seq, RowGrain(dim), [=](int64_t, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -17,11 +17,11 @@ absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t voc
                          const int32_t* tokens);
 
 // out[b, s] = table[tokens[b, s]] (+ positions[s]); positions [>= seq, dim] or null. Tokens have
-// been checked. `dtype`, of table, positions and out, is fp32 or bf16.
+// been checked. `dtype`, of table, positions and out, is fp32, bf16 or fp16.
 void Embedding(int64_t batch, int64_t seq, int64_t dim, const int32_t* tokens, DType dtype,
                const void* table, const void* positions, void* out);
 
-// A gradient that is a sum of rows of dout; each is fp32 or bf16.
+// A gradient that is a sum of rows of dout; each is fp32, bf16 or fp16.
 struct RowGradients {
   int64_t dim = 0;
   DType dtype = DType::kFloat32;

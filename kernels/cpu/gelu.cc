@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -42,11 +43,17 @@ void GeluF32(int64_t begin, int64_t end, const void* x, void* y) {
 void GeluBF16(int64_t begin, int64_t end, const void* x, void* y) {
   GeluPiece<BFloat16>(begin, end, x, y);
 }
+void GeluF16(int64_t begin, int64_t end, const void* x, void* y) {
+  GeluPiece<Float16>(begin, end, x, y);
+}
 void GeluBackwardF32(int64_t begin, int64_t end, const void* x, const void* dy, void* dx) {
   GeluBackwardPiece<float>(begin, end, x, dy, dx);
 }
 void GeluBackwardBF16(int64_t begin, int64_t end, const void* x, const void* dy, void* dx) {
   GeluBackwardPiece<BFloat16>(begin, end, x, dy, dx);
+}
+void GeluBackwardF16(int64_t begin, int64_t end, const void* x, const void* dy, void* dx) {
+  GeluBackwardPiece<Float16>(begin, end, x, dy, dx);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -58,19 +65,22 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(GeluF32);
 HWY_EXPORT(GeluBF16);
+HWY_EXPORT(GeluF16);
 HWY_EXPORT(GeluBackwardF32);
 HWY_EXPORT(GeluBackwardBF16);
+HWY_EXPORT(GeluBackwardF16);
 
 void Gelu(int64_t n, DType dtype, const void* x, void* y) {
-  const auto piece =
-      dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GeluBF16) : HWY_DYNAMIC_DISPATCH(GeluF32);
+  const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(GeluF32),
+                                   HWY_DYNAMIC_DISPATCH(GeluBF16), HWY_DYNAMIC_DISPATCH(GeluF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, x, y); });
 }
 
 void GeluBackward(int64_t n, DType dtype, const void* x, const void* dy, void* dx) {
-  const auto piece = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(GeluBackwardBF16)
-                                               : HWY_DYNAMIC_DISPATCH(GeluBackwardF32);
+  const auto piece =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(GeluBackwardF32),
+                    HWY_DYNAMIC_DISPATCH(GeluBackwardBF16), HWY_DYNAMIC_DISPATCH(GeluBackwardF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, x, dy, dx); });
 }

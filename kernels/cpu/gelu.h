@@ -10,7 +10,7 @@
 namespace zeroth::cpu {
 
 // y = gelu(x), tanh approximation; y may be x. NaN stays NaN. `dtype`, of all arrays here and
-// below, is fp32 or bf16.
+// below, is fp32, bf16 or fp16.
 void Gelu(int64_t n, DType dtype, const void* x, void* y);
 // dx = dy * gelu'(x); dx may be dy.
 void GeluBackward(int64_t n, DType dtype, const void* x, const void* dy, void* dx);

@@ -15,7 +15,7 @@
 namespace zeroth::cpu {
 namespace {
 
-// Sums of fp32 products on their way into a bf16 c.
+// Sums of fp32 products on their way into a 16-bit c.
 constexpr int64_t kBlock = 1024;
 
 // A product without terms: zeros, which bias and activation still apply to.
@@ -50,8 +50,10 @@ absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return EmptyProduct(call, workspace);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
-  return FastestBf16Products() == Bf16Products::kNative ? Bf16Matmul(call, workspace)
-                                                        : WidenedGemm(call, workspace);
+  // This oneDNN multiplies no fp16 on CPUs.
+  const bool native =
+      call.dtype == DType::kBFloat16 && FastestBf16Products() == Bf16Products::kNative;
+  return native ? Bf16Matmul(call, workspace) : WidenedGemm(call, workspace);
 }
 
 }  // namespace zeroth::cpu

@@ -17,8 +17,8 @@ struct GemmCall {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  DType dtype = DType::kFloat32;    // of a, b and bias: fp32 or bf16
-  DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input: fp32 or bf16
+  DType dtype = DType::kFloat32;    // of a, b and bias: fp32, bf16 or fp16
+  DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input: fp32, bf16 or fp16
   const void* a = nullptr;          // [m, k], or [k, m] if transpose_a
   int64_t lda = 0;
   bool transpose_a = false;

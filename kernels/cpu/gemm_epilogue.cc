@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -111,11 +112,20 @@ void RowF32F32(size_t n, const float* product, const GemmEpilogue& to) {
 void RowF32BF16(size_t n, const float* product, const GemmEpilogue& to) {
   FinishRow<float, BFloat16>(n, product, to);
 }
+void RowF32F16(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<float, Float16>(n, product, to);
+}
 void RowBF16F32(size_t n, const float* product, const GemmEpilogue& to) {
   FinishRow<BFloat16, float>(n, product, to);
 }
+void RowF16F32(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<Float16, float>(n, product, to);
+}
 void RowBF16BF16(size_t n, const float* product, const GemmEpilogue& to) {
   FinishRow<BFloat16, BFloat16>(n, product, to);
+}
+void RowF16F16(size_t n, const float* product, const GemmEpilogue& to) {
+  FinishRow<Float16, Float16>(n, product, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -128,18 +138,24 @@ namespace {
 
 HWY_EXPORT(RowF32F32);
 HWY_EXPORT(RowF32BF16);
+HWY_EXPORT(RowF32F16);
 HWY_EXPORT(RowBF16F32);
+HWY_EXPORT(RowF16F32);
 HWY_EXPORT(RowBF16BF16);
+HWY_EXPORT(RowF16F16);
 
 using Row = void (*)(size_t n, const float* product, const GemmEpilogue& to);
 
 Row FindRow(DType bias, DType c) {
   if (bias == DType::kFloat32) {
-    return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowF32F32)
-                                : HWY_DYNAMIC_DISPATCH(RowF32BF16);
+    return ByElementType(c, HWY_DYNAMIC_DISPATCH(RowF32F32), HWY_DYNAMIC_DISPATCH(RowF32BF16),
+                         HWY_DYNAMIC_DISPATCH(RowF32F16));
   }
-  return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowBF16F32)
-                              : HWY_DYNAMIC_DISPATCH(RowBF16BF16);
+  if (bias == DType::kBFloat16) {
+    return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowBF16F32)
+                                : HWY_DYNAMIC_DISPATCH(RowBF16BF16);
+  }
+  return c == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(RowF16F32) : HWY_DYNAMIC_DISPATCH(RowF16F16);
 }
 
 }  // namespace

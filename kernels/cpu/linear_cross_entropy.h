@@ -20,8 +20,8 @@ struct LinearCrossEntropyCall {
   int64_t rows = 0;
   int64_t dim = 0;
   int64_t vocab = 0;
-  DType dtype = DType::kFloat32;       // of hidden, weight and dhidden: fp32 or bf16
-  DType grad_dtype = DType::kFloat32;  // of dweight: fp32 or bf16
+  DType dtype = DType::kFloat32;       // of hidden, weight and dhidden: fp32, bf16 or fp16
+  DType grad_dtype = DType::kFloat32;  // of dweight: fp32, bf16 or fp16
   const void* hidden = nullptr;        // [rows, dim]
   const void* weight = nullptr;        // [vocab, dim]
   const int32_t* targets = nullptr;    // [rows]

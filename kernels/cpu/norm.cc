@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
@@ -155,11 +156,17 @@ void LayerNormF32(const NormCall& call, int64_t begin, int64_t end) {
 void LayerNormBF16(const NormCall& call, int64_t begin, int64_t end) {
   ForwardRows<true, BFloat16>(call, begin, end);
 }
+void LayerNormF16(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<true, Float16>(call, begin, end);
+}
 void RmsNormF32(const NormCall& call, int64_t begin, int64_t end) {
   ForwardRows<false, float>(call, begin, end);
 }
 void RmsNormBF16(const NormCall& call, int64_t begin, int64_t end) {
   ForwardRows<false, BFloat16>(call, begin, end);
+}
+void RmsNormF16(const NormCall& call, int64_t begin, int64_t end) {
+  ForwardRows<false, Float16>(call, begin, end);
 }
 void LayerNormBackwardF32(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                           float* dbeta) {
@@ -169,6 +176,10 @@ void LayerNormBackwardBF16(const NormBackwardCall& call, int64_t begin, int64_t 
                            float* dbeta) {
   BackwardRows<true, BFloat16>(call, begin, end, dgamma, dbeta);
 }
+void LayerNormBackwardF16(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+                          float* dbeta) {
+  BackwardRows<true, Float16>(call, begin, end, dgamma, dbeta);
+}
 void RmsNormBackwardF32(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                         float* dbeta) {
   BackwardRows<false, float>(call, begin, end, dgamma, dbeta);
@@ -176,6 +187,10 @@ void RmsNormBackwardF32(const NormBackwardCall& call, int64_t begin, int64_t end
 void RmsNormBackwardBF16(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
                          float* dbeta) {
   BackwardRows<false, BFloat16>(call, begin, end, dgamma, dbeta);
+}
+void RmsNormBackwardF16(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+                        float* dbeta) {
+  BackwardRows<false, Float16>(call, begin, end, dgamma, dbeta);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -187,12 +202,16 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(LayerNormF32);
 HWY_EXPORT(LayerNormBF16);
+HWY_EXPORT(LayerNormF16);
 HWY_EXPORT(RmsNormF32);
 HWY_EXPORT(RmsNormBF16);
+HWY_EXPORT(RmsNormF16);
 HWY_EXPORT(LayerNormBackwardF32);
 HWY_EXPORT(LayerNormBackwardBF16);
+HWY_EXPORT(LayerNormBackwardF16);
 HWY_EXPORT(RmsNormBackwardF32);
 HWY_EXPORT(RmsNormBackwardBF16);
+HWY_EXPORT(RmsNormBackwardF16);
 
 namespace {
 
@@ -224,28 +243,32 @@ absl::Status Backward(const NormBackwardCall& call, RowsBackward rows_of, Worksp
 }  // namespace
 
 void LayerNorm(const NormCall& call) {
-  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(LayerNormBF16)
-                                                      : HWY_DYNAMIC_DISPATCH(LayerNormF32);
+  const auto rows_of =
+      ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(LayerNormF32),
+                    HWY_DYNAMIC_DISPATCH(LayerNormBF16), HWY_DYNAMIC_DISPATCH(LayerNormF16));
   ParallelFor(call.rows, RowGrain(call.dim),
               [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
 }
 
 void RmsNorm(const NormCall& call) {
-  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RmsNormBF16)
-                                                      : HWY_DYNAMIC_DISPATCH(RmsNormF32);
+  const auto rows_of =
+      ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(RmsNormF32), HWY_DYNAMIC_DISPATCH(RmsNormBF16),
+                    HWY_DYNAMIC_DISPATCH(RmsNormF16));
   ParallelFor(call.rows, RowGrain(call.dim),
               [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
 }
 
 absl::Status LayerNormBackward(const NormBackwardCall& call, Workspace& workspace) {
-  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(LayerNormBackwardBF16)
-                                                      : HWY_DYNAMIC_DISPATCH(LayerNormBackwardF32);
+  const auto rows_of = ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(LayerNormBackwardF32),
+                                     HWY_DYNAMIC_DISPATCH(LayerNormBackwardBF16),
+                                     HWY_DYNAMIC_DISPATCH(LayerNormBackwardF16));
   return Backward(call, rows_of, workspace);
 }
 
 absl::Status RmsNormBackward(const NormBackwardCall& call, Workspace& workspace) {
-  const auto rows_of = call.dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RmsNormBackwardBF16)
-                                                      : HWY_DYNAMIC_DISPATCH(RmsNormBackwardF32);
+  const auto rows_of = ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(RmsNormBackwardF32),
+                                     HWY_DYNAMIC_DISPATCH(RmsNormBackwardBF16),
+                                     HWY_DYNAMIC_DISPATCH(RmsNormBackwardF16));
   return Backward(call, rows_of, workspace);
 }
 

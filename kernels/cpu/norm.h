@@ -19,7 +19,7 @@ namespace zeroth::cpu {
 struct NormCall {
   int64_t rows = 0;
   int64_t dim = 0;
-  DType dtype = DType::kFloat32;  // of x, residual, sum, gamma, beta and y: fp32 or bf16
+  DType dtype = DType::kFloat32;  // of x, residual, sum, gamma, beta and y: fp32, bf16 or fp16
   const void* x = nullptr;
   const void* residual = nullptr;  // or null
   void* sum = nullptr;             // with residual only
@@ -38,7 +38,7 @@ void RmsNorm(const NormCall& call);
 struct NormBackwardCall {
   int64_t rows = 0;
   int64_t dim = 0;
-  DType dtype = DType::kFloat32;  // of dy, x, gamma and dx: fp32 or bf16
+  DType dtype = DType::kFloat32;  // of dy, x, gamma and dx: fp32, bf16 or fp16
   const void* dy = nullptr;
   const void* x = nullptr;
   const void* gamma = nullptr;
@@ -46,7 +46,7 @@ struct NormBackwardCall {
   const float* rstd = nullptr;
   void* dx = nullptr;
   bool accumulate_dx = false;
-  DType grad_dtype = DType::kFloat32;  // of dgamma and dbeta: fp32 or bf16
+  DType grad_dtype = DType::kFloat32;  // of dgamma and dbeta: fp32, bf16 or fp16
   void* dgamma = nullptr;              // or null
   bool accumulate_dgamma = false;
   void* dbeta = nullptr;  // or null

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -71,6 +72,10 @@ void RotateRowBF16(const AttentionShape& shape, const float* cosines, const floa
                    bool inverse, int64_t row, void* qkv) {
   RotateRow<BFloat16>(shape, cosines, sines, inverse, row, qkv);
 }
+void RotateRowF16(const AttentionShape& shape, const float* cosines, const float* sines,
+                  bool inverse, int64_t row, void* qkv) {
+  RotateRow<Float16>(shape, cosines, sines, inverse, row, qkv);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -81,6 +86,7 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(RotateRowF32);
 HWY_EXPORT(RotateRowBF16);
+HWY_EXPORT(RotateRowF16);
 
 absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
   if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_)
@@ -105,8 +111,9 @@ absl::Status RopeTable::Prepare(int64_t seq, int64_t head_dim, float theta) {
 
 void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, DType dtype,
           void* qkv) {
-  const auto rotate = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(RotateRowBF16)
-                                                : HWY_DYNAMIC_DISPATCH(RotateRowF32);
+  const auto rotate =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(RotateRowF32), HWY_DYNAMIC_DISPATCH(RotateRowBF16),
+                    HWY_DYNAMIC_DISPATCH(RotateRowF16));
   const int64_t seq = shape.seq;
   ParallelFor(shape.batch * seq, RowGrain(shape.packed_dim()),
               [=, &shape, &table](int64_t, int64_t begin, int64_t end) {

@@ -37,7 +37,7 @@ class RopeTable {
   float theta_ = 0;
 };
 
-// Rotates the query and key heads of qkv [batch, seq, packed_dim], fp32 or bf16, in place, as
+// Rotates the query and key heads of qkv [batch, seq, packed_dim], fp32, bf16 or fp16, in place, as
 // RopeArgs says; `table` is prepared.
 void Rope(const AttentionShape& shape, const RopeTable& table, bool inverse, DType dtype,
           void* qkv);

@@ -22,8 +22,8 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// out[i] = op(d, in[i]...) for i in [0, n), computed in fp32; arrays are fp32 or bf16, each its
-// own. `out` may be one of the inputs, but not overlap one otherwise.
+// out[i] = op(d, in[i]...) for i in [0, n), computed in fp32; arrays are fp32, bf16 or fp16, each
+// its own. `out` may be one of the inputs, but not overlap one otherwise.
 template <class Op, typename Out, typename... In>
 HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
   const hn::ScalableTag<float> d;

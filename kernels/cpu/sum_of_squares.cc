@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -127,9 +128,11 @@ HWY_INLINE void AddBlock(size_t n, const T* x, int top, int64_t* words) {
 
 float Widen(float x) { return x; }
 float Widen(BFloat16 x) { return ToFloat(x); }
+float Widen(Float16 x) { return ToFloat(x); }
 
 constexpr int MantissaBits(float) { return 23; }
 constexpr int MantissaBits(BFloat16) { return 7; }
+constexpr int MantissaBits(Float16) { return 10; }
 
 template <typename T>
 HWY_INLINE void AddBlockOfAnyRange(size_t n, const T* x, int64_t* words) {
@@ -179,6 +182,9 @@ void AddPieceF32(int64_t begin, int64_t end, const void* x, int64_t* words) {
 void AddPieceBF16(int64_t begin, int64_t end, const void* x, int64_t* words) {
   AddPiece<BFloat16>(begin, end, x, words);
 }
+void AddPieceF16(int64_t begin, int64_t end, const void* x, int64_t* words) {
+  AddPiece<Float16>(begin, end, x, words);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -189,10 +195,12 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AddPieceF32);
 HWY_EXPORT(AddPieceBF16);
+HWY_EXPORT(AddPieceF16);
 
 void AddSquares(int64_t n, DType dtype, const void* x, int64_t* words) {
-  const auto add = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(AddPieceBF16)
-                                             : HWY_DYNAMIC_DISPATCH(AddPieceF32);
+  const auto add =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddPieceF32), HWY_DYNAMIC_DISPATCH(AddPieceBF16),
+                    HWY_DYNAMIC_DISPATCH(AddPieceF16));
   // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until
   // they are normalised.
   constexpr int64_t kPiece = int64_t{1} << 18;

@@ -10,8 +10,8 @@
 
 namespace zeroth::cpu {
 
-// Adds the squares of x[0, n), fp32 or bf16, to words[0, ExactSum::kWords) exactly and leaves the
-// words normalised, so that even their bits do not depend on the order or the grouping of the
+// Adds the squares of x[0, n), fp32, bf16 or fp16, to words[0, ExactSum::kWords) exactly and leaves
+// the words normalised, so that even their bits do not depend on the order or the grouping of the
 // elements.
 void AddSquares(int64_t n, DType dtype, const void* x, int64_t* words);
 

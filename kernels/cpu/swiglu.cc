@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -77,6 +78,9 @@ void SwiGluF32(int64_t row, int64_t hidden, const void* gate_up, void* out) {
 void SwiGluBF16(int64_t row, int64_t hidden, const void* gate_up, void* out) {
   SwiGluRow<BFloat16>(row, hidden, gate_up, out);
 }
+void SwiGluF16(int64_t row, int64_t hidden, const void* gate_up, void* out) {
+  SwiGluRow<Float16>(row, hidden, gate_up, out);
+}
 void SwiGluBackwardF32(int64_t row, int64_t hidden, const void* gate_up, const void* dout,
                        void* dgate_up) {
   SwiGluBackwardRowAt<float>(row, hidden, gate_up, dout, dgate_up);
@@ -84,6 +88,10 @@ void SwiGluBackwardF32(int64_t row, int64_t hidden, const void* gate_up, const v
 void SwiGluBackwardBF16(int64_t row, int64_t hidden, const void* gate_up, const void* dout,
                         void* dgate_up) {
   SwiGluBackwardRowAt<BFloat16>(row, hidden, gate_up, dout, dgate_up);
+}
+void SwiGluBackwardF16(int64_t row, int64_t hidden, const void* gate_up, const void* dout,
+                       void* dgate_up) {
+  SwiGluBackwardRowAt<Float16>(row, hidden, gate_up, dout, dgate_up);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -95,12 +103,15 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(SwiGluF32);
 HWY_EXPORT(SwiGluBF16);
+HWY_EXPORT(SwiGluF16);
 HWY_EXPORT(SwiGluBackwardF32);
 HWY_EXPORT(SwiGluBackwardBF16);
+HWY_EXPORT(SwiGluBackwardF16);
 
 void SwiGlu(int64_t rows, int64_t hidden, DType dtype, const void* gate_up, void* out) {
-  const auto one_row = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(SwiGluBF16)
-                                                 : HWY_DYNAMIC_DISPATCH(SwiGluF32);
+  const auto one_row =
+      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(SwiGluF32), HWY_DYNAMIC_DISPATCH(SwiGluBF16),
+                    HWY_DYNAMIC_DISPATCH(SwiGluF16));
   ParallelFor(rows, RowGrain(2 * hidden), [=](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) one_row(row, hidden, gate_up, out);
   });
@@ -108,8 +119,9 @@ void SwiGlu(int64_t rows, int64_t hidden, DType dtype, const void* gate_up, void
 
 void SwiGluBackward(int64_t rows, int64_t hidden, DType dtype, const void* gate_up,
                     const void* dout, void* dgate_up) {
-  const auto one_row = dtype == DType::kBFloat16 ? HWY_DYNAMIC_DISPATCH(SwiGluBackwardBF16)
-                                                 : HWY_DYNAMIC_DISPATCH(SwiGluBackwardF32);
+  const auto one_row = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(SwiGluBackwardF32),
+                                     HWY_DYNAMIC_DISPATCH(SwiGluBackwardBF16),
+                                     HWY_DYNAMIC_DISPATCH(SwiGluBackwardF16));
   ParallelFor(rows, RowGrain(2 * hidden), [=](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) one_row(row, hidden, gate_up, dout, dgate_up);
   });

@@ -10,7 +10,7 @@
 namespace zeroth::cpu {
 
 // out = silu(gate) * up; gate_up [rows, 2 * hidden] holds gate, then up, in each row; out [rows,
-// hidden]. `dtype`, of all arrays here and below, is fp32 or bf16.
+// hidden]. `dtype`, of all arrays here and below, is fp32, bf16 or fp16.
 void SwiGlu(int64_t rows, int64_t hidden, DType dtype, const void* gate_up, void* out);
 // dgate_up may be gate_up.
 void SwiGluBackward(int64_t rows, int64_t hidden, DType dtype, const void* gate_up,

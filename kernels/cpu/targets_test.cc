@@ -65,24 +65,30 @@ class TargetsTest : public testing::TestWithParam<int64_t> {
 };
 
 // What arithmetic in fp32 may be off by, of the largest element, and what is allowed on top where
-// bf16 intermediates are read again.
+// 16-bit intermediates are read again.
 double Tolerance(DType dtype) { return dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -7); }
 
-// Memory of either type.
+// Memory of any element type.
 class Elements {
  public:
   Elements(DType dtype, const std::vector<float>& values) : dtype_(dtype), fp32_(values) {
-    for (const float value : values) bf16_.push_back(ToBFloat16(value));
+    for (const float value : values) {
+      bf16_.push_back(ToBFloat16(value));
+      fp16_.push_back(ToFloat16(value));
+    }
   }
   Elements(DType dtype, size_t count) : Elements(dtype, std::vector<float>(count)) {}
 
   void* data() {
-    return dtype_ == DType::kFloat32 ? static_cast<void*>(fp32_.data()) : bf16_.data();
+    if (dtype_ == DType::kFloat32) return fp32_.data();
+    return dtype_ == DType::kBFloat16 ? static_cast<void*>(bf16_.data()) : fp16_.data();
   }
   std::vector<float> values() const {
     if (dtype_ == DType::kFloat32) return fp32_;
     std::vector<float> values;
-    for (const BFloat16 value : bf16_) values.push_back(ToFloat(value));
+    for (size_t i = 0; i < fp32_.size(); ++i) {
+      values.push_back(dtype_ == DType::kBFloat16 ? ToFloat(bf16_[i]) : ToFloat(fp16_[i]));
+    }
     return values;
   }
   std::vector<double> exact() const { return ToDouble(values()); }
@@ -91,6 +97,7 @@ class Elements {
   DType dtype_;
   std::vector<float> fp32_;
   std::vector<BFloat16> bf16_;
+  std::vector<Float16> fp16_;
 };
 
 TEST_P(TargetsTest, Attention) {
@@ -189,33 +196,40 @@ TEST_P(TargetsTest, FinishProduct) {
   }
 }
 
-// Every value of bf16 keeps its bits; everything between two of them goes to the nearer, ties to
-// the even one; a NaN stays one.
-TEST_P(TargetsTest, RoundingToBFloat16) {
+// Every value of `T` keeps its bits; everything between two of them goes to the nearer, ties to the
+// even one; a NaN stays one. `round` is the conversion of one value.
+template <typename T>
+void ExpectRoundsAs(T (*round)(float)) {
   std::vector<float> values;
   for (uint32_t high = 0; high < 0x10000; ++high) {
-    for (const uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+    // Ties of bf16 and of fp16, subnormal ones among them, and their neighbours.
+    for (const uint32_t low :
+         {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x3000u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
       const uint32_t bits = high << 16 | low;
       float value;
       std::memcpy(&value, &bits, sizeof(value));
       values.push_back(value);
     }
   }
-  std::vector<BFloat16> actual(values.size());
+  std::vector<T> actual(values.size());
   GemmEpilogue epilogue;
-  epilogue.c_dtype = DType::kBFloat16;
+  epilogue.c_dtype = DTypeOf<T>::value;
   epilogue.c = actual.data();
   const int64_t count = static_cast<int64_t>(values.size());
   FinishProduct(1, count, values.data(), count, epilogue);
   for (size_t i = 0; i < values.size(); ++i)
-    ASSERT_EQ(actual[i].bits, ToBFloat16(values[i]).bits) << values[i];
+    ASSERT_EQ(actual[i].bits, round(values[i]).bits) << values[i];
   std::vector<float> widened(values.size());
-  WidenRows(1, count, actual.data(), count, widened.data());
+  WidenRows(1, count, DTypeOf<T>::value, actual.data(), count, widened.data());
   for (size_t i = 0; i < values.size(); ++i) {
     const float expected = ToFloat(actual[i]);
     ASSERT_EQ(std::memcmp(&widened[i], &expected, sizeof(expected)), 0) << expected;
   }
 }
+
+TEST_P(TargetsTest, RoundingToBFloat16) { ExpectRoundsAs<BFloat16>(ToBFloat16); }
+
+TEST_P(TargetsTest, RoundingToFloat16) { ExpectRoundsAs<Float16>(ToFloat16); }
 
 INSTANTIATE_TEST_SUITE_P(AllTargets, TargetsTest,
                          testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),

@@ -9,8 +9,9 @@
 
 namespace zeroth::cpu {
 
-// to[rows, cols] (contiguous) = from[rows, cols], whose rows are `ld` elements apart; exact.
-void WidenRows(int64_t rows, int64_t cols, const BFloat16* from, int64_t ld, float* to);
+// to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart;
+// exact.
+void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);
 
 }  // namespace zeroth::cpu
 

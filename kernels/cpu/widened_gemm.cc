@@ -31,10 +31,8 @@ absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, i
   const int64_t a_cols = call.transpose_a ? block.m : count;
   const int64_t b_rows = call.transpose_b ? block.n : count;
   const int64_t b_cols = call.transpose_b ? count : block.n;
-  WidenRows(a_rows, a_cols, static_cast<const BFloat16*>(ElementOfA(call, block.row, k)), call.lda,
-            scratch.a);
-  WidenRows(b_rows, b_cols, static_cast<const BFloat16*>(ElementOfB(call, k, block.column)),
-            call.ldb, scratch.b);
+  WidenRows(a_rows, a_cols, call.dtype, ElementOfA(call, block.row, k), call.lda, scratch.a);
+  WidenRows(b_rows, b_cols, call.dtype, ElementOfB(call, k, block.column), call.ldb, scratch.b);
   part.k = count;
   part.a = scratch.a;
   part.lda = a_cols;

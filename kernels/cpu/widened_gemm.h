@@ -10,9 +10,9 @@
 
 namespace zeroth::cpu {
 
-// Gemm() of bf16 operands in fp32 instructions, for CPUs whose bf16 ones are missing or slower:
+// Gemm() of bf16 or fp16 operands in fp32 instructions, for CPUs whose own are missing or slower:
 // blocks of the operands are widened into the workspace, at most 12 MiB of it, and multiplied
-// there. call.dtype is bf16, m, n and k are positive.
+// there. call.dtype is bf16 or fp16, m, n and k are positive.
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu

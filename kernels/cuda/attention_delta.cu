@@ -50,7 +50,7 @@ absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dty
   constexpr int64_t kRowsPerBlock = kMapThreads / kLanesPerRow;
   const LaunchShape shape = {
       dim3(static_cast<unsigned>((rows + kRowsPerBlock - 1) / kRowsPerBlock)), dim3(kMapThreads)};
-  return DispatchAnyFloat(dtype, [&](auto tag) {
+  return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const a = static_cast<const T*>(dout);
     const T* const b = static_cast<const T*>(out);

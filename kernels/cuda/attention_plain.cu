@@ -263,7 +263,7 @@ absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardPa
 
 absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
                                 const AttentionForwardParams& params, cudaStream_t stream) {
-  return DispatchAnyFloat(dtype, [&](auto tag) {
+  return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return plan.width == 64 ? ZEROTH_LAUNCH((PlainForward<T, 64>), plan.forward, stream, params)
                             : ZEROTH_LAUNCH((PlainForward<T, 128>), plan.forward, stream, params);
@@ -272,7 +272,7 @@ absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
 
 absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
                                  const AttentionBackwardParams& params, cudaStream_t stream) {
-  return DispatchAnyFloat(dtype, [&](auto tag) {
+  return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return plan.width == 64 ? LaunchBackward<T, 64>(plan, params, stream)
                             : LaunchBackward<T, 128>(plan, params, stream);

@@ -3,6 +3,8 @@
 #ifndef ZEROTH_KERNELS_CUDA_DISPATCH_H_
 #define ZEROTH_KERNELS_CUDA_DISPATCH_H_
 
+#include <type_traits>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -16,20 +18,31 @@ struct TypeTag {
   using type = T;
 };
 
-// function(TypeTag<T>()) for the element type that `dtype` names at run time: fp32 or bf16, which
-// validation has made sure of.
+// function(TypeTag<T>()) for the element type that `dtype` names at run time: fp32, bf16 or fp16,
+// which validation has made sure of.
 template <typename Function>
 absl::Status DispatchType(DType dtype, const Function& function) {
   if (dtype == DType::kFloat32) return function(TypeTag<float>());
   if (dtype == DType::kBFloat16) return function(TypeTag<bf16>());
+  if (dtype == DType::kFloat16) return function(TypeTag<fp16>());
   return absl::InternalError(absl::StrCat("no CUDA kernel for ", DTypeName(dtype)));
 }
 
-// The same with fp16.
+// The same for the types of a call's operands and of its results, which share their 16-bit type if
+// both have one.
 template <typename Function>
-absl::Status DispatchAnyFloat(DType dtype, const Function& function) {
-  if (dtype == DType::kFloat16) return function(TypeTag<fp16>());
-  return DispatchType(dtype, function);
+absl::Status DispatchPair(DType dtype, DType other, const Function& function) {
+  return DispatchType(dtype, [&](auto tag) {
+    return DispatchType(other, [&](auto other_tag) -> absl::Status {
+      using T = typename decltype(tag)::type;
+      using U = typename decltype(other_tag)::type;
+      if constexpr (std::is_same_v<T, U> || std::is_same_v<T, float> || std::is_same_v<U, float>) {
+        return function(tag, other_tag);
+      } else {
+        return absl::InternalError("no CUDA kernel for bf16 and fp16 in one call");
+      }
+    });
+  });
 }
 
 }  // namespace zeroth::cuda

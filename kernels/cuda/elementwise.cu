@@ -175,8 +175,8 @@ absl::Status Cast(int64_t count, const void* src, DType src_dtype, void* dst, DT
         cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, target.stream));
     return absl::OkStatus();
   }
-  return DispatchAnyFloat(src_dtype, [&](auto from) {
-    return DispatchAnyFloat(dst_dtype, [&](auto to) {
+  return DispatchType(src_dtype, [&](auto from) {
+    return DispatchType(dst_dtype, [&](auto to) {
       return Apply<Same, typename decltype(to)::type, typename decltype(from)::type>(
           count, Same(), dst, src, target);
     });

@@ -125,29 +125,25 @@ absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, const LaunchTa
   const int32_t* keys = nullptr;
   ZEROTH_RETURN_IF_ERROR(SortPlaces(call.places, call.vocab, call.tokens, order, &keys,
                                     call.scratch + call.places, target));
-  return DispatchType(call.dtype, [&](auto tag) {
-    return DispatchType(call.grad_dtype, [&](auto grad_tag) {
-      using T = typename decltype(tag)::type;
-      using G = typename decltype(grad_tag)::type;
-      const LaunchShape shape = {dim3(static_cast<unsigned>(call.places)), dim3(kMapThreads)};
-      return ZEROTH_LAUNCH((SumPlaces<T, G>), shape, target.stream, call.places, call.dim, keys,
-                           order, static_cast<const T*>(call.dout), call.accumulate,
-                           static_cast<G*>(call.dtable));
-    });
+  return DispatchPair(call.dtype, call.grad_dtype, [&](auto tag, auto grad_tag) {
+    using T = typename decltype(tag)::type;
+    using G = typename decltype(grad_tag)::type;
+    const LaunchShape shape = {dim3(static_cast<unsigned>(call.places)), dim3(kMapThreads)};
+    return ZEROTH_LAUNCH((SumPlaces<T, G>), shape, target.stream, call.places, call.dim, keys,
+                         order, static_cast<const T*>(call.dout), call.accumulate,
+                         static_cast<G*>(call.dtable));
   });
 }
 
 absl::Status PositionBackward(int64_t batch, int64_t seq, int64_t max_seq, int64_t dim, DType dtype,
                               const void* dout, DType grad_dtype, void* dpositions, bool accumulate,
                               const LaunchTarget& target) {
-  return DispatchType(dtype, [&](auto tag) {
-    return DispatchType(grad_dtype, [&](auto grad_tag) {
-      using T = typename decltype(tag)::type;
-      using G = typename decltype(grad_tag)::type;
-      return ZEROTH_LAUNCH((SumBatch<T, G>), MapShape(max_seq * dim, target.multiprocessors),
-                           target.stream, batch, seq, max_seq, dim, static_cast<const T*>(dout),
-                           accumulate, static_cast<G*>(dpositions));
-    });
+  return DispatchPair(dtype, grad_dtype, [&](auto tag, auto grad_tag) {
+    using T = typename decltype(tag)::type;
+    using G = typename decltype(grad_tag)::type;
+    return ZEROTH_LAUNCH((SumBatch<T, G>), MapShape(max_seq * dim, target.multiprocessors),
+                         target.stream, batch, seq, max_seq, dim, static_cast<const T*>(dout),
+                         accumulate, static_cast<G*>(dpositions));
   });
 }
 

@@ -58,7 +58,7 @@ TEST_P(AdamWSuite, KnownSteps) {
 
 TEST_P(AdamWSuite, EveryElementWithinUlpsOfFloat64) {
   for (int i = 0; i < 40; ++i) {
-    const DType grad_dtype = kElementTypes[i / 2 % 2];
+    const DType grad_dtype = kElementTypes[i / 2 % 3];
     const int64_t n = RandomSize(0, 500);
     AdamWArgs args = Scalars(0.9, i % 2 == 0 ? 0.999 : 0.95, 1 + i);
     args.lr = 3e-4;
@@ -163,7 +163,7 @@ TEST_P(AdamWSuite, CoefficientsOnTheDeviceAreTheScalars) {
     const std::vector<float> grad = RandomNormal(count, 0.1f);
     for (AdamWArgs* const args : {&scalars, &others}) {
       args->param = Upload({count}, param);
-      args->grad = Upload({count}, grad, kElementTypes[i / 2 % 2]);
+      args->grad = Upload({count}, grad, kElementTypes[i / 2 % 3]);
       args->m = Upload({count}, std::vector<float>(static_cast<size_t>(count), 0.1f));
       args->v = Upload({count}, std::vector<float>(static_cast<size_t>(count), 0.2f));
       ASSERT_TRUE(kernels().AdamW(*args).ok());
@@ -247,7 +247,7 @@ TEST_P(AdamWSuite, RefusesWhatDoesNotFit) {
   args.v = Upload({2}, {0, 0});
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is [3], expected [2]"});
   args.grad = UploadTokens({2}, {1, 1});
-  ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is int32, expected fp32 or bf16"});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is int32, expected fp32, bf16 or fp16"});
   args.grad = Upload({2}, {1, 1});
   args.m = Upload({2}, {0, 0}, DType::kBFloat16);
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "m is bf16, expected fp32"});

@@ -95,8 +95,7 @@ TEST_P(ElementwiseSuite, StoresRoundToNearestEven) {
 
 TEST_P(ElementwiseSuite, BiasGradientSumsColumns) {
   for (int i = 0; i < 60; ++i) {
-    const DType dtype = kElementTypes[i % 2];
-    const DType grad_dtype = kElementTypes[i / 2 % 2];
+    const auto [dtype, grad_dtype] = kTypePairs[i % 7];
     const int64_t rows = i < 4 ? 0 : RandomSize(1, 600);
     const int64_t cols = i == 4 ? 0 : RandomSize(1, 90);
     const int64_t left = RandomSize(0, 9);
@@ -130,7 +129,7 @@ TEST_P(ElementwiseSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels().Add(x, x, Unwritten({2, 3}, DType::kBFloat16)),
                 {"Add", "out is bf16, expected fp32 as a"});
   ExpectInvalid(kernels().Scale(UploadTokens({1}, {1}), 2.0f),
-                {"Scale", "x is int32, expected fp32 or bf16"});
+                {"Scale", "x is int32, expected fp32, bf16 or fp16"});
   ExpectInvalid(kernels().Lerp(x, y, 0.5f), {"Lerp", "target is [3, 2], expected [2, 3]"});
   ExpectInvalid(kernels().BiasGradient(x, Upload({2}, {0, 0}), false),
                 {"BiasGradient", "dbias is [2], expected [3]"});

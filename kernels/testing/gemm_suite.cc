@@ -86,7 +86,7 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
 
 void CompareElement(const GemmCase& test, float actual, const Element& expected) {
   const double rounding =
-      test.c_dtype == DType::kBFloat16 ? HalfUlp(DType::kBFloat16, expected.value) : 0.0;
+      test.c_dtype == DType::kFloat32 ? 0.0 : HalfUlp(test.c_dtype, expected.value);
   ASSERT_NEAR(actual, expected.value, expected.error + rounding);
 }
 
@@ -161,13 +161,11 @@ void GemmSuite::Check(const GemmCase& test) {
 }
 
 void GemmSuite::CheckTypes(GemmCase test) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const DType c_dtype : {DType::kFloat32, DType::kBFloat16}) {
-      test.dtype = dtype;
-      test.c_dtype = c_dtype;
-      Check(test);
-      if (HasFatalFailure()) return;
-    }
+  for (const TypePair& types : kTypePairs) {
+    test.dtype = types.dtype;
+    test.c_dtype = types.grad_dtype;
+    Check(test);
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -218,7 +216,7 @@ TEST_P(GemmSuite, ZeroSizes) {
 }
 
 TEST_P(GemmSuite, OldContentsOfCDoNotMatterUnlessAccumulated) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : kElementTypes) {
     const Tensor c = Unwritten({3, 5}, dtype);
     GemmArgs args;
     args.a = Upload({3, 4}, RandomNormal(12), dtype);
@@ -230,7 +228,7 @@ TEST_P(GemmSuite, OldContentsOfCDoNotMatterUnlessAccumulated) {
 }
 
 TEST_P(GemmSuite, NanIsNotHidden) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : kElementTypes) {
     for (const Activation activation : {Activation::kNone, Activation::kGelu, Activation::kSilu}) {
       std::vector<float> a = RandomNormal(12);
       a[5] = std::numeric_limits<float>::quiet_NaN();  // in row 1
@@ -248,7 +246,7 @@ TEST_P(GemmSuite, NanIsNotHidden) {
 }
 
 TEST_P(GemmSuite, SameBitsEveryTime) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : kElementTypes) {
     const Tensor a = Upload({100, 300}, RandomNormal(100 * 300), dtype);
     const Tensor b = Upload({300, 90}, RandomNormal(300 * 90), dtype);
     std::vector<float> first;

@@ -36,6 +36,12 @@ Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values
     return ValueOrDie(
         Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations));
   }
+  if (dtype == DType::kFloat16) {
+    std::vector<Float16> rounded;
+    for (const float value : values) rounded.push_back(ToFloat16(value));
+    return ValueOrDie(
+        Tensor::FromHost<Float16>(*device_, shape, rounded, MemoryCategory::kActivations));
+  }
   ZEROTH_CHECK(dtype == DType::kBFloat16);
   std::vector<BFloat16> rounded;
   for (const float value : values) rounded.push_back(ToBFloat16(value));
@@ -56,6 +62,11 @@ Tensor KernelsSuite::Unwritten(const Shape& shape, DType dtype) {
 std::vector<float> KernelsSuite::Download(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32) return ValueOrDie(tensor.ToHost<float>());
   std::vector<float> values;
+  if (tensor.dtype() == DType::kFloat16) {
+    for (const Float16 value : ValueOrDie(tensor.ToHost<Float16>()))
+      values.push_back(ToFloat(value));
+    return values;
+  }
   for (const BFloat16 value : ValueOrDie(tensor.ToHost<BFloat16>()))
     values.push_back(ToFloat(value));
   return values;

@@ -33,13 +33,13 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
 
-  // fp32, or bf16 rounded to nearest even.
+  // fp32, or a 16-bit float rounded to nearest even.
   Tensor Upload(const Shape& shape, const std::vector<float>& values,
                 DType dtype = DType::kFloat32);
   Tensor UploadTokens(const Shape& shape, const std::vector<int32_t>& values);
   // A tensor of NaNs: an element that a kernel forgets to write shows.
   Tensor Unwritten(const Shape& shape, DType dtype = DType::kFloat32);
-  // The values of an fp32 or bf16 tensor.
+  // The values of an fp32, bf16 or fp16 tensor.
   std::vector<float> Download(const Tensor& tensor);
 
   // The error of a call, or what shows once the stream has run it: what is wrong with the data.
@@ -59,7 +59,18 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
 };
 
 // What activations and parameters, and gradients of parameters, may be.
-inline constexpr DType kElementTypes[] = {DType::kFloat32, DType::kBFloat16};
+inline constexpr DType kElementTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+// The types that operands and results of one call may have.
+struct TypePair {
+  DType dtype = DType::kFloat32;
+  DType grad_dtype = DType::kFloat32;
+};
+inline constexpr TypePair kTypePairs[] = {
+    {DType::kFloat32, DType::kFloat32},  {DType::kBFloat16, DType::kFloat32},
+    {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kBFloat16},
+    {DType::kFloat16, DType::kFloat32},  {DType::kFloat32, DType::kFloat16},
+    {DType::kFloat16, DType::kFloat16}};
 
 std::vector<double> ToDouble(const std::vector<float>& values);
 

@@ -68,7 +68,7 @@ void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
 TEST_P(LinearCrossEntropySuite, RandomShapes) {
   for (int i = 0; i < 60; ++i) {
     LinearCrossEntropyArgs args =
-        Random(RandomSize(1, 90), RandomSize(1, 40), RandomSize(1, 300), kTypes[i % 4]);
+        Random(RandomSize(1, 90), RandomSize(1, 40), RandomSize(1, 300), kTypePairs[i % 7]);
     args.grad_scale = RandomSize(0, 1) == 0 ? 1.0f : 0.37f;
     Check(args);
     if (HasFatalFailure()) return;
@@ -76,7 +76,7 @@ TEST_P(LinearCrossEntropySuite, RandomShapes) {
 }
 
 TEST_P(LinearCrossEntropySuite, AccumulatesTheWeightGradientOnRequest) {
-  for (const Types& types : kTypes) {
+  for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(20, 9, 65, types);
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(65 * 9, 0.01f));
     args.dweight = Upload({65, 9}, old, types.grad_dtype);
@@ -86,7 +86,7 @@ TEST_P(LinearCrossEntropySuite, AccumulatesTheWeightGradientOnRequest) {
 }
 
 TEST_P(LinearCrossEntropySuite, GradientsAreOptional) {
-  for (const Types& types : kTypes) {
+  for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(33, 12, 100, types);
     Check(args);
     const std::vector<float> loss = Download(args.loss);
@@ -120,8 +120,8 @@ TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
   constexpr int64_t kRows = 600;
   constexpr int64_t kDim = 8;
   constexpr int64_t kVocab = 150001;
-  for (const Types& types : {kTypes[1], kTypes[2]}) {  // a sum apart; a sum in place
-    SetUp();                                           // an allocator without a past
+  for (const Types& types : {kTypePairs[1], kTypePairs[2]}) {  // a sum apart; a sum in place
+    SetUp();                                                   // an allocator without a past
     LinearCrossEntropyArgs args = Random(kRows, kDim, kVocab, types);
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(kVocab * kDim, 1e-3f));
     args.dweight = Upload({kVocab, kDim}, old, types.grad_dtype);
@@ -133,7 +133,7 @@ TEST_P(LinearCrossEntropySuite, ChunksBoundTheWorkspace) {
 }
 
 TEST_P(LinearCrossEntropySuite, NothingCounted) {
-  for (const Types& types : kTypes) {
+  for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(6, 5, 40, types);
     args.targets = UploadTokens({6}, std::vector<int32_t>(6, kIgnored));
     ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
@@ -149,7 +149,7 @@ TEST_P(LinearCrossEntropySuite, NothingCounted) {
 }
 
 TEST_P(LinearCrossEntropySuite, NoRows) {
-  for (const Types& types : kTypes) {
+  for (const Types& types : kTypePairs) {
     const LinearCrossEntropyArgs args = Random(0, 5, 40, types);
     ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());
     EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
@@ -158,7 +158,7 @@ TEST_P(LinearCrossEntropySuite, NoRows) {
 }
 
 TEST_P(LinearCrossEntropySuite, LargeLogitsDoNotOverflow) {
-  for (const Types& types : kTypes) {
+  for (const Types& types : kTypePairs) {
     LinearCrossEntropyArgs args = Random(8, 4, 30, types);
     args.hidden = Upload({8, 4}, RandomNormal(32, 400.0f), types.dtype);
     ASSERT_TRUE(kernels().LinearCrossEntropy(args).ok());

@@ -13,15 +13,8 @@ namespace zeroth {
 
 class LinearCrossEntropySuite : public KernelsSuite {
  protected:
-  // Of hidden, weight and dhidden, and of dweight.
-  struct Types {
-    DType dtype = DType::kFloat32;
-    DType grad_dtype = DType::kFloat32;
-  };
-  static constexpr Types kTypes[] = {{DType::kFloat32, DType::kFloat32},
-                                     {DType::kFloat32, DType::kBFloat16},
-                                     {DType::kBFloat16, DType::kFloat32},
-                                     {DType::kBFloat16, DType::kBFloat16}};
+  // `dtype` of hidden, weight and dhidden, `grad_dtype` of dweight.
+  using Types = TypePair;
 
   // Random hidden states and weights, random targets of which some are left out; outputs start as
   // NaN.

@@ -182,7 +182,7 @@ TEST_P(SumOfSquaresSuite, RefusesWhatDoesNotFit) {
   const Tensor x = Upload({2}, {1, 2});
   ExpectInvalid(kernels().AddSquares(x, x), {"AddSquares", "sum is fp32, expected int64"});
   ExpectInvalid(kernels().AddSquares(UploadTokens({1}, {1}), NewSum()),
-                {"AddSquares", "x is int32, expected fp32 or bf16"});
+                {"AddSquares", "x is int32, expected fp32, bf16 or fp16"});
   ExpectInvalid(kernels().ClipFactor(x, 1.0, 1.0, x), {"ClipFactor", "sum is fp32"});
   ExpectInvalid(kernels().ClipFactor(NewSum(), -1.0, 1.0, x), {"ClipFactor", "scale is -1"});
   ExpectInvalid(kernels().ClipFactor(NewSum(), 1.0, std::nan(""), x),

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
 
@@ -71,6 +72,29 @@ TEST(EmaTest, StrategiesKeepTheSameAverageToTheLastBit) {
     EXPECT_TRUE(averaged->average == Reference(averaged->weights)) << ranks.ToString();
     const NamedValues& expected = first.emplace(ranks.world_size, averaged->average).first->second;
     EXPECT_TRUE(averaged->average == expected) << ranks.ToString();
+  }
+}
+
+TEST(EmaTest, InAStoreItIsTheSameToTheLastBitAndTakesNoMemory) {
+  const TemporaryDirectory directory;
+  TinySetup setup;
+  setup.ranks = {"full_shard", 3, 0};
+  setup.trainer.ema_decay = kDecay;
+  setup.trainer.sharding.offload.directory = directory.path();
+  setup.trainer.sharding.offload.optimizer = true;
+  for (const bool parameters : {false, true}) {
+    setup.trainer.sharding.offload.parameters = parameters;
+    setup.trainer.sharding.offload.chunk_numel = 1008;  // several chunks, the last one shorter
+    const absl::StatusOr<Averaged> averaged = Train(setup);
+    ASSERT_TRUE(averaged.ok()) << averaged.status();
+    EXPECT_TRUE(averaged->average == Reference(averaged->weights)) << parameters;
+    const absl::Status status = RunTiny(setup, [](TinyRank& rank) -> absl::Status {
+      const MemoryStats memory = rank.trainer.device().allocator().stats();
+      EXPECT_EQ(memory[MemoryCategory::kOptimizer].current_bytes, 0);
+      EXPECT_GT(rank.trainer.ema()->MemoryBytes(), 0);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 

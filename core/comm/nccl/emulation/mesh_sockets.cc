@@ -4,9 +4,12 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -27,12 +30,64 @@ namespace {
 
 constexpr int kPollMs = 10;
 
+// Local sockets under names that the kernel hands out, five hexadecimal digits after a zero: unlike
+// TCP ports, of which a machine has few and keeps used ones for a minute, they cannot run short.
+constexpr socklen_t kFamilyOnly = sizeof(sa_family_t);
+constexpr int kNameDigits = 5;
+
+absl::Status SystemError(absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<Socket> ListenLocally() {
+  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un any = {};
+  any.sun_family = AF_UNIX;
+  if (!socket.is_open() ||
+      bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), kFamilyOnly) != 0 ||
+      listen(socket.descriptor(), SOMAXCONN) != 0) {
+    return SystemError("listening on a local socket");
+  }
+  return socket;
+}
+
+absl::StatusOr<int> NameOf(const Socket& listening) {
+  sockaddr_un address = {};
+  socklen_t length = sizeof(address);
+  unsigned name = 0;
+  if (getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      std::sscanf(address.sun_path + 1, "%5x", &name) != 1) {
+    return SystemError("the name of a local socket");
+  }
+  return static_cast<int>(name);
+}
+
+absl::StatusOr<Socket> ConnectLocally(int name) {
+  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "%0*x", kNameDigits,
+                static_cast<unsigned>(name));
+  const socklen_t length = kFamilyOnly + 1 + kNameDigits;
+  if (!socket.is_open() ||
+      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    return SystemError("connecting to a local socket");
+  }
+  return socket;
+}
+
+absl::StatusOr<Socket> AcceptLocally(const Socket& listening) {
+  Socket socket(accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open() && errno != EAGAIN && errno != EINTR) return SystemError("accepting");
+  return socket;
+}
+
 absl::Status Aborted() { return absl::AbortedError("aborted"); }
 
 // A whole frame, or an error; looks for `aborted` meanwhile.
-absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const std::atomic<bool>& aborted) {
+absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const AbortTest& aborted) {
   FrameReader reader;
-  while (!aborted) {
+  while (!aborted()) {
     // Byte by byte at the seams: what follows the frame belongs to transfers.
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> frame, reader.Next());
     if (frame.has_value()) return *frame;
@@ -49,22 +104,22 @@ absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const std::atomic
   return Aborted();
 }
 
-absl::StatusOr<Socket> AcceptOne(const Socket& listening, const std::atomic<bool>& aborted) {
-  while (!aborted) {
+absl::StatusOr<Socket> AcceptOne(const Socket& listening, const AbortTest& aborted) {
+  while (!aborted()) {
     pollfd wait = {listening.descriptor(), POLLIN, 0};
     if (poll(&wait, 1, kPollMs) <= 0) continue;
-    ZEROTH_ASSIGN_OR_RETURN(Socket socket, Accept(listening));
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptLocally(listening));
     if (socket.is_open()) return socket;
   }
   return Aborted();
 }
 
-// Collects every rank's port and tells all ranks all of them.
+// Collects the name of every rank's socket and tells all ranks all of them.
 absl::Status Meet(const Socket& listening) {
   // A meeting that some never come to ends with the process, as threads of the real library do.
-  const std::atomic<bool> never{false};
+  const AbortTest never = [] { return false; };
   std::vector<Socket> sockets;
-  std::vector<uint32_t> ports;
+  std::vector<uint32_t> names;
   size_t present = 0;
   do {
     ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listening, never));
@@ -72,16 +127,16 @@ absl::Status Meet(const Socket& listening) {
     WireReader reader(frame);
     const size_t ranks = reader.U32();
     const size_t rank = reader.U32();
-    const uint32_t port = reader.U32();
+    const uint32_t name = reader.U32();
     if (!reader.IsComplete() || rank >= ranks) continue;
     sockets.resize(ranks);
-    ports.resize(ranks);
+    names.resize(ranks);
     sockets[rank] = std::move(socket);
-    ports[rank] = port;
+    names[rank] = name;
     ++present;
-  } while (present == 0 || present < ports.size());
+  } while (present == 0 || present < names.size());
   WireWriter table;
-  for (uint32_t port : ports) table.U32(port);
+  for (uint32_t name : names) table.U32(name);
   for (const Socket& socket : sockets) {
     // A rank that has gone meanwhile is missed by those who connect to it.
     static_cast<void>(SendAll(socket, Frame(table.bytes())));
@@ -92,27 +147,28 @@ absl::Status Meet(const Socket& listening) {
 }  // namespace
 
 absl::StatusOr<int> ServeMeeting() {
-  ZEROTH_ASSIGN_OR_RETURN(Socket listening, Listen(0, /*loopback_only=*/true));
-  ZEROTH_ASSIGN_OR_RETURN(const int port, PortOf(listening));
+  ZEROTH_ASSIGN_OR_RETURN(Socket listening, ListenLocally());
+  ZEROTH_ASSIGN_OR_RETURN(const int name, NameOf(listening));
   std::thread([listening = std::move(listening)] { static_cast<void>(Meet(listening)); }).detach();
-  return port;
+  return name;
 }
 
-absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(
-    int port, int ranks, int rank, const std::atomic<bool>& aborted) {
-  ZEROTH_ASSIGN_OR_RETURN(const Socket listening, Listen(0, /*loopback_only=*/true));
-  ZEROTH_ASSIGN_OR_RETURN(const int own_port, PortOf(listening));
-  ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, zeroth::Connect("127.0.0.1", port));
+absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(int meeting_name, int ranks,
+                                                                  int rank,
+                                                                  const AbortTest& aborted) {
+  ZEROTH_ASSIGN_OR_RETURN(const Socket listening, ListenLocally());
+  ZEROTH_ASSIGN_OR_RETURN(const int own_name, NameOf(listening));
+  ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, ConnectLocally(meeting_name));
   WireWriter hello;
-  hello.I32(ranks).I32(rank).I32(own_port);
+  hello.I32(ranks).I32(rank).I32(own_name);
   ZEROTH_RETURN_IF_ERROR(SendAll(meeting, Frame(hello.bytes())));
   ZEROTH_ASSIGN_OR_RETURN(const std::string table, ReceiveFrame(meeting, aborted));
-  WireReader ports(table);
+  WireReader names(table);
 
   auto mesh = std::make_shared<MeshSockets>();
   mesh->sockets_.resize(static_cast<size_t>(ranks));
   for (int peer = 0; peer < rank; ++peer) {
-    ZEROTH_ASSIGN_OR_RETURN(Socket socket, zeroth::Connect("127.0.0.1", ports.I32()));
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, ConnectLocally(names.I32()));
     ZEROTH_RETURN_IF_ERROR(SendAll(socket, Frame(WireWriter().I32(rank).bytes())));
     mesh->sockets_[static_cast<size_t>(peer)] = std::move(socket);
   }

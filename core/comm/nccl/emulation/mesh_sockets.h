@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A TCP connection between each two ranks of an emulated communicator, and transfers over them.
+// A local socket between each two ranks of an emulated communicator, and transfers over them.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
 #define ZEROTH_CORE_COMM_NCCL_EMULATION_MESH_SOCKETS_H_
@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -21,8 +22,10 @@
 namespace zeroth::nccl::emulation {
 
 // Where ranks find each other: a thread that serves one meeting, in the process that made the id.
-// Returns the port.
+// Returns the name of its local socket.
 absl::StatusOr<int> ServeMeeting();
+
+using AbortTest = std::function<bool()>;
 
 struct Transfer {
   bool is_send = false;
@@ -34,9 +37,9 @@ struct Transfer {
 // The connections of one rank. Thread-safe; transfers take turns by number.
 class MeshSockets {
  public:
-  // Meets the other ranks at 127.0.0.1:port; ends early if `aborted` becomes true.
-  static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int port, int ranks, int rank,
-                                                              const std::atomic<bool>& aborted);
+  // Meets the other ranks at the socket `meeting_name`; ends early if `aborted` says so.
+  static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int meeting_name, int ranks, int rank,
+                                                              const AbortTest& aborted);
 
   // A number for what is to be done next.
   uint64_t TakeNumber();

@@ -1,9 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The part of NCCL that the back end uses, on the host: ranks are threads or processes of one
-// machine, whose bytes go over TCP. As in the library, calls return at once and are done by
-// streams, those of one communicator in the order in which they were made; sends and receives of a
-// group progress together; calls that do not match hang, or leave garbage, until the communicator
+// machine, whose bytes go over local sockets. As in the library, calls return at once and are done
+// by streams, those of one communicator in the order in which they were made; sends and receives of
+// a group progress together; calls that do not match hang, or leave garbage, until the communicator
 // is aborted; and a peer that dies is an asynchronous error. Unlike the library it lets ranks share
 // a device.
 
@@ -50,7 +50,7 @@ std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
 struct UniqueId {
   uint32_t magic = 0;
-  int32_t port = 0;
+  int32_t meeting = 0;
 };
 constexpr uint32_t kIdMagic = 0x454d4e43;
 
@@ -234,11 +234,15 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
   return Submit(std::move(operation), /*may_merge=*/true);
 }
 
-ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int port) {
+// `parent`, if there is one, takes what it splits off along when it is aborted.
+ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
+                     const Shared* parent = nullptr) {
   if (const ncclResult_t injected = fail_next_init.exchange(ncclSuccess); injected != ncclSuccess) {
     return injected;
   }
-  auto mesh = MeshSockets::Connect(port, shared->ranks, shared->rank, shared->aborted);
+  auto mesh = MeshSockets::Connect(meeting, shared->ranks, shared->rank, [&] {
+    return shared->aborted || (parent != nullptr && parent->aborted);
+  });
   if (!mesh.ok()) return ncclSystemError;
   shared->mesh = *std::move(mesh);
   shared->connected = true;
@@ -263,26 +267,26 @@ ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<
   for (const std::vector<int>& ranks : zeroth::SplitGroups(requests)) {
     if (std::find(ranks.begin(), ranks.end(), parent->rank) != ranks.end()) members = ranks;
   }
-  int port = 0;
+  int name = 0;
   std::vector<Transfer> transfers;
   const bool leads = !members.empty() && members.front() == parent->rank;
   if (leads) {
     const auto meeting = ServeMeeting();
     if (!meeting.ok()) return ncclSystemError;
-    port = *meeting;
+    name = *meeting;
     for (int member : members) {
       if (member == parent->rank) continue;
-      transfers.push_back({true, member, reinterpret_cast<char*>(&port), sizeof(port)});
+      transfers.push_back({true, member, reinterpret_cast<char*>(&name), sizeof(name)});
     }
   } else if (!members.empty()) {
-    transfers.push_back({false, members.front(), reinterpret_cast<char*>(&port), sizeof(port)});
+    transfers.push_back({false, members.front(), reinterpret_cast<char*>(&name), sizeof(name)});
   }
   if (!parent->mesh->Run(parent->mesh->TakeNumber(), transfers).ok()) return ncclRemoteError;
   if (child == nullptr) return ncclSuccess;
   child->ranks = static_cast<int>(members.size());
   child->rank =
       static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
-  return Connect(child, port);
+  return Connect(child, name, parent.get());
 }
 
 void Await(ncclComm_t communicator) {
@@ -319,9 +323,9 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  const absl::StatusOr<int> port = ServeMeeting();
-  if (!port.ok()) return ncclSystemError;
-  const UniqueId content = {kIdMagic, *port};
+  const absl::StatusOr<int> meeting = ServeMeeting();
+  if (!meeting.ok()) return ncclSystemError;
+  const UniqueId content = {kIdMagic, *meeting};
   *id = {};
   std::memcpy(id->internal, &content, sizeof(content));
   return ncclSuccess;
@@ -337,7 +341,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   shared->ranks = ranks;
   shared->rank = rank;
   return StartOrDo(*communicator, config,
-                   [shared, port = content.port] { return Connect(shared, port); });
+                   [shared, meeting = content.meeting] { return Connect(shared, meeting); });
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* communicator,
