@@ -22,6 +22,12 @@ absl::Status ValidateEmaDecay(double decay) {
 absl::StatusOr<std::unique_ptr<WeightEma>> WeightEma::Create(Sharding& sharding, Kernels& kernels,
                                                              double decay) {
   ZEROTH_RETURN_IF_ERROR(ValidateEmaDecay(decay));
+  for (const Unit* unit : sharding.units()) {
+    if (unit->precision().master_dtype == DType::kFloat32) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("average of weights: the masters of unit '", unit->name(), "' are ",
+                     DTypeName(unit->precision().master_dtype), ", expected fp32"));
+  }
   std::unique_ptr<WeightEma> ema(new WeightEma(sharding, kernels, decay));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {

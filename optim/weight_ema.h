@@ -28,7 +28,8 @@ absl::Status ValidateEmaDecay(double decay);
 // offloading. Used by one rank's thread only.
 class WeightEma {
  public:
-  // InvalidArgument as ValidateEmaDecay. `sharding` and `kernels` outlive the average.
+  // InvalidArgument as ValidateEmaDecay, and for masters in less than fp32, where the average would
+  // be rounded away at every exchange. `sharding` and `kernels` outlive the average.
   static absl::StatusOr<std::unique_ptr<WeightEma>> Create(Sharding& sharding, Kernels& kernels,
                                                            double decay);
 

@@ -59,6 +59,13 @@ ABSL_FLAG(
     std::string, memory_limit, kDefaults.memory_limit,
     "Memory that a rank may use, as 500MiB or 2GiB; more is refused, saying by how much. 0: no "
     "limit but the machine's.");
+ABSL_FLAG(std::string, offload, kDefaults.offload,
+          "What of a rank's state lies beyond its device's memory, in files under a CPU and in the "
+          "host's memory under a GPU: none, all, or a list of parameters, gradients and optimizer. "
+          "Changes memory and time, no result.");
+ABSL_FLAG(std::string, offload_dir, kDefaults.offload_dir,
+          "Directory for those files, which have no names and go with the run. Empty: the "
+          "system's for temporary files.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
 ABSL_FLAG(
@@ -182,6 +189,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.reduction = absl::GetFlag(FLAGS_reduction);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.memory_limit = absl::GetFlag(FLAGS_memory_limit);
+  options.offload = absl::GetFlag(FLAGS_offload);
+  options.offload_dir = absl::GetFlag(FLAGS_offload_dir);
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);

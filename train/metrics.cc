@@ -47,12 +47,12 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
                    ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
   if (metrics.skipped_steps > 0)
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
+  if (metrics.loss_scale.has_value())
+    absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
   if (metrics.loss_zscore.has_value())
     absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
   if (metrics.grad_norm_zscore.has_value())
     absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
-  if (metrics.loss_scale.has_value())
-    absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   if (metrics.ema_eval_loss.has_value())

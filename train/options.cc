@@ -158,6 +158,13 @@ absl::Status Validate(const TrainOptions& options) {
   if (!ParseBytes(options.memory_limit).ok()) {
     return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
+  if (const absl::StatusOr<OffloadOptions> parsed = ParseOffload(options.offload); !parsed.ok()) {
+    return Bad("offload", options.offload,
+               "none, all, or a list of parameters, gradients and optimizer");
+  } else if (!parsed->any() && !options.offload_dir.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--offload_dir=", options.offload_dir,
+                                                   " without --offload: nothing is offloaded"));
+  }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");
   }
@@ -208,6 +215,31 @@ LoraOptions TrainOptions::lora() const {
     }
   }
   return lora;
+}
+
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
+  OffloadOptions offload;
+  if (text == "none") return offload;
+  if (text == "all") text = "parameters,gradients,optimizer";
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    bool* const kind = part == "parameters"  ? &offload.parameters
+                       : part == "gradients" ? &offload.gradients
+                       : part == "optimizer" ? &offload.optimizer
+                                             : nullptr;
+    if (kind == nullptr || *kind) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", part, "' in '", text,
+          "': expected parameters, gradients or optimizer, each once, or none or all"));
+    }
+    *kind = true;
+  }
+  return offload;
+}
+
+OffloadOptions TrainOptions::offload_options() const {
+  OffloadOptions options = *ParseOffload(offload);
+  options.directory = offload_dir;
+  return options;
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {

@@ -176,6 +176,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler.prefetch = options.prefetch;
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
+  trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -260,6 +261,10 @@ class Reporter {
                                {"world_size", job_.options.world_size},
                                {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                {"memory_peak_bytes_by_category", memory},
+                               {"offload",
+                                {{"reserved_bytes", stats.offload.reserved_bytes},
+                                 {"bytes_read", stats.offload.bytes_read},
+                                 {"bytes_written", stats.offload.bytes_written}}},
                                {"collectives", collectives}}));
     progress_.Print(
         absl::StrFormat("%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
@@ -290,6 +295,11 @@ class Reporter {
         "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
         options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
         100 * stats.local_ratio));
+    if (stats.offload.reserved_bytes > 0) {
+      progress_.Print(
+          absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory", options.offload,
+                          static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+    }
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
@@ -396,9 +406,9 @@ class RankRun {
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
+    if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
     metrics.loss_zscore = result.loss_zscore;
     metrics.grad_norm_zscore = result.grad_norm_zscore;
-    if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
     const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
@@ -430,20 +440,20 @@ class RankRun {
   bool HandleSkipped(int64_t step, const StepResult& result) {
     ++skipped_steps_;
     const double norm = result.grad_norm;
+    if (result.overflowed) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
+            result.loss_scale, trainer_->loss_scaler()->scale()));
+      }
+      return false;
+    }
     if (result.outlier) {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat(
             "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
             result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
             norm));
-      }
-      return false;
-    }
-    if (result.overflowed) {
-      if (reporter_ != nullptr) {
-        reporter_->Say(absl::StrFormat(
-            "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
-            result.loss_scale, trainer_->loss_scaler()->scale()));
       }
       return false;
     }

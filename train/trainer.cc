@@ -47,11 +47,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->clip_grad_norm_ = options.clip_grad_norm;
   trainer->sync_every_micro_batch_ = options.sync_every_micro_batch;
   trainer->record_steps_ = options.record_steps;
-  trainer->skip_loss_zscore_ = options.skip_loss_zscore;
-  trainer->skip_grad_norm_zscore_ = options.skip_grad_norm_zscore;
   if (options.loss_scaler.has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
+  trainer->skip_loss_zscore_ = options.skip_loss_zscore;
+  trainer->skip_grad_norm_zscore_ = options.skip_grad_norm_zscore;
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
@@ -275,11 +275,6 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const Tensor& shared, const Tenso
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = means.back() > 0;
   result.skipped = !std::isfinite(norm[0]);
-  result.loss_scale = loss_scale();
-  if (loss_scaler_.has_value()) {
-    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
-    result.overflowed = result.skipped && explained;
-  }
   return result;
 }
 
@@ -289,9 +284,8 @@ void Trainer::Judge(StepResult& result) {
   };
   result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
   result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
-  // What is not finite is worse than an outlier, and its own reason.
-  result.outlier = !result.skipped && (exceeds(result.loss_zscore, skip_loss_zscore_) ||
-                                       exceeds(result.grad_norm_zscore, skip_grad_norm_zscore_));
+  result.outlier = exceeds(result.loss_zscore, skip_loss_zscore_) ||
+                   exceeds(result.grad_norm_zscore, skip_grad_norm_zscore_);
 }
 
 absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
@@ -299,16 +293,17 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
   ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
   ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, stop, inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
-  const double unscale = 1 / loss_scale();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, unscale));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor norm_and_scale,
+      GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
   ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs.shared, norm_and_scale));
-  Judge(result);
+  // What is not finite is skipped in any case, and would drown the windows.
+  if (!result.skipped) Judge(result);
   result.skipped = result.skipped || result.outlier;
   if (!result.skipped) {
     const Tensor scale = norm_and_scale.View(1, Shape({1}));
-    ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, unscale, scale));
+    ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
   }
   ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
   return result;
@@ -321,7 +316,12 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
         "a step while the average of the weights is swapped in; swap it back first");
   }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, StepWithoutAverage(micro_batches, lr, stop));
+  ZEROTH_ASSIGN_OR_RETURN(StepResult result, StepWithoutAverage(micro_batches, lr, stop));
+  result.loss_scale = loss_scale();
+  if (loss_scaler_.has_value() && !result.outlier) {
+    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
+    result.overflowed = result.skipped && explained;
+  }
   // Only now is it known whether the step counts; nobody waits for this.
   if (ema_ != nullptr && !result.skipped) ZEROTH_RETURN_IF_ERROR(ema_->Update());
   return result;

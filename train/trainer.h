@@ -62,12 +62,12 @@ struct StepResult {
   // Nothing was updated, parameters and moments are those of the step before: the norm is not a
   // finite fp32, or the step is an outlier. The same on every rank.
   bool skipped = false;
-  bool outlier = false;  // by one of the z-scores, which there are once their windows are full
-  std::optional<double> loss_zscore;
-  std::optional<double> grad_norm_zscore;
   // It was skipped because of the loss scale, which has been lowered: nothing is wrong.
   bool overflowed = false;
   double loss_scale = 1;  // that the step was made with
+  bool outlier = false;   // by one of the z-scores, which there are once their windows are full
+  std::optional<double> loss_zscore;
+  std::optional<double> grad_norm_zscore;
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
@@ -163,7 +163,7 @@ class Trainer {
   // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const Inputs& inputs, std::optional<double> lr);
   // The means over ranks and the norm of a step, once the device has them.
-  absl::StatusOr<StepResult> ReadResult(const Tensor& shared, const Tensor& norm_and_scale);
+  static absl::StatusOr<StepResult> ReadResult(const Tensor& shared, const Tensor& norm_and_scale);
   bool looks_for_outliers() const { return skip_loss_zscore_ > 0 || skip_grad_norm_zscore_ > 0; }
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
@@ -184,11 +184,11 @@ class Trainer {
   double clip_grad_norm_ = 0;
   bool sync_every_micro_batch_ = true;
   bool record_steps_ = false;
+  std::optional<LossScaler> loss_scaler_;
   double skip_loss_zscore_ = 0;
   double skip_grad_norm_zscore_ = 0;
   OutlierDetector loss_detector_;
   OutlierDetector grad_norm_detector_;
-  std::optional<LossScaler> loss_scaler_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;

@@ -9,8 +9,8 @@
 
 namespace zeroth::cpu {
 
-// out = a + b; out may be either. `dtype`, of all arrays here, in Scale and in Lerp, is fp32, bf16
-// or fp16.
+// out = a + b; out may be either. `dtype`, of all arrays here, in Scale and in Lerp, is fp32,
+// bf16 or fp16.
 void Add(int64_t n, DType dtype, const void* a, const void* b, void* out);
 // x *= factor.
 void Scale(int64_t n, float factor, DType dtype, void* x);

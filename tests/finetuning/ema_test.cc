@@ -108,6 +108,15 @@ TEST(EmaTest, InBFloat16ItIsOfTheMasters) {
   EXPECT_TRUE(averaged->average == Reference(averaged->weights));
 }
 
+TEST(EmaTest, MastersInLessThanFloatAreRefused) {
+  TinySetup setup;
+  setup.trainer.ema_decay = kDecay;
+  setup.trainer.sharding.mixed_precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+  const absl::Status status = RunTiny(setup, [](TinyRank&) { return absl::OkStatus(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("are bf16, expected fp32"), std::string::npos) << status;
+}
+
 TEST(EmaTest, AStepThatIsSkippedIsNoPartOfIt) {
   TinySetup setup;
   setup.ranks = {"full_shard", 2, 0};
