@@ -184,6 +184,12 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
+  if (options.lora_b_lr_scale != 1) {
+    ParameterGroup b_halves;
+    b_halves.pattern = "*.lora_B";
+    b_halves.lr_scale = options.lora_b_lr_scale;
+    trainer.parameter_groups = {b_halves};
+  }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
