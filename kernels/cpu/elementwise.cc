@@ -62,6 +62,9 @@ void ScaleF32(int64_t begin, int64_t end, float factor, void* x) {
 void ScaleBF16(int64_t begin, int64_t end, float factor, void* x) {
   ScalePiece<BFloat16>(begin, end, factor, x);
 }
+void ScaleF16(int64_t begin, int64_t end, float factor, void* x) {
+  ScalePiece<Float16>(begin, end, factor, x);
+}
 void LerpF32(int64_t begin, int64_t end, float weight, const void* target, void* x) {
   LerpPiece<float>(begin, end, weight, target, x);
 }
@@ -70,9 +73,6 @@ void LerpBF16(int64_t begin, int64_t end, float weight, const void* target, void
 }
 void LerpF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
   LerpPiece<Float16>(begin, end, weight, target, x);
-}
-void ScaleF16(int64_t begin, int64_t end, float factor, void* x) {
-  ScalePiece<Float16>(begin, end, factor, x);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -87,10 +87,10 @@ HWY_EXPORT(AddBF16);
 HWY_EXPORT(AddF16);
 HWY_EXPORT(ScaleF32);
 HWY_EXPORT(ScaleBF16);
+HWY_EXPORT(ScaleF16);
 HWY_EXPORT(LerpF32);
 HWY_EXPORT(LerpBF16);
 HWY_EXPORT(LerpF16);
-HWY_EXPORT(ScaleF16);
 
 void Add(int64_t n, DType dtype, const void* a, const void* b, void* out) {
   const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddF32),
