@@ -154,6 +154,9 @@ ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
 ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
           "Which linear layers of the blocks have adapters: all, or the ends of their names with "
           "commas in between, as q_proj,v_proj.");
+ABSL_FLAG(double, lora_b_lr_scale, kDefaults.lora_b_lr_scale,
+          "Learning rate of the adapters' second halves, those that begin as zeros, times --lr "
+          "(LoRA+ advises 16); 1: as that of the first.");
 ABSL_FLAG(double, skip_loss_zscore, kDefaults.skip_loss_zscore,
           "Skip the update of a step whose loss is more standard deviations than this above the "
           "mean of the last 128 steps; 0: never.");
@@ -239,6 +242,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
   options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
   options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
+  options.lora_b_lr_scale = absl::GetFlag(FLAGS_lora_b_lr_scale);
   options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
   options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
   options.ema_decay = absl::GetFlag(FLAGS_ema_decay);

@@ -81,6 +81,11 @@ absl::Status ValidateLora(const TrainOptions& options) {
   if (!std::isfinite(options.lora_alpha)) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
+  ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
+  if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
+                                                   " needs --lora_rank: there is no B"));
+  }
   if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));

@@ -87,6 +87,7 @@ struct TrainOptions {
   int64_t lora_rank = 0;  // 0: everything is trained
   double lora_alpha = 16;
   std::string lora_targets = "all";
+  double lora_b_lr_scale = 1;
   double skip_loss_zscore = 0;
   double skip_grad_norm_zscore = 0;
   double ema_decay = 0;  // 0: no average

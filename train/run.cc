@@ -186,6 +186,12 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.adamw.state_dtype = *options.moment_dtype();
   trainer.adamw.seed = options.seed;
+  if (options.lora_b_lr_scale != 1) {
+    ParameterGroup b_halves;
+    b_halves.pattern = "*.lora_B";
+    b_halves.lr_scale = options.lora_b_lr_scale;
+    trainer.parameter_groups = {b_halves};
+  }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";

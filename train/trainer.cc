@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
                           Sharding::Create(world, device, sharding, plan.units));
   ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
-                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
+                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw,
+                                        options.parameter_groups));
   if (options.ema_decay != 0) {
     ZEROTH_ASSIGN_OR_RETURN(
         trainer->ema_,

@@ -119,6 +119,33 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
   EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
 }
 
+TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
+  const fs::path out = Scratch() / "out";
+  const Flags evaluation = {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3",
+                            "--world_size=2", "--batch_size=4"};
+  const Outcome run =
+      RunTrainer(With(With(Reference(out), evaluation), {"--lora_rank=4", "--lora_alpha=8"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("LoRA of rank 4, alpha 8, on 12 weights"), std::string::npos)
+      << run.output;
+  const double adapted = Metrics(out)[19]["eval_loss"].get<double>();
+  const fs::path again = Scratch() / "again";
+  const Outcome merged = RunTrainer(
+      With(evaluation, {"--init_from=" + (out / "final").string(), "--steps=1", "--lr=0",
+                        "--min_lr=0", "--data=tests/testdata/gpt2_tiny/tokens.npy", "--seq_len=32",
+                        "--sample_tokens=0", "--out=" + again.string()}));
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  EXPECT_NEAR(Metrics(again)[0]["eval_loss"].get<double>(), adapted, 1e-5 * adapted);
+  // The second halves' learning rate is one that counts.
+  const fs::path faster = Scratch() / "faster";
+  const Outcome plus =
+      RunTrainer(With(With(Reference(faster), evaluation),
+                      {"--lora_rank=4", "--lora_alpha=8", "--lora_b_lr_scale=16"}));
+  ASSERT_EQ(plus.exit_code, 0) << plus.output;
+  EXPECT_NE(Metrics(faster)[19]["eval_loss"], Metrics(out)[19]["eval_loss"]);
+  EXPECT_EQ(Metrics(faster)[0]["loss"], Metrics(out)[0]["loss"]);
+}
+
 TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=4"}));
@@ -370,6 +397,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"lora_target",
                 {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},
                 {"'w_proj'", "c_attn, c_fc, c_proj"}},
+        Refusal{"lora_b_lr_scale_alone",
+                {kText, kOut, "--lora_b_lr_scale=16"},
+                {"--lora_b_lr_scale=16 needs --lora_rank"}},
         Refusal{"lora_targets_alone",
                 {kText, kOut, "--lora_targets=c_attn"},
                 {"--lora_targets=c_attn needs --lora_rank"}},
