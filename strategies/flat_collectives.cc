@@ -217,17 +217,21 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
 
 absl::StatusOr<Tensor> StreamScratch::Take(int64_t numel, Stream& comm) {
   if (!memory_.defined() || memory_.numel() < numel) {
-    // Nothing that `comm` has enqueued may lose its memory to the compute stream.
-    if (memory_.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, comm.Record());
-      ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
-      memory_ = Tensor();
-    }
+    ZEROTH_RETURN_IF_ERROR(Trim());
     const int64_t bytes = numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(device_, bytes, category_, comm));
     memory_ = memory.ViewAs(0, Shape({numel}), DType::kFloat32);
+    stream_ = &comm;
   }
   return memory_.View(0, Shape({numel}));
+}
+
+absl::Status StreamScratch::Trim() {
+  if (!memory_.defined()) return absl::OkStatus();
+  const Tensor memory = std::exchange(memory_, Tensor());
+  // Nothing that the stream has enqueued may lose its memory to the compute stream.
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, stream_->Record());
+  return device_.compute_stream().Wait(last_use);
 }
 
 namespace {

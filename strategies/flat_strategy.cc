@@ -49,9 +49,9 @@ void FlatStrategy::Abandon(Unit& unit) {
 }
 
 absl::Status FlatStrategy::Trim() {
-  staging_->Trim();
-  scratch_->Trim();
-  return absl::OkStatus();
+  absl::Status status = staging_->Trim();
+  status.Update(scratch_->Trim());
+  return status;
 }
 
 }  // namespace zeroth

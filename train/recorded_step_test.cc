@@ -63,6 +63,7 @@ struct RunSetup {
   MixedPrecision precision;
   int64_t micro_batches = 1;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  OffloadOptions offload;
 };
 
 // Everything that a run shows.
@@ -140,6 +141,7 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
     options.sharding.mixed_precision = setup.precision;
+    options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
     options.clip_grad_norm = 0.5;
     options.record_steps = record_steps;
@@ -219,6 +221,30 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<std::tuple<const char*, const char*>>& instance) {
       return std::string(std::get<0>(instance.param)) + "_" + std::get<1>(instance.param);
     });
+
+TEST_F(RecordedStepTest, TransfersOfOffloadedStateAreRecordedToo) {
+  for (const char* const strategy : {"no_shard", "full_shard"}) {
+    for (const MixedPrecision& precision : {kFloat32, kAllBFloat16}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        RunSetup setup;
+        setup.strategy = strategy;
+        setup.precision = precision;
+        setup.micro_batches = micro_batches;
+        setup.offload.parameters = true;
+        setup.offload.gradients = true;
+        setup.offload.optimizer = true;
+        setup.offload.chunk_numel = 100;
+        EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+        const Course course = [](TrainingRun& run) { return Steps(run, 5); };
+        const Trace offloaded = Follow(setup, /*record_steps=*/true, course);
+        setup.offload = OffloadOptions();
+        const Trace in_memory = Follow(setup, /*record_steps=*/false, course);
+        ExpectSameBits(offloaded.numbers, in_memory.numbers);
+        EXPECT_EQ(offloaded.weights, in_memory.weights);
+      }
+    }
+  }
+}
 
 TEST_F(RecordedStepTest, NamesEveryStrategy) {
   // The list above is by hand, so that tests have names without a device.
