@@ -3,7 +3,7 @@
 // What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
 // counts them in real steps, beside the formula.
 //
-//   bazel run //benchmarks:memory -- [preset] [ranks]
+//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy]
 
 #include <cmath>
 #include <cstdint>
@@ -30,6 +30,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/presets.h"
 #include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -148,7 +149,9 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& preset, int ranks) {
+// Every strategy's rows, or those of `only`.
+absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
+  if (!only.empty()) ZEROTH_RETURN_IF_ERROR(StrategyRegistry::Create(only, {}).status());
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config));
@@ -161,6 +164,7 @@ absl::Status Run(const std::string& preset, int ranks) {
       "all");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    if (!only.empty() && only != strategy) continue;
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const Lever& lever : kLevers) {
         MemoryFormulaOptions setup;
@@ -199,7 +203,7 @@ int main(int argc, char** argv) {
     std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
     return EXIT_FAILURE;
   }
-  const absl::Status status = zeroth::Run(preset, ranks);
+  const absl::Status status = zeroth::Run(preset, ranks, argc > 3 ? argv[3] : "");
   if (status.ok()) return EXIT_SUCCESS;
   std::cerr << status << "\n";
   return EXIT_FAILURE;

@@ -85,12 +85,13 @@ void FlatStrategy::Abandon(Unit& unit) {
 }
 
 absl::Status FlatStrategy::Trim() {
-  staging_->Trim();
-  scratch_->Trim();
-  gather_travel_->Trim();
-  reduce_travel_->Trim();
+  absl::Status status;
+  for (StreamScratch* scratch :
+       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
+    status.Update(scratch->Trim());
+  }
   if (secondary_ != nullptr) secondary_->Clear();
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace zeroth

@@ -2,8 +2,8 @@
 
 #include "zeroth/strategies/stream_scratch.h"
 
-#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/buffer_set.h"
@@ -12,15 +12,19 @@ namespace zeroth {
 
 absl::StatusOr<Tensor> StreamScratch::TakeBytes(int64_t bytes, Stream& comm) {
   if (!memory_.defined() || memory_.numel() < bytes) {
-    // Nothing that `comm` has enqueued may lose its memory to the compute stream.
-    if (memory_.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, comm.Record());
-      ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
-      memory_ = Tensor();
-    }
+    ZEROTH_RETURN_IF_ERROR(Trim());
     ZEROTH_ASSIGN_OR_RETURN(memory_, AllocateBytes(device_, bytes, category_, comm));
+    stream_ = &comm;
   }
   return memory_.View(0, Shape({bytes}));
+}
+
+absl::Status StreamScratch::Trim() {
+  if (!memory_.defined()) return absl::OkStatus();
+  const Tensor memory = std::exchange(memory_, Tensor());
+  // Nothing that the stream has enqueued may lose its memory to the compute stream.
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, stream_->Record());
+  return device_.compute_stream().Wait(last_use);
 }
 
 absl::StatusOr<Tensor> StreamScratch::Take(int64_t numel, Stream& comm) {

@@ -28,14 +28,16 @@ class StreamScratch {
   absl::StatusOr<Tensor> TakeBytes(int64_t bytes, Stream& comm);
   // As the owner was given it, see StrategyContext.
   Kernels* kernels() const { return kernels_; }
-  // Gives the memory back. The compute stream must have waited for `comm`.
-  void Trim() { memory_ = Tensor(); }
+  // Gives the memory back, once the compute stream has waited for its last use; also if that
+  // failed, with its error.
+  absl::Status Trim();
 
  private:
   Device& device_;
   MemoryCategory category_;
   Kernels* kernels_;
   Tensor memory_;
+  Stream* stream_ = nullptr;  // that uses it
 };
 
 }  // namespace zeroth

@@ -177,6 +177,29 @@ TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   EXPECT_TRUE(Read(again / "final/model.safetensors") == trained) << "the copy differs";
 }
 
+TEST(TrainCliTest, OffloadingChangesNoByteOfTheModel) {
+  const Flags flags = {"--world_size=2", "--batch_size=4", "--steps=4"};
+  const fs::path out = Scratch() / "out";
+  const Outcome plain = RunTrainer(With(Reference(out), flags));
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  EXPECT_EQ(Metrics(out).back()["summary"]["offload"]["reserved_bytes"], 0);
+  const fs::path offloaded = Scratch() / "offloaded";
+  const fs::path store = Scratch() / "store";
+  fs::create_directory(store);
+  const Outcome run = RunTrainer(With(With(Reference(offloaded), flags),
+                                      {"--offload=all", "--offload_dir=" + store.string()}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("MiB per rank beyond its memory"), std::string::npos) << run.output;
+  const nlohmann::json summary = Metrics(offloaded).back()["summary"];
+  for (const char* key : {"reserved_bytes", "bytes_read", "bytes_written"}) {
+    EXPECT_GT(summary["offload"][key].get<int64_t>(), 0) << key;
+  }
+  EXPECT_EQ(summary["memory_peak_bytes_by_category"]["optimizer"], 0);
+  EXPECT_EQ(summary["memory_peak_bytes_by_category"]["parameters"], 0);
+  EXPECT_TRUE(fs::is_empty(store));
+  EXPECT_TRUE(Read(offloaded / "final/model.safetensors") == Read(out / "final/model.safetensors"));
+}
+
 TEST(TrainCliTest, TrainsInBFloat16AndShowsWhenThingsRan) {
   const fs::path out = Scratch() / "out";
   const fs::path trace = Scratch() / "trace.json";
@@ -342,6 +365,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"memory_limit",
                 {kText, kOut, "--memory_limit=9MiB"},
                 {"bytes above the memory limit of 9437184", "failed"}},
+        Refusal{"offload",
+                {kText, kOut, "--offload=weights"},
+                {"--offload=weights", "parameters, gradients and optimizer"}},
+        Refusal{"offload_dir",
+                {kText, kOut, "--offload=all", "--offload_dir=SCRATCH/nowhere"},
+                {"offload file in directory", "nowhere: No such file or directory"}},
         Refusal{"world_size", {kText, kOut, "--world_size=-2"}, {"--world_size=-2", "at least 1"}},
         Refusal{"shard_size",
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--shard_size=3"},
