@@ -127,6 +127,15 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
   return absl::OkStatus();
 }
 
+std::vector<AdamW::StateTensor> AdamW::state() const {
+  std::vector<StateTensor> tensors;
+  for (const State& state : states_) {
+    tensors.push_back({state.unit, state.segment, "m", state.m});
+    tensors.push_back({state.unit, state.segment, "v", state.v});
+  }
+  return tensors;
+}
+
 int64_t AdamW::MemoryBytes() const {
   int64_t bytes = 0;
   for (const State& state : states_)

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,18 @@ class AdamW {
 
   // Steps taken.
   int64_t step() const { return step_; }
+  // As if so many had been taken: for moments that come from elsewhere.
+  void set_step(int64_t step) { step_ = step; }
+
+  // A moment of one segment of a unit, for those who save and restore it: `shard` has a place for
+  // each element of the unit's own shard.
+  struct StateTensor {
+    const Unit* unit;
+    int segment;
+    std::string name;  // "m" or "v"
+    Tensor shard;      // [shard_numel], shared with the optimizer
+  };
+  std::vector<StateTensor> state() const;
   // Of this rank's moments.
   int64_t MemoryBytes() const;
 
