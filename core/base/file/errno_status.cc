@@ -23,6 +23,7 @@ absl::Status ErrnoStatus(int error_number, absl::string_view action) {
       return absl::AlreadyExistsError(message);
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case EMFILE:
     case ENFILE:
     case ENOMEM:
