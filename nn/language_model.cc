@@ -78,7 +78,12 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 double LanguageModel::FlopsPerToken(int64_t seq) const {
   // A product with a weight costs 2 forward and 4 backward. Causal scores and their use: half of 2
   // * 2 * seq * width forward, twice that backward.
-  return 6.0 * static_cast<double>(MatmulWeights()) +
+  int64_t adapters = 0;
+  for (const LoraAdapter& adapter : LoraAdapters(*this)) {
+    adapters += adapter.a->numel() + adapter.b->numel();
+  }
+  const double per_weight = adapters > 0 ? 4.0 : 6.0;
+  return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
          6.0 * static_cast<double>(AttentionWidth()) * static_cast<double>(seq);
 }
 
@@ -90,7 +95,9 @@ void ModelRegistry::Register(absl::string_view model_type, Factory factory) {
   ZEROTH_CHECK(inserted && "a model family with this model_type is already registered");
 }
 
-absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohmann::json& config) {
+absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohmann::json& config,
+                                                                     const ModelOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLoraOptions(options.lora));
   const auto type = config.find("model_type");
   const std::string name =
       type != config.end() && type->is_string() ? type->get<std::string>() : "";
@@ -106,7 +113,11 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
         "model_type ", name.empty() ? "is missing" : "'" + name + "'",
         " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", ")));
   }
-  return factory(config);
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, factory(config, options));
+  if (options.lora.enabled()) {
+    ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
+  }
+  return model;
 }
 
 std::vector<std::string> ModelRegistry::ModelTypes() {

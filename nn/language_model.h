@@ -12,9 +12,16 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/module.h"
 
 namespace zeroth {
+
+// How a model is built, beyond what its configuration says.
+struct ModelOptions {
+  // With a rank, linear layers have adapters and everything else is frozen.
+  LoraOptions lora;
+};
 
 // A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a
 // folder that registers itself under its Hugging Face model_type.
@@ -32,7 +39,8 @@ class LanguageModel : public Module {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
   // Floating-point operations of forward and backward for one token in a sequence of `seq`: 6 for
-  // each weight that it is multiplied with, and causal attention. What utilisation is measured by.
+  // each weight that it is multiplied with (4 for one that LoRA leaves frozen, whose gradient
+  // nobody computes), and causal attention. What utilisation is measured by.
   double FlopsPerToken(int64_t seq) const;
   // The Hugging Face configuration that describes this model, for config.json.
   virtual nlohmann::json HfConfig() const = 0;
@@ -53,12 +61,15 @@ class ModelRegistry {
  public:
   // Builds a model from the content of a config.json; errors name the key, what it holds and what
   // is supported.
-  using Factory =
-      std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(const nlohmann::json& config)>;
+  // With adapters where options.lora says so; Create freezes the rest.
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(
+      const nlohmann::json& config, const ModelOptions& options)>;
 
   static void Register(absl::string_view model_type, Factory factory);
-  // InvalidArgument lists the families linked in if `config` has another model_type, or none.
-  static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config);
+  // InvalidArgument lists the families linked in if `config` has another model_type, or none; and
+  // for options out of their range, LoRA's targets included.
+  static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
+                                                               const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();
 };
 

@@ -2,12 +2,15 @@
 
 #include "zeroth/optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 
@@ -38,16 +41,22 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
       if (!layout.trainable) continue;
-      State state{unit, i, Tensor(), Tensor()};
-      for (Tensor* moment : {&state.m, &state.v}) {
-        ZEROTH_ASSIGN_OR_RETURN(
-            *moment, Tensor::Zeros(sharding.device(), Shape({layout.shard_numel}), DType::kFloat32,
-                                   MemoryCategory::kOptimizer));
+      State state{unit, i, StateTensor(), StateTensor()};
+      for (StateTensor* moment : {&state.m, &state.v}) {
+        ZEROTH_ASSIGN_OR_RETURN(*moment, optimizer->ZeroMoment(layout.shard_numel));
       }
       optimizer->states_.push_back(std::move(state));
     }
   }
   return optimizer;
+}
+
+absl::StatusOr<StateTensor> AdamW::ZeroMoment(int64_t numel) const {
+  if (sharding_.offload().options().optimizer) {
+    return sharding_.offload().Reserve(numel, DType::kFloat32, "moments");
+  }
+  return Tensor::Zeros(sharding_.device(), Shape({numel}), DType::kFloat32,
+                       MemoryCategory::kOptimizer);
 }
 
 // Neighbours with the same decay are one kernel call. The gap between them is zero in parameters
@@ -106,40 +115,66 @@ absl::Status AdamW::BeginStep(double lr, double grad_scale) {
                                          sizeof(coefficients_), kernels_.stream());
 }
 
-absl::Status AdamW::Update(const Tensor& grad_factor) {
-  ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor,
+                                int64_t begin, absl::Span<const Tensor> chunk) {
   AdamWArgs args;
   args.grad_factor = grad_factor;
-  for (const State& state : states_) {
-    const Unit::Segment& segment = state.unit->segment(state.segment);
-    for (const Range& range : Ranges(state)) {
-      const Shape shape({range.numel});
-      args.param = segment.shard.View(range.offset, shape);
-      args.grad = segment.grad_shard.View(range.offset, shape);
-      args.m = state.m.View(range.offset, shape);
-      args.v = state.v.View(range.offset, shape);
-      args.coefficients =
-          device_coefficients_.View(range.decay ? kAdamWCoefficients : 0, {kAdamWCoefficients});
-      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(args),
-                                  absl::StrCat("unit '", state.unit->name(), "'"));
-    }
+  const int64_t end = begin + chunk[0].numel();
+  for (const Range& range : ranges) {
+    const int64_t first = std::max(begin, range.offset);
+    const int64_t last = std::min(end, range.offset + range.numel);
+    if (first >= last) continue;
+    const Shape shape({last - first});
+    args.param = chunk[0].View(first - begin, shape);
+    args.grad = chunk[1].View(first - begin, shape);
+    args.m = chunk[2].View(first - begin, shape);
+    args.v = chunk[3].View(first - begin, shape);
+    args.coefficients =
+        device_coefficients_.View(range.decay ? kAdamWCoefficients : 0, {kAdamWCoefficients});
+    ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(args));
   }
   return absl::OkStatus();
 }
 
-std::vector<AdamW::StateTensor> AdamW::state() const {
-  std::vector<StateTensor> tensors;
+std::vector<AdamW::Moment> AdamW::moments() const {
+  std::vector<Moment> moments;
   for (const State& state : states_) {
-    tensors.push_back({state.unit, state.segment, "m", state.m});
-    tensors.push_back({state.unit, state.segment, "v", state.v});
+    moments.push_back({state.unit, state.segment, "m", state.m});
+    moments.push_back({state.unit, state.segment, "v", state.v});
   }
-  return tensors;
+  return moments;
+}
+
+absl::Status AdamW::Update(const Tensor& grad_factor) {
+  ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+  std::vector<StatePass> passes;
+  for (const State& state : states_) {
+    std::vector<Range> ranges = Ranges(state);
+    if (ranges.empty()) continue;
+    StatePass pass;
+    pass.operands = {{state.unit->ShardState(state.segment), /*written=*/true},
+                     {state.unit->GradientShardState(state.segment)},
+                     {state.m, /*written=*/true},
+                     {state.v, /*written=*/true}};
+    pass.body = [this, &state, &grad_factor, ranges = std::move(ranges)](
+                    int64_t begin, absl::Span<const Tensor> chunk) -> absl::Status {
+      ZEROTH_RETURN_IF_ERROR_WITH(UpdateChunk(ranges, grad_factor, begin, chunk),
+                                  absl::StrCat("unit '", state.unit->name(), "'"));
+      return absl::OkStatus();
+    };
+    passes.push_back(std::move(pass));
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "AdamW");
+  return absl::OkStatus();
 }
 
 int64_t AdamW::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const State& state : states_)
-    bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
+  for (const State& state : states_) {
+    for (const StateTensor* moment : {&state.m, &state.v}) {
+      bytes += moment->numel() * static_cast<int64_t>(SizeOf(moment->dtype()));
+    }
+  }
   return bytes;
 }
 

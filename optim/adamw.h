@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/kernels.h"
@@ -33,10 +35,12 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
 // AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
 // owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where
-// shards begin changes no bit. Used by one rank's thread only.
+// shards begin changes no bit, and neither does offloading (ShardingOptions::offload): state in a
+// store passes through memory in chunks. Used by one rank's thread only.
 class AdamW {
  public:
-  // Allocates zeroed moments. InvalidArgument if an option is out of its range. `sharding` and
+  // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
+  // InvalidArgument if an option is out of its range. `sharding` and
   // `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options);
@@ -66,14 +70,15 @@ class AdamW {
 
   // A moment of one segment of a unit, for those who save and restore it: `shard` has a place for
   // each element of the unit's own shard.
-  struct StateTensor {
+  struct Moment {
     const Unit* unit;
     int segment;
-    std::string name;  // "m" or "v"
-    Tensor shard;      // [shard_numel], shared with the optimizer
+    std::string name;   // "m" or "v"
+    StateTensor shard;  // [shard_numel], shared with the optimizer
   };
-  std::vector<StateTensor> state() const;
-  // Of this rank's moments.
+  std::vector<Moment> moments() const;
+
+  // Of this rank's moments, wherever they lie.
   int64_t MemoryBytes() const;
 
  private:
@@ -86,12 +91,17 @@ class AdamW {
   struct State {
     Unit* unit;
     int segment;
-    Tensor m;  // [shard_numel]
-    Tensor v;  // [shard_numel]
+    StateTensor m;  // [shard_numel]
+    StateTensor v;  // [shard_numel]
   };
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   static std::vector<Range> Ranges(const State& state);
+  absl::StatusOr<StateTensor> ZeroMoment(int64_t numel) const;
+  // The update of the elements of `ranges` among [begin, begin + chunk[0].numel()), where `chunk`
+  // has parameters, gradients and both moments.
+  absl::Status UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
+                           absl::Span<const Tensor> chunk);
   absl::Status ExpectReducedGradients() const;
 
   Sharding& sharding_;

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 namespace {
@@ -19,6 +22,7 @@ constexpr double kEpsilon = 1e-6;  // torch's
 // once for the group.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   const bool answers_for_whole = sharding.mesh().shard_index() == 0;
+  std::vector<StatePass> passes;
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
@@ -28,9 +32,15 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
           "gradient norm: call Scheduler::FinishBackward first");
       if (layout.replicated && !answers_for_whole) continue;
       // Gaps and padding are zeros, which add nothing.
-      ZEROTH_RETURN_IF_ERROR(kernels.AddSquares(unit->segment(i).grad_shard, sum));
+      StatePass pass;
+      pass.operands = {{unit->GradientShardState(i)}};
+      pass.body = [&](int64_t, absl::Span<const Tensor> chunk) {
+        return kernels.AddSquares(chunk[0], sum);
+      };
+      passes.push_back(std::move(pass));
     }
   }
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding.offload().passes().Run(passes), "gradient norm");
   return absl::OkStatus();
 }
 
@@ -51,11 +61,12 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
 
 }  // namespace
 
-absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm) {
+absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> words, sum.ToHost<int64_t>());
   ClipResult result;
-  result.norm = std::sqrt(ExactSum::Decode(words));
+  result.norm = std::sqrt(ExactSum::Decode(words)) * grad_scale;
   if (max_norm > 0) result.scale = std::min(1.0, max_norm / (result.norm + kEpsilon));
   if (!std::isfinite(static_cast<float>(result.norm))) {
     result.scale = std::numeric_limits<double>::quiet_NaN();
@@ -63,12 +74,13 @@ absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, do
   return result;
 }
 
-absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm) {
+absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor norm_and_scale,
       Tensor::Empty(sharding.device(), Shape({2}), DType::kFloat32, MemoryCategory::kWorkspace));
-  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, /*scale=*/1.0, max_norm, norm_and_scale));
+  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, grad_scale, max_norm, norm_and_scale));
   return norm_and_scale;
 }
 

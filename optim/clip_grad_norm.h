@@ -21,14 +21,18 @@ struct ClipResult {
 // brings it to max_norm, as torch's clip_grad_norm_ (Pascanu et al., 2013); gradients are left as
 // they are, since the optimizer applies the factor on its way. max_norm <= 0: no clipping, scale 1.
 // Collective: one small all-reduce over the shard group, none if gradients are whole. Squares are
-// summed exactly, so the result has the same bits wherever shards begin. Call it between
+// summed exactly, so the result has the same bits wherever shards begin. `grad_scale` is what
+// gradients are to be multiplied by before (one over the loss scale): the norm is that of the
+// product, and the scale comes on top of it. Call it between
 // Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients are not
 // reduced.
-absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm);
+absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale = 1.0);
 
 // The same without waiting for the device: {norm, scale} as fp32 [2] in device memory, in the order
 // of the compute stream. The second element is AdamW::Step's `grad_factor`; NaN as above.
-absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm);
+absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
+                                        double grad_scale = 1.0);
 
 }  // namespace zeroth
 

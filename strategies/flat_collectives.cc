@@ -2,6 +2,7 @@
 
 #include "zeroth/strategies/flat_collectives.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +60,7 @@ int64_t FullGradientBytes(const Unit& unit) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& segment = unit.segment_layout(i);
-    if (unit.is_whole(i) || !segment.trainable) continue;
+    if (unit.is_full_gradient(i) || !segment.trainable) continue;
     bytes += SegmentBytes(segment, unit.precision().reduce_dtype);
   }
   return bytes;
@@ -94,12 +95,59 @@ void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   }
 }
 
+namespace {
+
+// This rank's slice of a segment's full buffer.
+Tensor SliceOf(const Unit& unit, int segment, const Tensor& full) {
+  const int64_t numel = unit.segment_layout(segment).shard_numel;
+  const int64_t begin = unit.is_whole(segment) ? 0 : unit.shard_rank() * numel;
+  return full.View(begin, Shape({numel}));
+}
+
+// An offloaded shard, rounded into its slice, as much of it at a time as passes through `staging`.
+absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Kernels& kernels,
+                         StreamScratch& staging, Stream& comm) {
+  const OffloadedTensor& shard = unit.segment(segment).offloaded_shard;
+  const int64_t chunk = std::min(unit.offload_chunk_numel(), shard.numel());
+  for (int64_t begin = 0; begin < shard.numel(); begin += chunk) {
+    const int64_t numel = std::min(chunk, shard.numel() - begin);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, staging.Take(numel, comm));
+    ZEROTH_RETURN_IF_ERROR(shard.Read(begin, values, comm));
+    ZEROTH_RETURN_IF_ERROR(kernels.Cast(values, slice.View(begin, Shape({numel}))));
+  }
+  return absl::OkStatus();
+}
+
+// What travels of this rank's shard of a segment, which lies in its slice of the full buffer unless
+// the shard itself will do.
+absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, Stream& comm, Kernels* kernels,
+                               StreamScratch* staging) {
+  const Unit::Segment& segment = unit.segment(i);
+  const Tensor slice = SliceOf(unit, i, segment.full);
+  const bool rounds = !unit.precision().computes_in_masters();
+  if (!unit.offloads_parameters()) {
+    if (!rounds) return segment.shard;
+    ZEROTH_RETURN_IF_ERROR(kernels->Cast(segment.shard, slice));
+    return slice;
+  }
+  if (!rounds) {
+    ZEROTH_RETURN_IF_ERROR(segment.offloaded_shard.Read(0, slice, comm));
+    return slice;
+  }
+  ZEROTH_CHECK(staging != nullptr);
+  ZEROTH_RETURN_IF_ERROR(ReadRounded(unit, i, slice, *kernels, *staging, comm));
+  return slice;
+}
+
+}  // namespace
+
 absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
-                            Kernels* kernels) {
+                            Kernels* kernels, StreamScratch* staging) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   const DType dtype = unit.precision().param_dtype;
-  const bool rounds = !unit.precision().computes_in_masters();
-  if (rounds && kernels == nullptr) return NeedsKernels(unit, "a gather");
+  if (!unit.precision().computes_in_masters() && kernels == nullptr) {
+    return NeedsKernels(unit, "a gather");
+  }
   const int64_t bytes = FullParameterBytes(unit);
   Tensor buffer;
   if (bytes > 0) {
@@ -115,12 +163,7 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffer
     }
     segment.full = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout, dtype);
-    Tensor mine = segment.shard;
-    if (rounds) {
-      const int64_t begin = unit.is_whole(i) ? 0 : unit.shard_rank() * layout.shard_numel;
-      mine = segment.full.View(begin, Shape({layout.shard_numel}));
-      ZEROTH_RETURN_IF_ERROR(kernels->Cast(segment.shard, mine));
-    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, OwnPart(unit, i, comm, kernels, staging));
     if (unit.is_whole(i)) continue;
     ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, segment.full, comm, unit.name()));
   }
@@ -151,22 +194,28 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
-    if (!segment.grad_shard.defined()) {
+    if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
       ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
                               Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
                                             MemoryCategory::kGradients));
     }
-    if (unit.is_whole(i)) {
+    if (unit.is_full_gradient(i)) {
       segment.grad = segment.grad_shard;
       continue;
     }
     segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout, dtype);
+    // Layers add to what earlier micro-batches have left.
+    if (unit.is_whole(i) && unit.has_accumulated()) {
+      Stream& compute = unit.device().compute_stream();
+      ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
+      ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
+    }
   }
   return unit.BeginGradients();
 }
 
-absl::StatusOr<Tensor> ReduceScratch::Take(int64_t numel, Stream& comm) {
+absl::StatusOr<Tensor> StreamScratch::Take(int64_t numel, Stream& comm) {
   if (!memory_.defined() || memory_.numel() < numel) {
     // Nothing that `comm` has enqueued may lose its memory to the compute stream.
     if (memory_.defined()) {
@@ -175,8 +224,7 @@ absl::StatusOr<Tensor> ReduceScratch::Take(int64_t numel, Stream& comm) {
       memory_ = Tensor();
     }
     const int64_t bytes = numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
-                            AllocateBytes(device_, bytes, MemoryCategory::kCommunication, comm));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(device_, bytes, category_, comm));
     memory_ = memory.ViewAs(0, Shape({numel}), DType::kFloat32);
   }
   return memory_.View(0, Shape({numel}));
@@ -187,7 +235,7 @@ namespace {
 // Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
 // low-precision sum must not be rounded in between: it would depend on how ranks are grouped.
 absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const GradientGroups& groups,
-                              ReduceOp op, GradientSync sync, ReduceScratch& scratch,
+                              ReduceOp op, GradientSync sync, StreamScratch& scratch,
                               Stream& comm) {
   const bool finishes = sync == GradientSync::kFinish;
   if (!finishes && segment.grad_shard.dtype() != DType::kFloat32) {
@@ -212,10 +260,40 @@ absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const Gradient
   return rounds_later ? scratch.kernels()->Cast(sum, segment.grad_shard) : absl::OkStatus();
 }
 
+// The same where the shard ends in the store. The sum is made in this rank's slice of the full
+// gradient, which nobody needs any more, or in scratch where it has to be added to or is not
+// rounded yet.
+absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
+                                     GradientSync sync, StreamScratch& scratch, Stream& comm) {
+  Unit::Segment& segment = unit.segment(i);
+  OffloadedTensor& shard = segment.offloaded_grad_shard;
+  const bool finishes = sync == GradientSync::kFinish;
+  if (!finishes) shard = shard.As(DType::kFloat32);
+  const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
+  const bool rounds_later = across && shard.dtype() != DType::kFloat32;
+  const bool in_place =
+      !rounds_later && !unit.has_accumulated() && shard.dtype() == segment.grad.dtype();
+  const Tensor slice = SliceOf(unit, i, segment.grad);
+  Tensor sum = slice;
+  if (!in_place) {
+    ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(shard.numel(), comm));
+  }
+  if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(shard.Read(0, sum, comm));
+  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name(),
+                                                     unit.has_accumulated()));
+  if (across) ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(sum, op, comm, unit.name()));
+  if (rounds_later) {
+    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+    ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, slice));
+    sum = slice;
+  }
+  return shard.Write(0, sum, comm);
+}
+
 }  // namespace
 
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             GradientSync sync, FullBuffers& buffers, ReduceScratch& scratch,
+                             GradientSync sync, FullBuffers& buffers, StreamScratch& scratch,
                              Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   for (int i = 0; i < unit.segment_count(); ++i) {
@@ -223,10 +301,17 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
     Unit::Segment& segment = unit.segment(i);
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
     if (!unit.is_whole(i)) {
-      ZEROTH_RETURN_IF_ERROR(ReduceCutSegment(unit, segment, groups, op, sync, scratch, comm));
-    } else if (sync == GradientSync::kFinish && groups.world->size() > 1 &&
-               segment.grad.numel() > 0) {
+      ZEROTH_RETURN_IF_ERROR(
+          unit.offloads_gradients()
+              ? ReduceCutSegmentToStore(unit, i, groups, op, sync, scratch, comm)
+              : ReduceCutSegment(unit, segment, groups, op, sync, scratch, comm));
+      continue;
+    }
+    if (sync == GradientSync::kFinish && groups.world->size() > 1 && segment.grad.numel() > 0) {
       ZEROTH_RETURN_IF_ERROR(groups.world->AllReduce(segment.grad, op, comm, unit.name()));
+    }
+    if (unit.offloads_gradients()) {
+      ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Write(0, segment.grad, comm));
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
@@ -240,9 +325,9 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
                                                   Stream& comm) {
   std::vector<Tensor> masters;
   for (int i = 0; i < unit.segment_count(); ++i) {
-    const Tensor& shard = unit.segment(i).shard;
-    if (unit.is_whole(i)) {
-      masters.push_back(shard);
+    const StateTensor shard = unit.ShardState(i);
+    if (unit.is_whole(i) && !shard.is_offloaded()) {
+      masters.push_back(shard.tensor());
       continue;
     }
     const int64_t numel = unit.segment_layout(i).numel;
@@ -250,8 +335,16 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
         const Tensor memory,
         AllocateBytes(unit.device(), numel * static_cast<int64_t>(SizeOf(shard.dtype())),
                       MemoryCategory::kGatheredParameters, comm));
-    masters.push_back(memory.ViewAs(0, Shape({numel}), shard.dtype()));
-    ZEROTH_RETURN_IF_ERROR(group.AllGather(shard, masters.back(), comm, unit.name()));
+    const Tensor full = memory.ViewAs(0, Shape({numel}), shard.dtype());
+    masters.push_back(full);
+    Tensor mine = shard.tensor();
+    if (shard.is_offloaded()) {
+      mine = SliceOf(unit, i, full);
+      ZEROTH_RETURN_IF_ERROR(shard.Read(0, mine, comm));
+    }
+    if (!unit.is_whole(i)) {
+      ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, comm, unit.name()));
+    }
   }
   return masters;
 }

@@ -54,12 +54,35 @@ class FullBuffers {
   std::vector<Tensor> held_;  // by unit index
 };
 
+// fp32 memory for what is on its way: sums that are to be rounded once, at the end of several
+// groups, or state between a store and its place. Used by one stream only, whose order makes one
+// piece of memory enough.
+class StreamScratch {
+ public:
+  StreamScratch(Device& device, MemoryCategory category, Kernels* kernels)
+      : device_(device), category_(category), kernels_(kernels) {}
+
+  // [numel] fp32 for what `comm` enqueues next.
+  absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
+  // As the owner was given it, see StrategyContext.
+  Kernels* kernels() const { return kernels_; }
+  // Gives the memory back. The compute stream must have waited for `comm`.
+  void Trim() { memory_ = Tensor(); }
+
+ private:
+  Device& device_;
+  MemoryCategory category_;
+  Kernels* kernels_;
+  Tensor memory_;
+};
+
 // Makes every segment full, in a buffer from `buffers`, and moves the unit to kGathering: a shard
 // is rounded into its slice (by `kernels`, on `comm`, as in StrategyContext), then all-gathered in
 // place where it is cut. Segments that are full already are used as they are; those that are whole
-// cause no traffic.
+// cause no traffic. A shard that is offloaded is read into its slice, by way of `staging` (of
+// Offload's chunk_numel elements at most) if it is rounded on the way.
 absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
-                            Kernels* kernels);
+                            Kernels* kernels, StreamScratch* staging = nullptr);
 // Frees the full parameters: kGathered → kSharded.
 absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 
@@ -73,36 +96,18 @@ struct GradientGroups {
       nullptr;  // then all-reduce of the shards across groups; nullptr or size 1: none
   Communicator* world = nullptr;  // all-reduce of segments that every rank holds whole
 };
-// fp32 memory for sums on their way through several groups, which are to be rounded once, at the
-// end. Used by one stream only, whose order makes one piece of memory enough.
-class ReduceScratch {
- public:
-  ReduceScratch(Device& device, Kernels* kernels) : device_(device), kernels_(kernels) {}
-
-  // [numel] fp32 for what `comm` enqueues next.
-  absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
-  // As ReduceScratch's owner was given it, see StrategyContext.
-  Kernels* kernels() const { return kernels_; }
-  // Gives the memory back. The compute stream must have waited for `comm`.
-  void Trim() { memory_ = Tensor(); }
-
- private:
-  Device& device_;
-  Kernels* kernels_;
-  Tensor memory_;
-};
-
 // Reduces every trainable segment as ShardingStrategy::SyncGradients says; full buffers go back to
 // `buffers`. Whatever reduce_dtype is, sums over all groups together are rounded once, and shards
 // are accumulated over micro-batches in fp32; segments that are whole on every rank accumulate in
-// reduce_dtype, where layers add their contributions.
+// reduce_dtype, where layers add their contributions. Gradients that are offloaded end in the
+// store.
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
-                             GradientSync sync, FullBuffers& buffers, ReduceScratch& scratch,
+                             GradientSync sync, FullBuffers& buffers, StreamScratch& scratch,
                              Stream& comm);
 
 // Every segment's masters in full, fp32, each in memory of its own: for those who export or inspect
-// what rounding would spoil. By segment; segments that are whole are the shards themselves. Leaves
-// the unit's state alone.
+// what rounding would spoil. By segment; segments that are whole are the shards themselves, unless
+// these are offloaded. Leaves the unit's state alone.
 absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
                                                   Stream& comm);
 

@@ -10,7 +10,10 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
   gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
                                             TakesTurns() ? context.gathered : nullptr);
-  scratch_ = std::make_unique<ReduceScratch>(*context.device, context.reduce_kernels);
+  staging_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kOffloadStaging,
+                                             context.gather_kernels);
+  scratch_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
+                                             context.reduce_kernels);
   gradients_ =
       std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
   return absl::OkStatus();
@@ -18,7 +21,7 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   return GatherSegments(unit, context_.mesh->shard_gather(), *gathered_, comm,
-                        context_.gather_kernels);
+                        context_.gather_kernels, staging_.get());
 }
 
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
@@ -46,6 +49,7 @@ void FlatStrategy::Abandon(Unit& unit) {
 }
 
 absl::Status FlatStrategy::Trim() {
+  staging_->Trim();
   scratch_->Trim();
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@ namespace zeroth {
 
 class FlatStrategy : public ShardingStrategy {
  public:
+  bool SupportsOffload() const override { return true; }
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;
@@ -43,7 +44,8 @@ class FlatStrategy : public ShardingStrategy {
   StrategyContext context_;
   std::unique_ptr<FullBuffers> gathered_;
   std::unique_ptr<FullBuffers> gradients_;
-  std::unique_ptr<ReduceScratch> scratch_;
+  std::unique_ptr<StreamScratch> staging_;  // of gathers
+  std::unique_ptr<StreamScratch> scratch_;  // of reductions
 };
 
 }  // namespace zeroth

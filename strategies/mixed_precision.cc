@@ -10,16 +10,24 @@ namespace zeroth {
 namespace {
 
 absl::Status ValidateDType(const char* field, DType dtype) {
-  if (dtype == DType::kFloat32 || dtype == DType::kBFloat16) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("mixed precision: ", field, " is ",
-                                                 DTypeName(dtype), ", expected fp32 or bf16"));
+  if (IsFloatingPoint(dtype)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mixed precision: ", field, " is ", DTypeName(dtype), ", expected fp32, bf16 or fp16"));
 }
 
 }  // namespace
 
 absl::Status ValidateMixedPrecision(const MixedPrecision& precision) {
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", precision.param_dtype));
-  return ValidateDType("reduce_dtype", precision.reduce_dtype);
+  ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", precision.reduce_dtype));
+  if (precision.param_dtype != DType::kFloat32 && precision.reduce_dtype != DType::kFloat32 &&
+      precision.param_dtype != precision.reduce_dtype) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mixed precision: param_dtype is ", DTypeName(precision.param_dtype),
+                     " and reduce_dtype is ", DTypeName(precision.reduce_dtype),
+                     ", expected fp32 for one of them, or the same 16-bit type for both"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

@@ -15,11 +15,12 @@ namespace zeroth {
 // parameters and their moments, is fp32 whatever these are ("Mixed precision training",
 // Micikevicius et al., 2018).
 struct MixedPrecision {
-  // What full parameters are: gathered as, computed in, and therefore what activations are. fp32
-  // or bf16. The fp32 shard is rounded straight into its place in the gather buffer.
+  // What full parameters are: gathered as, computed in, and therefore what activations are. fp32,
+  // bf16 or fp16. The fp32 shard is rounded straight into its place in the gather buffer.
   DType param_dtype = DType::kFloat32;
-  // What full gradients are written, reduced and handed to the optimizer as: fp32 or bf16. Sums
-  // over ranks are made in fp32 and rounded once, whatever travels.
+  // What full gradients are written, reduced and handed to the optimizer as: fp32, bf16 or fp16,
+  // but not the other 16-bit type than param_dtype. Sums over ranks are made in fp32 and rounded
+  // once, whatever travels.
   DType reduce_dtype = DType::kFloat32;
 
   // True where full parameters are the shards' own type, so that one shard needs no second copy.

@@ -62,6 +62,39 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
   return absl::OkStatus();
 }
 
+// Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
+absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
+                                  int64_t count) {
+  if (!shard.is_offloaded()) return shard.tensor().View(begin, Shape({count}));
+  return Tensor::Empty(unit.device(), Shape({count}), shard.dtype(),
+                       MemoryCategory::kOffloadStaging);
+}
+
+// Sets the elements from `done` on of this rank's piece of a parameter.
+absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t done,
+                      const std::vector<float>& values) {
+  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
+  const int64_t begin = piece.shard_offset + done;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor target,
+                          HostWindow(unit, shard, begin, static_cast<int64_t>(values.size())));
+  Stream& stream = unit.device().compute_stream();
+  ZEROTH_RETURN_IF_ERROR(
+      unit.device().CopyFromHost(target.raw_data(), values.data(), target.bytes(), stream));
+  if (shard.is_offloaded()) ZEROTH_RETURN_IF_ERROR(shard.Write(begin, target, stream));
+  return stream.Synchronize();
+}
+
+absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout::Piece& piece,
+                                            int64_t done, int64_t count) {
+  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
+  const int64_t begin = piece.shard_offset + done;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor source, HostWindow(unit, shard, begin, count));
+  if (shard.is_offloaded()) {
+    ZEROTH_RETURN_IF_ERROR(shard.Read(begin, source, unit.device().compute_stream()));
+  }
+  return source.ToHost<float>();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, Device& device,
@@ -84,6 +117,14 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
+  const OffloadOptions& offload = options.offload;
+  if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy '", options.strategy,
+                     "' does not serve offloaded parameters or gradients; offload nothing but "
+                     "optimizer state, or take another strategy"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, offload));
   LayoutOptions layout;
   layout.shard_count = sharding->mesh_->shard_size();
   layout.min_shard_numel = options.min_shard_numel;
@@ -92,7 +133,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
-                     options.mixed_precision));
+                     options.mixed_precision, sharding->offload_.get()));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
@@ -119,18 +160,12 @@ absl::Status Sharding::Load(const ParameterReader& reader) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      if (piece.numel() == 0) continue;
-      const Tensor view = unit->ShardView(piece);
       for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
         staging.resize(static_cast<size_t>(count));
         ZEROTH_RETURN_IF_ERROR_WITH(reader(parameter, piece.begin + done, absl::MakeSpan(staging)),
                                     absl::StrCat("parameter '", parameter.name(), "'"));
-        const Tensor target = view.View(done, Shape({count}));
-        Stream& stream = device_->compute_stream();
-        ZEROTH_RETURN_IF_ERROR(
-            device_->CopyFromHost(target.raw_data(), staging.data(), target.bytes(), stream));
-        ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+        ZEROTH_RETURN_IF_ERROR(SetShard(*unit, piece, done, staging));
       }
     }
   }
@@ -141,12 +176,10 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
   for (const Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      if (piece.numel() == 0) continue;
-      const Tensor view = unit->ShardView(piece);
       for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-        ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values,
-                                view.View(done, Shape({count})).ToHost<float>());
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
+                                GetShard(*unit, piece, done, count));
         ZEROTH_RETURN_IF_ERROR(
             visitor(*unit->parameters()[static_cast<size_t>(i)], piece.begin + done, values));
       }
@@ -189,8 +222,10 @@ std::vector<Parameter*> Sharding::parameters() const {
 int64_t Sharding::ShardMemoryBytes() const {
   int64_t bytes = 0;
   for (const Unit* unit : unit_pointers_) {
-    for (int i = 0; i < unit->segment_count(); ++i)
-      bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      const Tensor& shard = unit->segment(i).shard;
+      if (shard.defined()) bytes += static_cast<int64_t>(shard.bytes());
+    }
   }
   return bytes;
 }
@@ -224,6 +259,7 @@ ShardingStats Sharding::stats() const {
     }
   }
   stats.memory = device_->allocator().stats();
+  stats.offload = offload_->stats();
   for (const Unit* unit : unit_pointers_) {
     stats.local_numel += unit->local_numel();
     stats.total_numel += unit->total_numel();

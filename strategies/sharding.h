@@ -21,6 +21,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/scheduler.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/unit.h"
@@ -37,6 +38,8 @@ struct ShardingOptions {
   // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
   // is sharded.
   int64_t min_shard_numel = 0;
+  // What of a rank's state lies beyond its device's memory. Changes no bit of a result.
+  OffloadOptions offload;
 };
 
 // What a rank has and has sent.
@@ -44,6 +47,7 @@ struct ShardingStats {
   std::array<CommStats::Counter, kCollectiveOpCount>
       collectives{};  // all axes of the mesh together
   MemoryStats memory;
+  OffloadStats offload;
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
   // local / total: 1 when replicated, about 1 / shard size when sharded.
@@ -67,9 +71,10 @@ class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
   // options that do not fit it; types
-  // that mixed precision does not know; no units; two units of one name, or two roots; a parameter
-  // in two units, or twice in one (naming it and the units); two parameters of one name; a dtype
-  // that has no master copy here (fp32 only).
+  // that mixed precision does not know; parameters or gradients offloaded under a strategy that
+  // does not serve that, or a store that has no room; no units; two units of one name, or two
+  // roots; a parameter in two units, or twice in one (naming it and the units); two parameters of
+  // one name; a dtype that has no master copy here (fp32 only).
   static absl::StatusOr<std::unique_ptr<Sharding>> Create(Communicator& world, Device& device,
                                                           const ShardingOptions& options,
                                                           std::vector<UnitSpec> units);
@@ -92,6 +97,8 @@ class Sharding {
   Scheduler& scheduler() { return *scheduler_; }
   const ShardingStrategy& strategy() const { return *strategy_; }
   Mesh& mesh() { return *mesh_; }
+  // Where what is offloaded lies, also for an optimizer's state.
+  Offload& offload() { return *offload_; }
   Device& device() { return *device_; }
   absl::Span<Unit* const> units() const { return unit_pointers_; }
   // By name; nullptr if there is none.
@@ -99,7 +106,8 @@ class Sharding {
   // Every parameter once, in one order on every rank and in every process: by unit, then as given.
   std::vector<Parameter*> parameters() const;
 
-  // Bytes of this rank's shards of parameters, and of all parameters.
+  // Bytes of memory for this rank's shards of parameters, none if they are offloaded, and those of
+  // all parameters.
   int64_t ShardMemoryBytes() const;
   int64_t ReplicatedMemoryBytes() const;
   double LocalShardingRatio() const;
@@ -110,6 +118,7 @@ class Sharding {
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Offload> offload_;
   std::unique_ptr<ShardingStrategy> strategy_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<Unit*> unit_pointers_;

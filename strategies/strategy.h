@@ -80,6 +80,10 @@ class ShardingStrategy {
   // Ranks in a shard group of a world of this size: how the mesh is made. InvalidArgument if the
   // options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const = 0;
+  // Whether units may have their shards of parameters or gradients in a store
+  // (Unit::offloads_parameters, offloads_gradients), which Gather and SyncGradients then read and
+  // write. Otherwise a sharding that asks for it is refused.
+  virtual bool SupportsOffload() const { return false; }
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
 

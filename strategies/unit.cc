@@ -54,28 +54,45 @@ absl::string_view GradientStateName(GradientState state) {
 }
 
 Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
-           const MixedPrecision& precision)
+           const MixedPrecision& precision, Offload* offload)
     : spec_(std::move(spec)),
       index_(index),
       precision_(precision),
       layout_(Extents(spec_.parameters), AlignFor(precision, options)),
       shard_rank_(shard_rank),
       device_(&device),
+      offload_(offload),
       segments_(layout_.segments().size()) {}
 
 absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index,
                                                    const LayoutOptions& options, int shard_rank,
-                                                   Device& device,
-                                                   const MixedPrecision& precision) {
+                                                   Device& device, const MixedPrecision& precision,
+                                                   Offload* offload) {
   std::unique_ptr<Unit> unit(
-      new Unit(std::move(spec), index, options, shard_rank, device, precision));
+      new Unit(std::move(spec), index, options, shard_rank, device, precision, offload));
   for (int i = 0; i < unit->segment_count(); ++i) {
-    const ShardLayout::Segment& in = unit->segment_layout(i);
-    ZEROTH_ASSIGN_OR_RETURN(
-        unit->segment(i).shard,
-        Tensor::Zeros(device, Shape({in.shard_numel}), in.dtype, MemoryCategory::kParameters));
+    ZEROTH_RETURN_IF_ERROR_WITH(unit->AllocateSegment(i),
+                                absl::StrCat("unit '", unit->name(), "'"));
   }
   return unit;
+}
+
+absl::Status Unit::AllocateSegment(int i) {
+  const ShardLayout::Segment& in = segment_layout(i);
+  Segment& segment = segments_[static_cast<size_t>(i)];
+  if (offloads_gradients() && in.trainable) {
+    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_grad_shard,
+                            offload_->Reserve(in.shard_numel, DType::kFloat32, "gradients"));
+    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.reduce_dtype);
+  }
+  if (offloads_parameters()) {
+    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_shard,
+                            offload_->Reserve(in.shard_numel, in.dtype, "parameters"));
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(segment.shard, Tensor::Zeros(*device_, Shape({in.shard_numel}), in.dtype,
+                                                       MemoryCategory::kParameters));
+  return absl::OkStatus();
 }
 
 Unit::~Unit() {
@@ -91,6 +108,19 @@ bool Unit::has_trainable() const {
     if (segment.trainable) return true;
   }
   return false;
+}
+
+StateTensor Unit::ShardState(int i) const {
+  if (offloads_parameters()) return segment(i).offloaded_shard;
+  return segment(i).shard;
+}
+
+StateTensor Unit::GradientShardState(int i) const {
+  if (gradient_state_ != GradientState::kReduced || !segment_layout(i).trainable) {
+    return StateTensor();
+  }
+  if (offloads_gradients()) return segment(i).offloaded_grad_shard;
+  return segment(i).grad_shard;
 }
 
 Tensor Unit::ShardView(const ShardLayout::Piece& piece) const {

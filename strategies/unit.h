@@ -16,8 +16,10 @@
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
@@ -57,18 +59,24 @@ class Unit {
   // gradient is the full gradient, and the shard is the full buffer unless that is of another type:
   // no second copy exists.
   struct Segment {
-    Tensor shard;       // [shard_numel] fp32, always
+    Tensor shard;       // [shard_numel] fp32, always; undefined if it is offloaded
     Tensor full;        // [numel] of param_dtype while gathering or gathered
     Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
     Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first
                         // time; trainable segments only
+    // In place of `shard` and `grad_shard` where these are offloaded. The gradient's has room for
+    // fp32 whatever it holds.
+    OffloadedTensor offloaded_shard;
+    OffloadedTensor offloaded_grad_shard;
   };
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
+  // `offload`, which outlives the unit, says which of its state lies in a store; nullptr: none.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
                                                       Device& device,
-                                                      const MixedPrecision& precision = {});
+                                                      const MixedPrecision& precision = {},
+                                                      Offload* offload = nullptr);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -91,7 +99,15 @@ class Unit {
   // full gradient is what the optimizer reads.
   bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
   // True where the shard and the full buffer are moreover the same memory.
-  bool is_full(int i) const { return is_whole(i) && precision_.computes_in_masters(); }
+  bool is_full(int i) const {
+    return is_whole(i) && precision_.computes_in_masters() && !offloads_parameters();
+  }
+  // True where the full gradient and what the optimizer reads are the same memory.
+  bool is_full_gradient(int i) const { return is_whole(i) && !offloads_gradients(); }
+  bool offloads_parameters() const { return offload_ != nullptr && offload_->options().parameters; }
+  // Elements of an offloaded shard that pass through memory at a time.
+  int64_t offload_chunk_numel() const { return offload_->options().chunk_numel; }
+  bool offloads_gradients() const { return offload_ != nullptr && offload_->options().gradients; }
   bool has_trainable() const;
   // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
   // made, since that decides which segment it lies in. A parameter made trainable and frozen later
@@ -100,7 +116,12 @@ class Unit {
     return segment_layout(layout_.placement(parameter).segment).trainable;
   }
 
-  // This rank's part of a parameter's values, as a view of shape [numel of the piece].
+  // This rank's shard of a segment, and of its reduced gradients, wherever they lie. The gradient's
+  // is undefined unless gradients are reduced and the segment takes them.
+  StateTensor ShardState(int i) const;
+  StateTensor GradientShardState(int i) const;
+  // This rank's part of a parameter's values, as a view of shape [numel of the piece]. Not for
+  // parameters that are offloaded.
   Tensor ShardView(const ShardLayout::Piece& piece) const;
   // The same of its gradient. Undefined unless gradients are reduced and the parameter takes one.
   Tensor GradientShardView(const ShardLayout::Piece& piece) const;
@@ -143,8 +164,9 @@ class Unit {
 
  private:
   Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
-       const MixedPrecision& precision);
+       const MixedPrecision& precision, Offload* offload);
 
+  absl::Status AllocateSegment(int i);
   void HideParameters();
 
   UnitSpec spec_;
@@ -153,6 +175,7 @@ class Unit {
   ShardLayout layout_;
   int shard_rank_;
   Device* device_;
+  Offload* offload_;
   std::vector<Segment> segments_;
   UnitState state_ = UnitState::kSharded;
   GradientState gradient_state_ = GradientState::kNone;

@@ -9,6 +9,7 @@
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/train/adapter_merger.h"
 
 namespace zeroth {
 namespace {
@@ -19,7 +20,7 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
                           HfConfig::Parse(model.HfConfig().dump(), "the model"));
   std::vector<TensorDeclaration> tensors;
-  for (const Parameter* parameter : model.Parameters()) {
+  for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
     TensorDeclaration tensor;
     tensor.name = parameter->name();
     tensor.shape = parameter->shape();
@@ -45,10 +46,14 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   if (trainer.world().rank() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(writer, StartWriting(trainer.model(), directory, tokenizer_files));
   }
-  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull([&](const Parameter& parameter, int64_t begin,
-                                                          absl::Span<const float> values) {
-    return writer == nullptr ? absl::OkStatus() : writer->Write(parameter.name(), begin, values);
-  }));
+  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels());
+  const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
+    return writer->Write(parameter.name(), 0, values);
+  };
+  ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
+      [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
+        return writer == nullptr ? absl::OkStatus() : merger.Add(parameter, values, write);
+      }));
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
   if (writer != nullptr) ZEROTH_RETURN_IF_ERROR(writer->Finish());
   // Nobody reports success before the files are there.

@@ -19,6 +19,8 @@ absl::Status CheckExport(const LanguageModel& model, const std::string& director
 
 // Writes the model as a Hugging Face directory (config.json, model.safetensors in fp32, tokenizer
 // files): collective; rank 0 writes, one gathered unit at a time, and every rank returns its error.
+// LoRA adapters are merged into the weights that they adapt, so that what is written is a plain
+// model.
 // The directory appears whole or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const std::vector<std::string>& tokenizer_files);

@@ -61,12 +61,18 @@ ABSL_FLAG(
     "limit but the machine's.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
-ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
-          "What parameters are gathered and computed in: fp32 or bf16. The optimizer keeps fp32 "
-          "masters and moments either way.");
+ABSL_FLAG(
+    std::string, param_dtype, kDefaults.param_dtype,
+    "What parameters are gathered and computed in: fp32, bf16 or fp16. The optimizer keeps fp32 "
+    "masters and moments either way.");
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
-          "What gradients are written and reduced in: fp32 or bf16. Sums over ranks are made in "
-          "fp32 either way.");
+          "What gradients are written and reduced in: fp32, bf16 or fp16. Sums over ranks are made "
+          "in fp32 either way.");
+ABSL_FLAG(std::string, loss_scale, kDefaults.loss_scale,
+          "What the loss is multiplied by, and gradients divided by again, so that small ones "
+          "survive fp16: auto (dynamic for fp16, else none), dynamic, or a power of two.");
+ABSL_FLAG(int64_t, loss_scale_growth_interval, kDefaults.loss_scale_growth_interval,
+          "Steps without an overflow before a dynamic loss scale doubles.");
 ABSL_FLAG(bool, reshard_after_forward, kDefaults.reshard_after_forward,
           "Free gathered parameters between a block's forward and its backward, for full_shard and "
           "hybrid_shard; false: keep them (more memory, a third less traffic).");
@@ -127,6 +133,14 @@ ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
           "Steps between printed lines where there is no terminal.");
 ABSL_FLAG(std::string, trace, kDefaults.trace,
           "File for a timeline of a few early steps of rank 0, for Perfetto or chrome://tracing.");
+ABSL_FLAG(int64_t, lora_rank, kDefaults.lora_rank,
+          "Train low-rank adapters of this rank beside frozen weights, and merge them into the "
+          "model that is written; 0: train everything.");
+ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
+          "What adapters add is multiplied by this over --lora_rank.");
+ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
+          "Which linear layers of the blocks have adapters: all, or the ends of their names with "
+          "commas in between, as q_proj,v_proj.");
 
 namespace zeroth {
 
@@ -163,6 +177,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
+  options.loss_scale = absl::GetFlag(FLAGS_loss_scale);
+  options.loss_scale_growth_interval = absl::GetFlag(FLAGS_loss_scale_growth_interval);
   options.reshard_after_forward = absl::GetFlag(FLAGS_reshard_after_forward);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
@@ -195,6 +211,9 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.out = absl::GetFlag(FLAGS_out);
   options.log_every = absl::GetFlag(FLAGS_log_every);
   options.trace = absl::GetFlag(FLAGS_trace);
+  options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
+  options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
+  options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

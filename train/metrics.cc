@@ -47,6 +47,8 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
                    ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
   if (metrics.skipped_steps > 0)
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
+  if (metrics.loss_scale.has_value())
+    absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   return WriteLine(line + "}");

@@ -23,7 +23,8 @@ struct StepMetrics {
   double tokens_per_second = 0;
   int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
   std::optional<float> eval_loss;
-  int64_t skipped_steps = 0;  // so far, because a gradient was not finite
+  int64_t skipped_steps = 0;         // so far, because a gradient was not finite
+  std::optional<double> loss_scale;  // of the step, where the loss is scaled
 };
 
 // Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched

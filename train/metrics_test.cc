@@ -28,6 +28,7 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     metrics.tokens_per_second = 1e5 / 7.0 * (i + 1);
     metrics.memory_peak_bytes = int64_t{1} << (i % 60);
     metrics.skipped_steps = i % 2;
+    if (i % 3 == 0) metrics.loss_scale = 1024.0 * i;
     if (i % 3 == 0) metrics.eval_loss = metrics.loss / 3.0f;
     ASSERT_TRUE(writer->Write(metrics).ok());
     written.push_back(metrics);
@@ -45,6 +46,10 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     EXPECT_EQ(json["tokens_per_second"].get<double>(), metrics.tokens_per_second);
     EXPECT_EQ(json["memory_peak_bytes"], metrics.memory_peak_bytes);
     EXPECT_EQ(json.value("skipped_steps", int64_t{0}), metrics.skipped_steps);
+    EXPECT_EQ(json.contains("loss_scale"), metrics.loss_scale.has_value());
+    if (metrics.loss_scale.has_value()) {
+      EXPECT_EQ(json["loss_scale"].get<double>(), *metrics.loss_scale);
+    }
     EXPECT_EQ(json.contains("eval_loss"), metrics.eval_loss.has_value());
   }
   ASSERT_TRUE(std::getline(file, line));

@@ -39,11 +39,18 @@ bool IsKnownExtra(const std::string& name) {
          absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parameter*>& parameters) {
+// Every weight of the model is there, and nothing else; adapters may be.
+absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& model) {
+  std::set<const Parameter*> optional;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    optional.insert(adapter.a);
+    optional.insert(adapter.b);
+  }
   std::vector<std::string> wrong;
   std::set<std::string> used;
-  for (const Parameter* parameter : parameters) {
+  for (const Parameter* parameter : model.Parameters()) {
     const std::string stored = StoredName(weights, parameter->name());
+    if (optional.count(parameter) > 0 && weights.Find(stored) == nullptr) continue;
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
       wrong.push_back(
@@ -74,6 +81,7 @@ absl::Status CheckWeights(const WeightsSource& weights, const std::vector<Parame
 
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
+  source.model_options_.lora = options.lora();
   if (options.init_from.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(source.config_,
                             PresetConfig(options.model.empty() ? kDefaultModel : options.model));
@@ -84,12 +92,13 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   source.directory_.emplace(std::move(directory));
   // Everything that can be wrong shows before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
-  ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), model->Parameters()));
+  ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
   return source;
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
-  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config_);
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      ModelRegistry::Create(config_, model_options_);
   if (!model.ok() && directory_.has_value())
     return Annotate(model.status(), directory_->config().where());
   return model;
@@ -103,7 +112,13 @@ absl::Status ModelSource::Fill(Sharding& sharding, uint64_t seed) const {
     stored[parameter->name()] = StoredName(weights, parameter->name());
   }
   return sharding.Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-    return weights.ReadElements(stored.at(parameter.name()), begin, out);
+    const std::string& name = stored.at(parameter.name());
+    // What may be missing was decided in Open: adapters begin as in a model from scratch.
+    if (weights.Find(name) == nullptr) {
+      parameter.initializer().Fill(seed, parameter.name(), begin, out);
+      return absl::OkStatus();
+    }
+    return weights.ReadElements(name, begin, out);
   });
 }
 

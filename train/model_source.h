@@ -29,8 +29,8 @@ class ModelSource {
   // A new model without values; one per rank.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
   // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
-  // initializers from `seed`. Weights that are missing, unexpected or of another shape are an error
-  // that lists them.
+  // initializers from `seed`, as adapters are that the files do not have. Weights that are missing,
+  // unexpected or of another shape are an error that lists them.
   absl::Status Fill(Sharding& sharding, uint64_t seed) const;
   // As --tokenizer says.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice) const;
@@ -39,6 +39,7 @@ class ModelSource {
 
  private:
   nlohmann::json config_;
+  ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
 };
 

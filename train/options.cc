@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/dtype.h"
@@ -72,9 +73,27 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   return NotNegative("temperature", options.temperature);
 }
 
+absl::Status ValidateLora(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("lora_rank", options.lora_rank, 0, "0 (no adapters) or a rank of at least 1"));
+  if (!std::isfinite(options.lora_alpha)) {
+    return Bad("lora_alpha", options.lora_alpha, "a finite number");
+  }
+  if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
+                                                   " needs --lora_rank: give the adapters a rank"));
+  }
+  for (const std::string& target : options.lora().targets) {
+    if (target.empty()) {
+      return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDType(const char* flag, const std::string& value) {
-  if (value == "fp32" || value == "bf16") return absl::OkStatus();
-  return Bad(flag, value, "fp32 or bf16");
+  if (value == "fp32" || value == "bf16" || value == "fp16") return absl::OkStatus();
+  return Bad(flag, value, "fp32, bf16 or fp16");
 }
 
 }  // namespace
@@ -126,6 +145,10 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
+  ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
+                              "--param_dtype and --reduce_dtype");
+  ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
+  ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }
@@ -153,8 +176,38 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
   return static_cast<int64_t>(number * unit);
 }
 
+LoraOptions TrainOptions::lora() const {
+  LoraOptions lora;
+  lora.rank = lora_rank;
+  lora.alpha = lora_alpha;
+  if (lora_targets != "all") {
+    for (const absl::string_view target : absl::StrSplit(lora_targets, ',')) {
+      lora.targets.emplace_back(absl::StripAsciiWhitespace(target));
+    }
+  }
+  return lora;
+}
+
 MixedPrecision TrainOptions::mixed_precision() const {
   return {*ParseDType(param_dtype), *ParseDType(reduce_dtype)};
+}
+
+absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
+  LossScalerOptions scaler;
+  scaler.growth_interval = loss_scale_growth_interval;
+  if (loss_scale == "auto") {
+    if (param_dtype != "fp16" && reduce_dtype != "fp16") return std::nullopt;
+  } else if (loss_scale != "dynamic") {
+    scaler.dynamic = false;
+    if (!absl::SimpleAtod(loss_scale, &scaler.initial_scale)) {
+      return Bad("loss_scale", loss_scale, "auto, dynamic, or a power of two that stays");
+    }
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      ValidateLossScalerOptions(scaler),
+      absl::StrCat("--loss_scale=", loss_scale,
+                   ", --loss_scale_growth_interval=", loss_scale_growth_interval));
+  return scaler;
 }
 
 int ThreadsPerRank(const TrainOptions& options) {

@@ -4,6 +4,7 @@
 #define ZEROTH_TRAIN_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
 
 namespace zeroth {
@@ -37,6 +40,8 @@ struct TrainOptions {
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  std::string loss_scale = "auto";
+  int64_t loss_scale_growth_interval = 2000;
   bool reshard_after_forward = true;
   bool prefetch = true;
   bool cuda_graphs = false;
@@ -73,8 +78,16 @@ struct TrainOptions {
   int64_t log_every = 10;
   std::string trace;  // empty: none
 
-  // The two dtypes above, which Validate has checked.
+  int64_t lora_rank = 0;  // 0: everything is trained
+  double lora_alpha = 16;
+  std::string lora_targets = "all";
+
+  // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
+  // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
+  absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
+  // The adapters that the flags ask for.
+  LoraOptions lora() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.

@@ -41,7 +41,19 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
       {"--param_dtype=int8", [](TrainOptions& o) { o.param_dtype = "int8"; }},
-      {"--reduce_dtype=fp16", [](TrainOptions& o) { o.reduce_dtype = "fp16"; }},
+      {"--reduce_dtype=fp64", [](TrainOptions& o) { o.reduce_dtype = "fp64"; }},
+      {"same 16-bit type for both",
+       [](TrainOptions& o) {
+         o.param_dtype = "bf16";
+         o.reduce_dtype = "fp16";
+       }},
+      {"--loss_scale=loud", [](TrainOptions& o) { o.loss_scale = "loud"; }},
+      {"--loss_scale=1000", [](TrainOptions& o) { o.loss_scale = "1000"; }},
+      {"--loss_scale_growth_interval=0",
+       [](TrainOptions& o) {
+         o.loss_scale = "dynamic";
+         o.loss_scale_growth_interval = 0;
+       }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},

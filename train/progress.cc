@@ -55,6 +55,9 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
     absl::StrAppendFormat(&line, "  MFU %.0f%%", 100 * utilisation);
   }
   if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
+  if (metrics.loss_scale.has_value()) {
+    absl::StrAppend(&line, "  scale ", absl::StrFormat("%g", *metrics.loss_scale));
+  }
   absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ",
                   FormatDuration(seconds_left));
   return line;

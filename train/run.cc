@@ -178,6 +178,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.clip_grad_norm = options.clip_grad_norm;
+  trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
   return trainer;
@@ -267,6 +268,7 @@ class Reporter {
     progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
                                     name, static_cast<double>(stats.total_numel) / 1e6,
                                     trainer_.model().vocab_size(), job_.tokenizer->name()));
+    PrintAdapters();
     progress_.Print(
         absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
     progress_.Print(absl::StrFormat(
@@ -277,6 +279,18 @@ class Reporter {
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.param_dtype, gemm_peak / 1e9));
+  }
+
+  void PrintAdapters() {
+    const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
+    if (adapters.empty()) return;
+    int64_t numel = 0;
+    for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
+    progress_.Print(
+        absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
+                        "parameters are trained, the rest is frozen",
+                        job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
+                        static_cast<double>(numel) / 1e6));
   }
 
   const Job& job_;
@@ -368,7 +382,8 @@ class RankRun {
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
-    const bool failed = result.skipped && HandleSkipped(step + 1, result.grad_norm);
+    if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
+    const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
     const double tokens = static_cast<double>(TokensPerStep(options_));
@@ -391,8 +406,17 @@ class RankRun {
   }
 
   // True if the run is to end because of it.
-  bool HandleSkipped(int64_t step, double norm) {
+  bool HandleSkipped(int64_t step, const StepResult& result) {
     ++skipped_steps_;
+    const double norm = result.grad_norm;
+    if (result.overflowed) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
+            result.loss_scale, trainer_->loss_scaler()->scale()));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
@@ -402,7 +426,7 @@ class RankRun {
     failure_ = absl::OutOfRangeError(absl::StrFormat(
         "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
         "%d. "
-        "A lower --lr, a longer --warmup_steps or fp32 may help; --on_nonfinite=skip goes on",
+        "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
         step, norm, job_.final_directory, step - 1));
     return true;
   }

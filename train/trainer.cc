@@ -25,6 +25,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->clip_grad_norm_ = options.clip_grad_norm;
   trainer->sync_every_micro_batch_ = options.sync_every_micro_batch;
   trainer->record_steps_ = options.record_steps;
+  if (options.loss_scaler.has_value()) {
+    ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
+  }
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
@@ -134,7 +137,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(const Inputs& inputs) {
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor losses,
       Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
-  context_->set_loss_scale(1.0f / static_cast<float>(count));
+  context_->set_loss_scale(static_cast<float>(loss_scale()) / static_cast<float>(count));
   Scheduler& scheduler = sharding_->scheduler();
   for (int64_t i = 0; i < count; ++i) {
     const bool last = i + 1 == count;
@@ -156,10 +159,11 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
 
 absl::StatusOr<Tensor> Trainer::EnqueueStep(const Inputs& inputs, std::optional<double> lr) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
-                          GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_));
+  ZEROTH_ASSIGN_OR_RETURN(
+      Tensor norm_and_scale,
+      GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
   const Tensor scale = norm_and_scale.View(1, Shape({1}));
-  ZEROTH_RETURN_IF_ERROR(lr.has_value() ? optimizer_->Step(*lr, /*grad_scale=*/1.0, scale)
+  ZEROTH_RETURN_IF_ERROR(lr.has_value() ? optimizer_->Step(*lr, 1 / loss_scale(), scale)
                                         : optimizer_->Update(scale));
   ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
   ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
@@ -171,6 +175,7 @@ Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
   kind.micro_batches = static_cast<int64_t>(micro_batches.size());
   kind.batch = micro_batches[0].batch;
   kind.seq = micro_batches[0].seq;
+  kind.loss_scale = loss_scale();
   for (const Unit* unit : sharding_->units()) {
     for (const Parameter* parameter : unit->parameters()) {
       kind.requires_grad.push_back(parameter->requires_grad());
@@ -201,7 +206,8 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
   // shown decides what runs ahead. From the third on, steps are alike.
   constexpr int kStepsBeforeRecording = 2;
   const StepKind kind = record_steps_ ? KindOf(micro_batches) : StepKind();
-  if (recorded_ != nullptr && recorded_->kind.requires_grad != kind.requires_grad) {
+  if (recorded_ != nullptr && (recorded_->kind.requires_grad != kind.requires_grad ||
+                               recorded_->kind.loss_scale != kind.loss_scale)) {
     recorded_ = nullptr;
   }
   const bool plays = recorded_ != nullptr && recorded_->kind == kind;
@@ -226,7 +232,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
 }
 
 absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
-  ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr));
+  ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr, 1 / loss_scale()));
   ZEROTH_RETURN_IF_ERROR(step.recording->Play(device_->compute_stream()));
   return step.norm_and_scale;
 }
@@ -248,6 +254,11 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
   result.stop = means.back() > 0;
   result.skipped = !std::isfinite(norm[0]);
   if (result.skipped) optimizer_->ForgetSkippedStep();
+  result.loss_scale = loss_scale();
+  if (loss_scaler_.has_value()) {
+    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
+    result.overflowed = result.skipped && explained;
+  }
   return result;
 }
 

@@ -25,6 +25,7 @@
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/nn/tape.h"
 #include "zeroth/optim/adamw.h"
+#include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -35,6 +36,8 @@ struct TrainerOptions {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
   double clip_grad_norm = 1.0;  // 0: no clipping
+  // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
+  std::optional<LossScalerOptions> loss_scaler;
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
   // only the last one's, with those of the others added up in full before (less traffic).
   bool sync_every_micro_batch = true;
@@ -50,6 +53,9 @@ struct StepResult {
   // The norm is not a finite fp32, so nothing was updated: parameters and moments are those of the
   // step before. The same on every rank.
   bool skipped = false;
+  // It was skipped because of the loss scale, which has been lowered: nothing is wrong.
+  bool overflowed = false;
+  double loss_scale = 1;  // that the step was made with
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
@@ -74,8 +80,9 @@ class Trainer {
   // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
   // recorded, and it and later steps of that shape are played; the two before it make what a step
   // makes once. Steps of other shapes, evaluation and logits are enqueued as ever, in between too.
-  // A parameter that is frozen or thawed makes the recording void, and a new one is made in the
-  // same way. The memory of one step stays allocated. A timeline must not be recording then.
+  // A parameter that is frozen or thawed, or another loss scale, makes the recording void, and a
+  // new one is made in the same way. The memory of one step stays allocated. A timeline must not be
+  // recording then.
   absl::StatusOr<StepResult> Step(absl::Span<const Batch> micro_batches, double lr,
                                   bool stop = false);
   absl::StatusOr<StepResult> Step(const Batch& batch, double lr, bool stop = false) {
@@ -100,6 +107,8 @@ class Trainer {
   Kernels& kernels() { return *kernels_; }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
+  // nullptr without TrainerOptions::loss_scaler.
+  LossScaler* loss_scaler() { return loss_scaler_.has_value() ? &*loss_scaler_ : nullptr; }
 
  private:
   Trainer() = default;
@@ -114,6 +123,7 @@ class Trainer {
     int64_t micro_batches = 0;
     int64_t batch = 0;
     int64_t seq = 0;
+    double loss_scale = 1;
     std::vector<bool> requires_grad;  // of each parameter
     bool operator==(const StepKind&) const = default;
   };
@@ -124,6 +134,7 @@ class Trainer {
     std::unique_ptr<Recording> recording;  // last: it goes before what it uses
   };
 
+  double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   absl::StatusOr<Inputs> MakeInputs(absl::Span<const Batch> micro_batches);
   // In the order of the compute stream.
@@ -148,6 +159,7 @@ class Trainer {
   double clip_grad_norm_ = 0;
   bool sync_every_micro_batch_ = true;
   bool record_steps_ = false;
+  std::optional<LossScaler> loss_scaler_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;

@@ -83,13 +83,19 @@ class CheckpointReaderTest : public ::testing::Test {
       cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
       if (numel == 0) cuts = {0, 0};
       for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-        StatePiece piece{tensor.parameter, tensor.shape, tensor.state, cuts[i], Tensor()};
-        piece.data = *Tensor::Empty(*device_, Shape({cuts[i + 1] - cuts[i]}), tensor.dtype,
-                                    MemoryCategory::kWorkspace);
-        if (piece.data.bytes() > 0) {
-          std::memcpy(piece.data.raw_data(), bytes.data() + static_cast<size_t>(cuts[i]) * size,
-                      piece.data.bytes());
+        const Tensor data = *Tensor::Empty(*device_, Shape({cuts[i + 1] - cuts[i]}), tensor.dtype,
+                                           MemoryCategory::kWorkspace);
+        if (data.bytes() > 0) {
+          std::memcpy(data.raw_data(), bytes.data() + static_cast<size_t>(cuts[i]) * size,
+                      data.bytes());
         }
+        StatePiece piece;
+        piece.parameter = tensor.parameter;
+        piece.shape = tensor.shape;
+        piece.state = tensor.state;
+        piece.begin = cuts[i];
+        piece.end = cuts[i + 1];
+        piece.shard = data;
         pieces[random() % pieces.size()].push_back(std::move(piece));
       }
     }
@@ -108,9 +114,9 @@ class CheckpointReaderTest : public ::testing::Test {
       options.step = 3;
       options.block_bytes = 16;
       options.progress = &progress;
-      auto shard = WriteShard(options, mine, DeviceReader(mine));
+      auto shard = WriteShard(options, mine, DeviceReader(*device_, mine));
       ASSERT_TRUE(shard.ok()) << shard.status();
-      for (const StatePiece& piece : mine) total += static_cast<int64_t>(piece.data.bytes());
+      for (const StatePiece& piece : mine) total += piece.bytes();
       ASSERT_TRUE(index.Merge(*std::move(shard)).ok());
     }
     EXPECT_EQ(progress.load(), total);

@@ -24,6 +24,7 @@
 #include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/tensor/state_host_copy.h"
 
 namespace zeroth {
 namespace {
@@ -65,7 +66,7 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
 
 int64_t TotalBytes(const std::vector<StatePiece>& pieces) {
   int64_t bytes = 0;
-  for (const StatePiece& piece : pieces) bytes += static_cast<int64_t>(piece.data.bytes());
+  for (const StatePiece& piece : pieces) bytes += piece.bytes();
   return bytes;
 }
 
@@ -191,17 +192,15 @@ absl::Status CheckpointSaver::CopyToHost(Job& job) {
   size_t size = 0;
   for (const StatePiece& piece : job.pieces) {
     job.offsets.push_back(size);
-    size += (piece.data.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    size += (static_cast<size_t>(piece.bytes()) + kAlignment - 1) / kAlignment * kAlignment;
   }
   ZEROTH_RETURN_IF_ERROR(TakeBuffer(size, job.buffer));
-  Stream& stream = device_.compute_stream();
   for (size_t i = 0; i < job.pieces.size(); ++i) {
-    const Tensor& data = job.pieces[i].data;
-    if (data.bytes() == 0) continue;
-    ZEROTH_RETURN_IF_ERROR(device_.CopyToHost(job.buffer.bytes.get() + job.offsets[i],
-                                              data.raw_data(), data.bytes(), stream));
+    const StatePiece& piece = job.pieces[i];
+    ZEROTH_RETURN_IF_ERROR(CopyStateToHost(device_, piece.shard, piece.shard_begin, piece.numel(),
+                                           job.buffer.bytes.get() + job.offsets[i]));
   }
-  return stream.Synchronize();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& training,
@@ -227,7 +226,8 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
 
 absl::Status CheckpointSaver::SaveNow(const Job& job) {
   written_ = 0;
-  ZEROTH_RETURN_IF_ERROR(Agree(WriteMyShard(job, DeviceReader(job.pieces)), "write a checkpoint"));
+  ZEROTH_RETURN_IF_ERROR(
+      Agree(WriteMyShard(job, DeviceReader(device_, job.pieces)), "write a checkpoint"));
   return Agree(is_leader() ? Complete(job) : absl::OkStatus(), "complete a checkpoint");
 }
 

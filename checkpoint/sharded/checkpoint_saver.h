@@ -97,7 +97,7 @@ class CheckpointSaver {
     int64_t step = 0;
     std::string id;
     nlohmann::json training;
-    std::vector<StatePiece> pieces;  // async: their data only describes
+    std::vector<StatePiece> pieces;  // async: their shards only describe
     std::vector<size_t> offsets;     // async: of each piece in `buffer`
     HostBuffer buffer;
     int64_t bytes = 0;

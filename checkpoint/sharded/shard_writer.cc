@@ -13,24 +13,25 @@
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/state_host_copy.h"
 
 namespace zeroth {
 namespace {
 
-bool IsWhole(const StatePiece& piece) { return piece.data.numel() == piece.shape.numel(); }
+bool IsWhole(const StatePiece& piece) { return piece.numel() == piece.shape.numel(); }
 
 // What the tensor is called inside the file; for people, since the index says where it lies.
 std::string TensorName(const StatePiece& piece) {
   std::string name = absl::StrCat(piece.state, "/", piece.parameter);
-  if (!IsWhole(piece)) absl::StrAppend(&name, "[", piece.begin, ":", piece.end(), "]");
+  if (!IsWhole(piece)) absl::StrAppend(&name, "[", piece.begin, ":", piece.end, "]");
   return name;
 }
 
 std::vector<TensorDeclaration> Declarations(absl::Span<const StatePiece> pieces) {
   std::vector<TensorDeclaration> declarations;
   for (const StatePiece& piece : pieces) {
-    const Shape shape = IsWhole(piece) ? piece.shape : Shape({piece.data.numel()});
-    declarations.push_back({TensorName(piece), piece.data.dtype(), shape});
+    const Shape shape = IsWhole(piece) ? piece.shape : Shape({piece.numel()});
+    declarations.push_back({TensorName(piece), piece.shard.dtype(), shape});
   }
   return declarations;
 }
@@ -41,9 +42,9 @@ absl::StatusOr<CheckpointPiece> WritePiece(const ShardWriterOptions& options,
   const std::string name = TensorName(piece);
   CheckpointPiece written;
   written.begin = piece.begin;
-  written.end = piece.end();
+  written.end = piece.end;
   ZEROTH_ASSIGN_OR_RETURN(written.file_begin, writer.FileOffset(name));
-  const auto bytes = static_cast<int64_t>(piece.data.bytes());
+  const int64_t bytes = piece.bytes();
   for (int64_t begin = 0; begin < bytes; begin += options.block_bytes) {
     const int64_t count = std::min(options.block_bytes, bytes - begin);
     ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> block, reader(index, begin, count));
@@ -60,17 +61,15 @@ std::string ShardFileName(int rank, int world_size) {
   return absl::StrFormat("rank-%05d-of-%05d.safetensors", rank, world_size);
 }
 
-PieceReader DeviceReader(absl::Span<const StatePiece> pieces) {
+PieceReader DeviceReader(Device& device, absl::Span<const StatePiece> pieces) {
   auto staging = std::make_shared<std::vector<uint8_t>>();
-  return [pieces, staging](size_t piece, int64_t begin,
-                           int64_t count) -> absl::StatusOr<absl::Span<const uint8_t>> {
-    const Tensor& data = pieces[piece].data;
+  return [&device, pieces, staging](size_t index, int64_t begin,
+                                    int64_t count) -> absl::StatusOr<absl::Span<const uint8_t>> {
+    const StatePiece& piece = pieces[index];
+    const auto size = static_cast<int64_t>(SizeOf(piece.shard.dtype()));
     staging->resize(static_cast<size_t>(count));
-    Stream& stream = data.device().compute_stream();
-    ZEROTH_RETURN_IF_ERROR(data.device().CopyToHost(
-        staging->data(), static_cast<const uint8_t*>(data.raw_data()) + begin, staging->size(),
-        stream));
-    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    ZEROTH_RETURN_IF_ERROR(CopyStateToHost(device, piece.shard, piece.shard_begin + begin / size,
+                                           count / size, staging->data()));
     return absl::MakeConstSpan(*staging);
   };
 }
@@ -94,11 +93,11 @@ absl::StatusOr<CheckpointIndex> WriteShard(const ShardWriterOptions& options,
   file.bytes = file.header_bytes;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const StatePiece& piece = pieces[i];
-    file.bytes += static_cast<int64_t>(piece.data.bytes());
+    file.bytes += piece.bytes();
     CheckpointParameter& parameter = index.parameters[piece.parameter];
     parameter.shape = piece.shape;
     CheckpointTensor& tensor = parameter.states[piece.state];
-    tensor.dtype = ToSafetensorsDType(piece.data.dtype());
+    tensor.dtype = ToSafetensorsDType(piece.shard.dtype());
     ZEROTH_ASSIGN_OR_RETURN(CheckpointPiece written,
                             WritePiece(options, piece, i, reader, *writer));
     tensor.pieces.push_back(std::move(written));

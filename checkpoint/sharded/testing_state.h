@@ -18,8 +18,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/state_host_copy.h"
+#include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/strategies/sharding.h"
@@ -34,10 +37,11 @@ struct Spread {
   int shard_size = 0;
   int64_t min_shard_numel = 0;
   DType param_dtype = DType::kFloat32;
+  bool offload = false;  // all of it
 
   std::string name() const {
     return absl::StrCat(strategy, "-", world_size, "-", shard_size, "-", min_shard_numel, "-",
-                        DTypeName(param_dtype));
+                        DTypeName(param_dtype), offload ? "-offloaded" : "");
   }
 };
 
@@ -93,6 +97,10 @@ struct TestState {
     options.strategy_options.shard_size = spread.shard_size;
     options.min_shard_numel = spread.min_shard_numel;
     options.mixed_precision.param_dtype = spread.param_dtype;
+    options.offload.parameters = spread.offload;
+    options.offload.gradients = spread.offload;
+    options.offload.optimizer = spread.offload;
+    options.offload.chunk_numel = 16;
     ZEROTH_ASSIGN_OR_RETURN(state.sharding,
                             Sharding::Create(world, device, options, state.model->Specs()));
     ZEROTH_ASSIGN_OR_RETURN(state.kernels, KernelRegistry::Create(device, device.compute_stream()));
@@ -105,20 +113,24 @@ struct TestState {
   template <typename Visit>
   void ForEach(const Visit& visit) {
     const auto walk = [&](const Unit& unit, int segment, const std::string& name,
-                          const Tensor& shard) {
+                          const StateTensor& shard) {
+      // Through host memory, since the shard may be offloaded.
+      std::vector<float> values(static_cast<size_t>(shard.numel()));
+      absl::Status status = CopyStateToHost(unit.device(), shard, 0, shard.numel(), values.data());
       for (const int index : unit.segment_layout(segment).parameters) {
         const ShardLayout::Piece piece = unit.PieceOf(index);
         for (int64_t i = 0; i < piece.numel(); ++i) {
           visit(unit.parameters()[static_cast<size_t>(index)]->name(), name, piece.begin + i,
-                shard.data<float>()[piece.shard_offset + i]);
+                values[static_cast<size_t>(piece.shard_offset + i)]);
         }
       }
+      status.Update(CopyStateFromHost(unit.device(), values.data(), shard, 0, shard.numel()));
+      ZEROTH_CHECK(status.ok());
     };
     for (const Unit* unit : sharding->units()) {
-      for (int i = 0; i < unit->segment_count(); ++i)
-        walk(*unit, i, "param", unit->segment(i).shard);
+      for (int i = 0; i < unit->segment_count(); ++i) walk(*unit, i, "param", unit->ShardState(i));
     }
-    for (const AdamW::StateTensor& moment : optimizer->state()) {
+    for (const AdamW::Moment& moment : optimizer->moments()) {
       walk(*moment.unit, moment.segment, moment.name, moment.shard);
     }
   }

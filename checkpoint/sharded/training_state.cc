@@ -15,6 +15,8 @@
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/state_host_copy.h"
+#include "zeroth/core/tensor/state_tensor.h"
 
 namespace zeroth {
 namespace {
@@ -72,20 +74,22 @@ std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
 }
 
 void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, absl::string_view state,
-              const Tensor& shard, std::vector<StatePiece>& pieces) {
+              const StateTensor& shard, std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
   StatePiece piece;
   piece.parameter = parameter.name();
   piece.shape = parameter.shape();
   piece.state = std::string(state);
   piece.begin = part.begin;
-  piece.data = shard.View(part.shard_offset, Shape({part.numel()}));
+  piece.end = part.end;
+  piece.shard = shard;
+  piece.shard_begin = part.shard_offset;
   pieces.push_back(std::move(piece));
 }
 
-std::map<SegmentId, std::vector<AdamW::StateTensor>> StateOf(const AdamW& optimizer) {
-  std::map<SegmentId, std::vector<AdamW::StateTensor>> state;
-  for (AdamW::StateTensor& tensor : optimizer.state()) {
+std::map<SegmentId, std::vector<AdamW::Moment>> MomentsOf(const AdamW& optimizer) {
+  std::map<SegmentId, std::vector<AdamW::Moment>> state;
+  for (AdamW::Moment& tensor : optimizer.moments()) {
     state[{tensor.unit, tensor.segment}].push_back(std::move(tensor));
   }
   return state;
@@ -99,7 +103,7 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
       if (parameter.numel() > 0) continue;
       const int segment = unit->layout().placement(static_cast<int>(i)).segment;
       const HeldPiece held{unit, static_cast<int>(i), {}};
-      AddPiece(held, {}, kParameterState, unit->segment(segment).shard, pieces);
+      AddPiece(held, {}, kParameterState, unit->ShardState(segment), pieces);
     }
   }
 }
@@ -154,34 +158,34 @@ std::vector<std::string> Warnings(const Differences& differences) {
   return lines;
 }
 
-absl::Status CopyRounded(absl::Span<const float> values, const Tensor& target) {
-  std::vector<uint16_t> rounded;
-  const void* source = values.data();
-  if (target.dtype() != DType::kFloat32) {
-    for (const float value : values) {
-      rounded.push_back(target.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
-                                                           : ToFloat16(value).bits);
-    }
-    source = rounded.data();
+absl::Status CopyRounded(Device& device, absl::Span<const float> values, const StateTensor& shard,
+                         int64_t begin) {
+  const auto count = static_cast<int64_t>(values.size());
+  if (shard.dtype() == DType::kFloat32) {
+    return CopyStateFromHost(device, values.data(), shard, begin, count);
   }
-  Device& device = target.device();
-  ZEROTH_RETURN_IF_ERROR(
-      device.CopyFromHost(target.raw_data(), source, target.bytes(), device.compute_stream()));
-  return device.compute_stream().Synchronize();
+  std::vector<uint16_t> rounded;
+  rounded.reserve(values.size());
+  for (const float value : values) {
+    rounded.push_back(shard.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
+                                                        : ToFloat16(value).bits);
+  }
+  return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
-// One parameter's piece of one moment.
-absl::Status LoadMoment(CheckpointReader& reader, const Parameter& parameter,
+// One parameter's piece of one moment; zeros if `reader` is null.
+absl::Status LoadMoment(CheckpointReader* reader, Device& device, const Parameter& parameter,
                         const ShardLayout::Piece& piece, const std::string& state,
-                        const Tensor& shard) {
+                        const StateTensor& shard) {
   std::vector<float> staging;
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
     const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-    staging.resize(static_cast<size_t>(count));
-    ZEROTH_RETURN_IF_ERROR(
-        reader.Read(parameter.name(), state, piece.begin + done, absl::MakeSpan(staging)));
-    ZEROTH_RETURN_IF_ERROR(
-        CopyRounded(staging, shard.View(piece.shard_offset + done, Shape({count}))));
+    staging.assign(static_cast<size_t>(count), 0.0f);
+    if (reader != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(
+          reader->Read(parameter.name(), state, piece.begin + done, absl::MakeSpan(staging)));
+    }
+    ZEROTH_RETURN_IF_ERROR(CopyRounded(device, staging, shard, piece.shard_offset + done));
   }
   return absl::OkStatus();
 }
@@ -192,19 +196,14 @@ bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
 }
 
 absl::Status LoadMoments(CheckpointReader& reader, const AdamW& optimizer) {
-  for (const AdamW::StateTensor& state : optimizer.state()) {
-    const Unit& unit = *state.unit;
-    Device& device = unit.device();
-    // Gaps between parameters included.
-    ZEROTH_RETURN_IF_ERROR(
-        device.FillZero(state.shard.raw_data(), state.shard.bytes(), device.compute_stream()));
-    for (const int index : unit.segment_layout(state.segment).parameters) {
+  for (const AdamW::Moment& moment : optimizer.moments()) {
+    const Unit& unit = *moment.unit;
+    for (const int index : unit.segment_layout(moment.segment).parameters) {
       const Parameter& parameter = *unit.parameters()[static_cast<size_t>(index)];
       const bool is_there =
-          HasParameter(reader, parameter) && reader.Find(parameter.name(), state.name) != nullptr;
-      if (!is_there) continue;
-      ZEROTH_RETURN_IF_ERROR(
-          LoadMoment(reader, parameter, unit.PieceOf(index), state.name, state.shard));
+          HasParameter(reader, parameter) && reader.Find(parameter.name(), moment.name) != nullptr;
+      ZEROTH_RETURN_IF_ERROR(LoadMoment(is_there ? &reader : nullptr, unit.device(), parameter,
+                                        unit.PieceOf(index), moment.name, moment.shard));
     }
   }
   return absl::OkStatus();
@@ -213,7 +212,7 @@ absl::Status LoadMoments(CheckpointReader& reader, const AdamW& optimizer) {
 }  // namespace
 
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, const AdamW& optimizer) {
-  const auto state = StateOf(optimizer);
+  const auto state = MomentsOf(optimizer);
   std::vector<StatePiece> pieces;
   for (const bool replicated : {false, true}) {
     const std::vector<HeldPiece> held = HeldPieces(sharding, replicated);
@@ -231,10 +230,10 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, const AdamW& optimizer) 
           PartOf(piece.piece, offset, cut(holders.index), cut(holders.index + 1));
       offset += piece.piece.numel();
       if (part.numel() == 0) continue;
-      AddPiece(piece, part, kParameterState, piece.unit->segment(segment).shard, pieces);
+      AddPiece(piece, part, kParameterState, piece.unit->ShardState(segment), pieces);
       const auto moments = state.find({piece.unit, segment});
       if (moments == state.end()) continue;
-      for (const AdamW::StateTensor& moment : moments->second) {
+      for (const AdamW::Moment& moment : moments->second) {
         AddPiece(piece, part, moment.name, moment.shard, pieces);
       }
     }

@@ -112,7 +112,7 @@ absl::Status LoadOther(const std::vector<ToyUnit>& units, bool fill, std::vector
     LoadStateOptions options;
     if (fill) options.fill_missing = ReaderOf([](const Parameter&, int64_t) { return 77.0f; });
     ZEROTH_ASSIGN_OR_RETURN(said, LoadState(*reader, *state.sharding, *state.optimizer, options));
-    filled = state.sharding->units()[0]->segment(0).shard.data<float>()[0];
+    filled = state.sharding->units()[0]->ShardState(0).tensor().data<float>()[0];
     return absl::OkStatus();
   });
 }

@@ -39,12 +39,14 @@ void WorldState::Break(const absl::Status& reason, int world_rank) {
   BreakLocked(reason, world_rank);
 }
 
-void WorldState::BreakByDroppedCall(const std::string& call, int world_rank) {
+void WorldState::BreakByDroppedCall(const std::string& call, int world_rank,
+                                    const absl::Status& cause) {
+  std::string message =
+      absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call);
+  if (!cause.ok()) absl::StrAppend(&message, ": ", cause.message());
+  const absl::StatusCode code = cause.ok() ? absl::StatusCode::kAborted : cause.code();
   std::lock_guard<std::mutex> lock(mutex_);
-  BreakLocked(
-      Failure{absl::StatusCode::kAborted,
-              absl::StrCat("rank ", world_rank, " failed: its stream stopped before ", call),
-              world_rank, /*is_symptom=*/true});
+  BreakLocked(Failure{code, std::move(message), world_rank, /*is_symptom=*/true});
 }
 
 void WorldState::BreakByDepartureLocked(const std::string& departure, int world_rank) {

@@ -38,6 +38,12 @@ Registry& GlobalRegistry() {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<OffloadStore>> Device::CreateOffloadStore(
+    const OffloadStoreOptions&) {
+  return absl::UnimplementedError(
+      absl::StrCat("device ", name(), " has no further memory to offload to"));
+}
+
 absl::Status Device::BeginRecording() {
   return absl::UnimplementedError(
       absl::StrCat("device ", name(), " cannot record its work to play it again"));

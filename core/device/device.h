@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/device/memory.h"
+#include "zeroth/core/device/offload_store.h"
 
 namespace zeroth {
 
@@ -111,6 +112,11 @@ class Device {
   virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
                                   Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
+
+  // Further memory for this rank's state, outside of the allocator's account. Unimplemented where
+  // the device has none; InvalidArgument for options that mean nothing to it; the store's errors.
+  virtual absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
+      const OffloadStoreOptions& options);
 
   // Whether the two functions below are there. Otherwise they are Unimplemented.
   virtual bool CanRecord() const { return false; }

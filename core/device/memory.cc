@@ -16,7 +16,7 @@ namespace zeroth {
 absl::string_view MemoryCategoryName(MemoryCategory category) {
   static constexpr std::array<const char*, kMemoryCategoryCount> kNames = {
       "parameters",  "gathered_parameters", "gradients", "optimizer",
-      "activations", "communication",       "workspace"};
+      "activations", "communication",       "workspace", "offload_staging"};
   const size_t index = static_cast<size_t>(category);
   ZEROTH_CHECK(index < kNames.size());
   return kNames[index];

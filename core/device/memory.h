@@ -25,8 +25,9 @@ enum class MemoryCategory : uint8_t {
   kActivations,         // what forward keeps for backward, and everything that layers compute
   kCommunication,       // staging of collectives
   kWorkspace,           // scratch of kernels
+  kOffloadStaging,      // what is on its way to or from an offload store
 };
-inline constexpr int kMemoryCategoryCount = 7;
+inline constexpr int kMemoryCategoryCount = 8;
 
 // "parameters", "gathered_parameters", …: the spelling of tables and messages.
 absl::string_view MemoryCategoryName(MemoryCategory category);

@@ -14,13 +14,14 @@
 namespace zeroth {
 namespace {
 
-std::unique_ptr<Linear> MakeLinear(std::string name, int64_t in, int64_t out, float init_std) {
+std::unique_ptr<Linear> MakeLinear(std::string name, int64_t in, int64_t out, float init_std,
+                                   const LoraOptions& lora) {
   LinearOptions options;
   options.in = in;
   options.projections = {{"", out}};
   options.layout = WeightLayout::kInOut;
   options.init_std = init_std;
-  return std::make_unique<Linear>(std::move(name), options);
+  return BuildLinear(std::move(name), options, lora);
 }
 
 int64_t InnerWidth(const Gpt2Config& config) {
@@ -55,7 +56,8 @@ absl::StatusOr<Gpt2Config> Gpt2Config::FromJson(const nlohmann::json& json) {
   return config;
 }
 
-Gpt2Block::Gpt2Block(std::string name, const Gpt2Config& config) : Module(std::move(name)) {
+Gpt2Block::Gpt2Block(std::string name, const Gpt2Config& config, const LoraOptions& lora)
+    : Module(std::move(name)) {
   const int64_t dim = config.n_embd;
   const float std = static_cast<float>(config.initializer_range);
   // Residual projections start smaller, so that the residual stream's variance does not grow with
@@ -67,13 +69,13 @@ Gpt2Block::Gpt2Block(std::string name, const Gpt2Config& config) : Module(std::m
   attention.head_dim = dim / config.n_head;
   ln_1_ = AddChild(std::make_unique<LayerNorm>(Scoped("ln_1"), dim, config.layer_norm_epsilon));
   attn_ = AddChild(std::make_unique<Attention>(
-      Scoped("attn"), attention, MakeLinear(Scoped("attn.c_attn"), dim, 3 * dim, std),
-      MakeLinear(Scoped("attn.c_proj"), dim, dim, residual_std)));
+      Scoped("attn"), attention, MakeLinear(Scoped("attn.c_attn"), dim, 3 * dim, std, lora),
+      MakeLinear(Scoped("attn.c_proj"), dim, dim, residual_std, lora)));
   ln_2_ = AddChild(std::make_unique<LayerNorm>(Scoped("ln_2"), dim, config.layer_norm_epsilon));
   mlp_ = AddChild(std::make_unique<Mlp>(
       Scoped("mlp"), MlpActivation::kGelu,
-      MakeLinear(Scoped("mlp.c_fc"), dim, InnerWidth(config), std),
-      MakeLinear(Scoped("mlp.c_proj"), InnerWidth(config), dim, residual_std)));
+      MakeLinear(Scoped("mlp.c_fc"), dim, InnerWidth(config), std, lora),
+      MakeLinear(Scoped("mlp.c_proj"), InnerWidth(config), dim, residual_std, lora)));
 }
 
 absl::StatusOr<Value> Gpt2Block::Forward(Context& context, const Value& x) {
@@ -88,14 +90,16 @@ absl::StatusOr<Value> Gpt2Block::Compute(Context& context, const Value& x) {
   return AddOp(context, middle.sum, out);
 }
 
-Gpt2::Gpt2(const Gpt2Config& config) : LanguageModel("transformer"), config_(config) {
+Gpt2::Gpt2(const Gpt2Config& config, const ModelOptions& options)
+    : LanguageModel("transformer"), config_(config) {
   wte_ = AddChild(std::make_unique<Embedding>(Scoped("wte"), config.vocab_size, config.n_embd,
                                               static_cast<float>(config.initializer_range)));
   ShareParameter(wte_->weight());  // the head
   wpe_ = AddParameter("wpe.weight", Shape({config.n_positions, config.n_embd}),
                       Initializer::Normal(static_cast<float>(config.initializer_range)));
   for (int64_t i = 0; i < config.n_layer; ++i) {
-    blocks_.push_back(AddChild(std::make_unique<Gpt2Block>(Scoped(absl::StrCat("h.", i)), config)));
+    blocks_.push_back(
+        AddChild(std::make_unique<Gpt2Block>(Scoped(absl::StrCat("h.", i)), config, options.lora)));
   }
   ln_f_ = AddChild(
       std::make_unique<LayerNorm>(Scoped("ln_f"), config.n_embd, config.layer_norm_epsilon));
@@ -139,11 +143,13 @@ nlohmann::json Gpt2::HfConfig() const {
 
 namespace {
 
-const ModelRegistration registration(
-    "gpt2", [](const nlohmann::json& json) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
-      ZEROTH_ASSIGN_OR_RETURN(const Gpt2Config config, Gpt2Config::FromJson(json));
-      return std::make_unique<Gpt2>(config);
-    });
+const ModelRegistration registration("gpt2",
+                                     [](const nlohmann::json& json, const ModelOptions& options)
+                                         -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+                                       ZEROTH_ASSIGN_OR_RETURN(const Gpt2Config config,
+                                                               Gpt2Config::FromJson(json));
+                                       return std::make_unique<Gpt2>(config, options);
+                                     });
 
 }  // namespace
 }  // namespace zeroth

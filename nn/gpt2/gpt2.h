@@ -40,7 +40,7 @@ struct Gpt2Config {
 // One transformer block: x + attention(norm(x)), then + mlp(norm(..)).
 class Gpt2Block : public Module {
  public:
-  Gpt2Block(std::string name, const Gpt2Config& config);
+  Gpt2Block(std::string name, const Gpt2Config& config, const LoraOptions& lora);
 
   Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -56,7 +56,7 @@ class Gpt2Block : public Module {
 class Gpt2 : public LanguageModel {
  public:
   // n_head must divide n_embd (FromJson checks).
-  explicit Gpt2(const Gpt2Config& config);
+  explicit Gpt2(const Gpt2Config& config, const ModelOptions& options = {});
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_seq_len() const override { return config_.n_positions; }

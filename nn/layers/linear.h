@@ -33,8 +33,12 @@ class Linear : public Module {
   Linear(std::string name, const LinearOptions& options);
 
   // See LinearOp for which `activation` may be fused.
-  absl::StatusOr<Value> Forward(Context& context, const Value& x,
-                                Activation activation = Activation::kNone);
+  virtual absl::StatusOr<Value> Forward(Context& context, const Value& x,
+                                        Activation activation = Activation::kNone);
+
+  // One for each projection, in order.
+  const std::vector<LinearPart>& parts() const { return parts_; }
+  WeightLayout layout() const { return layout_; }
 
  private:
   std::vector<LinearPart> parts_;

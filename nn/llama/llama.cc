@@ -15,14 +15,14 @@ namespace {
 
 std::unique_ptr<Linear> MakeLinear(std::string name, int64_t in,
                                    std::vector<LinearOptions::Projection> projections,
-                                   float init_std) {
+                                   float init_std, const LoraOptions& lora) {
   LinearOptions options;
   options.in = in;
   options.projections = std::move(projections);
   options.bias = false;
   options.layout = WeightLayout::kOutIn;
   options.init_std = init_std;
-  return std::make_unique<Linear>(std::move(name), options);
+  return BuildLinear(std::move(name), options, lora);
 }
 
 // rope_theta stands at the top level or, in newer files, inside rope_parameters.
@@ -81,7 +81,8 @@ absl::StatusOr<LlamaConfig> LlamaConfig::FromJson(const nlohmann::json& json) {
   return config;
 }
 
-LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config) : Module(std::move(name)) {
+LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config, const LoraOptions& lora)
+    : Module(std::move(name)) {
   const int64_t dim = config.hidden_size;
   const float std = static_cast<float>(config.initializer_range);
   AttentionOptions attention;
@@ -95,15 +96,16 @@ LlamaBlock::LlamaBlock(std::string name, const LlamaConfig& config) : Module(std
       AddChild(std::make_unique<RMSNorm>(Scoped("input_layernorm"), dim, config.rms_norm_eps));
   self_attn_ = AddChild(std::make_unique<Attention>(
       Scoped("self_attn"), attention,
-      MakeLinear(Scoped("self_attn"), dim, {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}}, std),
-      MakeLinear(Scoped("self_attn.o_proj"), q, {{"", dim}}, std)));
+      MakeLinear(Scoped("self_attn"), dim, {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}}, std,
+                 lora),
+      MakeLinear(Scoped("self_attn.o_proj"), q, {{"", dim}}, std, lora)));
   post_attention_layernorm_ = AddChild(
       std::make_unique<RMSNorm>(Scoped("post_attention_layernorm"), dim, config.rms_norm_eps));
   const int64_t hidden = config.intermediate_size;
   mlp_ = AddChild(std::make_unique<Mlp>(
       Scoped("mlp"), MlpActivation::kSwiGlu,
-      MakeLinear(Scoped("mlp"), dim, {{"gate_proj", hidden}, {"up_proj", hidden}}, std),
-      MakeLinear(Scoped("mlp.down_proj"), hidden, {{"", dim}}, std)));
+      MakeLinear(Scoped("mlp"), dim, {{"gate_proj", hidden}, {"up_proj", hidden}}, std, lora),
+      MakeLinear(Scoped("mlp.down_proj"), hidden, {{"", dim}}, std, lora)));
 }
 
 absl::StatusOr<Value> LlamaBlock::Forward(Context& context, const Value& x) {
@@ -119,13 +121,14 @@ absl::StatusOr<Value> LlamaBlock::Compute(Context& context, const Value& x) {
   return AddOp(context, middle.sum, out);
 }
 
-Llama::Llama(const LlamaConfig& config) : LanguageModel(""), config_(config) {
+Llama::Llama(const LlamaConfig& config, const ModelOptions& options)
+    : LanguageModel(""), config_(config) {
   embed_tokens_ = AddChild(std::make_unique<Embedding>(
       Scoped("model.embed_tokens"), config.vocab_size, config.hidden_size,
       static_cast<float>(config.initializer_range)));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    layers_.push_back(
-        AddChild(std::make_unique<LlamaBlock>(Scoped(absl::StrCat("model.layers.", i)), config)));
+    layers_.push_back(AddChild(std::make_unique<LlamaBlock>(
+        Scoped(absl::StrCat("model.layers.", i)), config, options.lora)));
   }
   norm_ = AddChild(
       std::make_unique<RMSNorm>(Scoped("model.norm"), config.hidden_size, config.rms_norm_eps));
@@ -186,11 +189,13 @@ nlohmann::json Llama::HfConfig() const {
 
 namespace {
 
-const ModelRegistration registration(
-    "llama", [](const nlohmann::json& json) -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
-      ZEROTH_ASSIGN_OR_RETURN(const LlamaConfig config, LlamaConfig::FromJson(json));
-      return std::make_unique<Llama>(config);
-    });
+const ModelRegistration registration("llama",
+                                     [](const nlohmann::json& json, const ModelOptions& options)
+                                         -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+                                       ZEROTH_ASSIGN_OR_RETURN(const LlamaConfig config,
+                                                               LlamaConfig::FromJson(json));
+                                       return std::make_unique<Llama>(config, options);
+                                     });
 
 }  // namespace
 }  // namespace zeroth

@@ -43,7 +43,7 @@ struct LlamaConfig {
 // One decoder layer: x + attention(norm(x)), then + mlp(norm(..)).
 class LlamaBlock : public Module {
  public:
-  LlamaBlock(std::string name, const LlamaConfig& config);
+  LlamaBlock(std::string name, const LlamaConfig& config, const LoraOptions& lora);
 
   Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -59,7 +59,7 @@ class LlamaBlock : public Module {
 class Llama : public LanguageModel {
  public:
   // num_key_value_heads must divide num_attention_heads, and head_dim be even (FromJson checks).
-  explicit Llama(const LlamaConfig& config);
+  explicit Llama(const LlamaConfig& config, const ModelOptions& options = {});
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_seq_len() const override { return config_.max_position_embeddings; }

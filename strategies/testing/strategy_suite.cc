@@ -6,6 +6,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/testing/missing_device.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 
@@ -30,6 +31,12 @@ ShardingOptions StrategySuite::Options() const {
   options.strategy = GetParam().strategy;
   options.strategy_options.shard_size = GetParam().shard_size;
   return options;
+}
+
+bool StrategySuite::SupportsOffload() const {
+  const ShardingOptions options = Options();
+  const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
+  return strategy.ok() && (*strategy)->SupportsOffload();
 }
 
 absl::StatusOr<std::unique_ptr<Sharding>> StrategySuite::Make(

@@ -48,6 +48,8 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   void SetUp() override;
   int world_size() const { return GetParam().world_size; }
   ShardingOptions Options() const;
+  // Whether the strategy serves offloaded parameters and gradients.
+  bool SupportsOffload() const;
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
   }

@@ -21,42 +21,52 @@ namespace {
 
 // All ranks give up at the same point of the second step, at every point there is; the step after
 // is as if nothing had happened.
+absl::Status AbandonEverywhere(Sharding& sharding, int rank, int world_size) {
+  int stages = 0;
+  ToyStep step;
+  step.gradient = PatternGradient(rank);
+  step.expected = ToyValue;
+  step.lr = 0;
+  step.hook = [&](absl::string_view, const Unit*) {
+    ++stages;
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(RunToyStep(sharding, step));
+  const int stages_of_a_step = stages;
+  ZEROTH_TOY_EXPECT(stages_of_a_step == 4 * 4 + 3);
+  for (int fail_at = 0; fail_at < stages_of_a_step; ++fail_at) {
+    stages = 0;
+    ToyStep failing = step;
+    failing.hook = [&](absl::string_view, const Unit*) {
+      return stages++ == fail_at ? absl::CancelledError("enough") : absl::OkStatus();
+    };
+    ZEROTH_TOY_EXPECT(absl::IsCancelled(RunToyStep(sharding, failing)));
+    ZEROTH_RETURN_IF_ERROR(sharding.scheduler().Abandon());
+    ZEROTH_RETURN_IF_ERROR(CheckAtRest(sharding));
+    ZEROTH_RETURN_IF_ERROR(ToyForward(sharding, step));
+    ZEROTH_RETURN_IF_ERROR(ToyBackward(sharding, step));
+    ZEROTH_RETURN_IF_ERROR(sharding.scheduler().FinishBackward());
+    ZEROTH_RETURN_IF_ERROR(CheckGradients(sharding, PatternMean(world_size), kMeanTolerance));
+    ZEROTH_RETURN_IF_ERROR(sharding.scheduler().EndStep());
+  }
+  return absl::OkStatus();
+}
+
 TEST_P(StrategySuite, AnAbandonedStepLeavesNoTrace) {
   if (world_size() > 4) return;  // nothing here depends on the number of ranks
-  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
-              ToyModel model(AwkwardUnits());
-              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-              int stages = 0;
-              ToyStep step;
-              step.gradient = PatternGradient(world.rank());
-              step.expected = ToyValue;
-              step.lr = 0;
-              step.hook = [&](absl::string_view, const Unit*) {
-                ++stages;
-                return absl::OkStatus();
-              };
-              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-              const int stages_of_a_step = stages;
-              ZEROTH_TOY_EXPECT(stages_of_a_step == 4 * 4 + 3);
-              for (int fail_at = 0; fail_at < stages_of_a_step; ++fail_at) {
-                stages = 0;
-                ToyStep failing = step;
-                failing.hook = [&](absl::string_view, const Unit*) {
-                  return stages++ == fail_at ? absl::CancelledError("enough") : absl::OkStatus();
-                };
-                ZEROTH_TOY_EXPECT(absl::IsCancelled(RunToyStep(*sharding, failing)));
-                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
-                ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-                ZEROTH_RETURN_IF_ERROR(
-                    CheckGradients(*sharding, PatternMean(world.size()), kMeanTolerance));
-                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-              }
-              return absl::OkStatus();
-            }),
-            absl::OkStatus());
+  for (const bool offloads : {false, true}) {
+    if (offloads && !SupportsOffload()) continue;
+    SCOPED_TRACE(testing::Message() << "offloads: " << offloads);
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(AwkwardUnits());
+                ShardingOptions options = Options();
+                options.offload.parameters = offloads;
+                options.offload.gradients = offloads;
+                ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                return AbandonEverywhere(*sharding, world.rank(), world.size());
+              }),
+              absl::OkStatus());
+  }
 }
 
 // One rank fails and simply returns, at every point of a step: the others must come back, and its

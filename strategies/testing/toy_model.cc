@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/tensor/state_tensor.h"
 
 namespace zeroth {
 namespace {
@@ -52,10 +53,13 @@ absl::Status WriteFloats(const std::vector<float>& values, const Tensor& out) {
         out.device().CopyFromHost(out.raw_data(), values.data(), out.bytes(), stream));
     return stream.Synchronize();
   }
-  ZEROTH_TOY_EXPECT(out.dtype() == DType::kBFloat16);
-  std::vector<BFloat16> rounded;
+  ZEROTH_TOY_EXPECT(SizeOf(out.dtype()) == sizeof(uint16_t));
+  std::vector<uint16_t> rounded;
   rounded.reserve(values.size());
-  for (const float value : values) rounded.push_back(ToBFloat16(value));
+  for (const float value : values) {
+    rounded.push_back(out.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
+                                                      : ToFloat16(value).bits);
+  }
   ZEROTH_RETURN_IF_ERROR(
       out.device().CopyFromHost(out.raw_data(), rounded.data(), out.bytes(), stream));
   return stream.Synchronize();
@@ -76,6 +80,19 @@ absl::Status WriteGradients(const Unit& unit, const ToyGradient& gradient) {
     ZEROTH_RETURN_IF_ERROR(WriteFloats(out, slot.tensor));
   }
   return absl::OkStatus();
+}
+
+StateTensor ShardOf(const Unit& unit, const ShardLayout::Piece& piece) {
+  return unit.ShardState(unit.layout().placement(piece.parameter).segment);
+}
+
+// Elements [begin, begin + numel), wherever they lie.
+absl::StatusOr<std::vector<float>> ReadState(const StateTensor& state, int64_t begin, int64_t numel,
+                                             Device& device) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, Tensor::Empty(device, Shape({numel}), state.dtype(),
+                                                             MemoryCategory::kOffloadStaging));
+  ZEROTH_RETURN_IF_ERROR(state.Read(begin, values, device.compute_stream()));
+  return ToFloats(values);
 }
 
 std::vector<Unit*> Order(Sharding& sharding, const ToyStep& step) {
@@ -120,16 +137,26 @@ absl::Status RunToyRanks(int world_size, absl::string_view device_type, const To
 }
 
 float RoundTo(DType dtype, float value) {
-  return dtype == DType::kBFloat16 ? ToFloat(ToBFloat16(value)) : value;
+  if (dtype == DType::kFloat32) return value;
+  return dtype == DType::kBFloat16 ? ToFloat(ToBFloat16(value)) : ToFloat(ToFloat16(value));
 }
+
+namespace {
+
+template <typename T>
+absl::StatusOr<std::vector<float>> Widened(const Tensor& tensor) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> values, tensor.ToHost<T>());
+  std::vector<float> floats;
+  floats.reserve(values.size());
+  for (const T value : values) floats.push_back(ToFloat(value));
+  return floats;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> values, tensor.ToHost<BFloat16>());
-  std::vector<float> floats;
-  floats.reserve(values.size());
-  for (const BFloat16 value : values) floats.push_back(ToFloat(value));
-  return floats;
+  return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
 }
 
 ToyModel::ToyModel(const std::vector<ToyUnit>& units) {
@@ -208,17 +235,31 @@ absl::Status ToyBackward(Sharding& sharding, const ToyStep& step) {
   return BackwardOne(sharding, step, *order[0], [&] { return down_to(1); });
 }
 
+absl::StatusOr<std::vector<float>> ReadGradient(const Unit& unit, const ShardLayout::Piece& piece) {
+  const int segment = unit.layout().placement(piece.parameter).segment;
+  const StateTensor gradient = unit.GradientShardState(segment);
+  ZEROTH_TOY_EXPECT(gradient.defined());
+  return ReadState(gradient, piece.shard_offset, piece.numel(), unit.device());
+}
+
 absl::Status ToyUpdate(Sharding& sharding, float lr) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       if (!unit->takes_gradient(i)) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      const Tensor shard = unit->ShardView(piece);
-      ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values, ToFloats(shard));
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> gradients,
-                              ToFloats(unit->GradientShardView(piece)));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> gradients, ReadGradient(*unit, piece));
+      const StateTensor shard = ShardOf(*unit, piece);
+      Device& device = unit->device();
+      ZEROTH_ASSIGN_OR_RETURN(std::vector<float> values,
+                              ReadState(shard, piece.shard_offset, piece.numel(), device));
       for (size_t j = 0; j < values.size(); ++j) values[j] -= lr * gradients[j];
-      ZEROTH_RETURN_IF_ERROR(WriteFloats(values, shard));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor changed,
+                              Tensor::Empty(device, Shape({piece.numel()}), shard.dtype(),
+                                            MemoryCategory::kOffloadStaging));
+      ZEROTH_RETURN_IF_ERROR(WriteFloats(values, changed));
+      Stream& stream = device.compute_stream();
+      ZEROTH_RETURN_IF_ERROR(shard.Write(piece.shard_offset, changed, stream));
+      ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     }
   }
   return absl::OkStatus();
@@ -262,9 +303,7 @@ absl::Status CheckGradients(const Sharding& sharding, const ToyFormula& formula,
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       if (!unit->takes_gradient(i)) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      const Tensor view = unit->GradientShardView(piece);
-      ZEROTH_TOY_EXPECT(view.defined());
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToFloats(view));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ReadGradient(*unit, piece));
       ZEROTH_RETURN_IF_ERROR(CheckValues("gradient", *unit->parameters()[static_cast<size_t>(i)],
                                          piece.begin, values, formula, tolerance));
     }
@@ -282,8 +321,10 @@ absl::Status CheckAtRest(Sharding& sharding) {
       ZEROTH_TOY_EXPECT(!parameter->grad().defined());
     }
     for (int i = 0; i < unit->segment_count(); ++i) {
-      if (unit->segment_layout(i).trainable)
-        gradient_bytes += static_cast<int64_t>(unit->segment(i).shard.bytes());
+      const ShardLayout::Segment& layout = unit->segment_layout(i);
+      if (layout.trainable && !unit->offloads_gradients()) {
+        gradient_bytes += layout.shard_numel * static_cast<int64_t>(SizeOf(layout.dtype));
+      }
     }
   }
   const MemoryStats memory = sharding.device().allocator().stats();
@@ -291,6 +332,7 @@ absl::Status CheckAtRest(Sharding& sharding) {
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].current_bytes ==
                     sharding.ShardMemoryBytes());
   ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes <= gradient_bytes);
+  ZEROTH_TOY_EXPECT(memory[MemoryCategory::kOffloadStaging].current_bytes == 0);
   return absl::OkStatus();
 }
 

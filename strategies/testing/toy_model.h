@@ -23,7 +23,9 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/unit.h"
 
 namespace zeroth {
 
@@ -35,9 +37,9 @@ inline absl::Status RunToyRanks(int world_size, const ToyRank& rank_main) {
   return RunToyRanks(world_size, "cpu", rank_main);
 }
 
-// `value` as a tensor of `dtype` (fp32 or bf16) holds it.
+// `value` as a tensor of `dtype` (fp32, bf16 or fp16) holds it.
 float RoundTo(DType dtype, float value);
-// A tensor's elements (fp32 or bf16) on the host.
+// A tensor's elements (fp32, bf16 or fp16) on the host.
 absl::StatusOr<std::vector<float>> ToFloats(const Tensor& tensor);
 
 struct ToyUnit {
@@ -93,6 +95,8 @@ struct ToyStep {
 };
 absl::Status ToyForward(Sharding& sharding, const ToyStep& step, bool expects_backward = true);
 absl::Status ToyBackward(Sharding& sharding, const ToyStep& step);
+// This rank's piece of a parameter's reduced gradient, wherever it lies.
+absl::StatusOr<std::vector<float>> ReadGradient(const Unit& unit, const ShardLayout::Piece& piece);
 // Applies the reduced gradients to this rank's shards.
 absl::Status ToyUpdate(Sharding& sharding, float lr);
 // Forward, backward, FinishBackward, update, EndStep.

@@ -293,6 +293,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"traced_graphs",
                 {kText, kOut, "--cuda_graphs", "--trace=SCRATCH/trace.json"},
                 {"trace.json and --cuda_graphs", "trace a run without graphs"}},
+        Refusal{"lora_rank", {kText, kOut, "--lora_rank=-1"}, {"--lora_rank=-1", "at least 1"}},
+        Refusal{"lora_target",
+                {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},
+                {"'w_proj'", "c_attn, c_fc, c_proj"}},
+        Refusal{"lora_targets_alone",
+                {kText, kOut, "--lora_targets=c_attn"},
+                {"--lora_targets=c_attn needs --lora_rank"}},
         Refusal{"device", {kText, kOut, "--device=tpu"}, {"'tpu'", "it has: cpu", "--config=cuda"}},
         Refusal{
             "comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local", "--config=cuda"}}),

@@ -58,15 +58,30 @@ struct Collector {
     whole.resize(static_cast<size_t>(parameter.numel()));
     std::copy(piece.begin(), piece.end(), whole.begin() + begin);
   }
+
+  // What ranks decide each for itself has to be one decision.
+  absl::Status Agree(int64_t step, const StepResult& result) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (static_cast<int64_t>(record.overflowed.size()) == step) {
+      record.overflowed.push_back(result.overflowed);
+    }
+    if (record.overflowed[static_cast<size_t>(step)] == result.overflowed) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("step ", step, " was skipped on some ranks only"));
+  }
 };
 
-// Gradients are fp32 or bf16, as they were reduced.
+template <typename T>
+absl::StatusOr<std::vector<float>> Widened(const Tensor& tensor) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> values, tensor.ToHost<T>());
+  std::vector<float> floats;
+  for (const T value : values) floats.push_back(ToFloat(value));
+  return floats;
+}
+
+// Gradients are of the type that they were reduced in.
 absl::StatusOr<std::vector<float>> Floats(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32) return tensor.ToHost<float>();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<BFloat16> values, tensor.ToHost<BFloat16>());
-  std::vector<float> floats;
-  for (const BFloat16 value : values) floats.push_back(ToFloat(value));
-  return floats;
+  return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
 }
 
 absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
@@ -99,6 +114,10 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.adamw.eps = expected["eps"].get<double>();
   options.adamw.weight_decay = expected["weight_decay"].get<double>();
   options.clip_grad_norm = expected["clip"].get<double>();
+  if (setup.loss_scale > 0) {
+    options.loss_scaler.emplace();
+    options.loss_scaler->initial_scale = setup.loss_scale;
+  }
   return options;
 }
 
@@ -152,6 +171,7 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> batch, load(step));
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer->Step(batch, expected["lr"].get<double>()));
+    ZEROTH_RETURN_IF_ERROR(collector.Agree(step, result));
     if (world.rank() != 0) continue;
     collector.record.losses.push_back(static_cast<double>(result.loss));
     collector.record.grad_norms.push_back(result.grad_norm);
@@ -181,6 +201,7 @@ std::string RunSetup::ToString() const {
   if (micro_batches > 1) {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
   }
+  if (loss_scale > 0) absl::StrAppend(&text, "_scale", loss_scale);
   const MixedPrecision plain;
   if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",

@@ -26,6 +26,7 @@ struct TrainingRecord {
   std::vector<double> grad_norms;  // before clipping
   NamedValues first_gradients;     // of the mean loss of step 0's global batch
   NamedValues final_weights;
+  std::vector<bool> overflowed;  // of each step, the same on every rank
 };
 
 // The run that was recorded with Hugging Face transformers and torch AdamW in float64.
@@ -46,6 +47,7 @@ struct RunSetup {
   int64_t steps = 0;            // 0: as many as the reference
   int64_t micro_batches = 1;    // of a step; they divide a rank's rows
   bool sync_every_micro_batch = true;
+  double loss_scale = 0;  // 0: none
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
 
   std::string ToString() const;

@@ -9,8 +9,8 @@
 namespace zeroth {
 
 // The status of a failed system call: "cannot <action>: <text of error_number>". NotFound,
-// PermissionDenied, ResourceExhausted (no space), AlreadyExists and FailedPrecondition are told
-// apart; the rest is Internal.
+// PermissionDenied, ResourceExhausted (no space, or beyond a limit), AlreadyExists and
+// FailedPrecondition are told apart; the rest is Internal.
 absl::Status ErrnoStatus(int error_number, absl::string_view action);
 
 }  // namespace zeroth

@@ -20,15 +20,22 @@ namespace {
 // wait in vain: so its end without a run breaks the world.
 class PendingCall {
  public:
+  // `stream` is the one that runs or drops it.
   PendingCall(std::shared_ptr<LocalGroup> group, int rank, CollectiveOp op, CollectiveCall call,
-              const LocalBuffers& buffers)
-      : group_(std::move(group)), rank_(rank), op_(op), call_(std::move(call)), buffers_(buffers) {}
+              const LocalBuffers& buffers, const Stream& stream)
+      : group_(std::move(group)),
+        rank_(rank),
+        op_(op),
+        call_(std::move(call)),
+        buffers_(buffers),
+        stream_(stream) {}
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
 
   ~PendingCall() {
     if (!started_) {
-      group_->world().BreakByDroppedCall(call_.ToString(), group_->world_rank(rank_));
+      group_->world().BreakByDroppedCall(call_.ToString(), group_->world_rank(rank_),
+                                         stream_.status());
     }
   }
 
@@ -99,6 +106,7 @@ class PendingCall {
   const CollectiveOp op_;
   const CollectiveCall call_;
   LocalBuffers buffers_;
+  const Stream& stream_;
   bool started_ = false;
 };
 
@@ -169,7 +177,8 @@ absl::Status LocalCommunicator::Enqueue(CollectiveOp op, const absl::Status& che
     return error;
   }
   stats_.Add(op, CollectiveBytes(op, ByteSize(full), size()), call.label);
-  const auto pending = std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers);
+  const auto pending =
+      std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers, stream);
   const bool on_host = dynamic_cast<CpuStream*>(&stream) != nullptr;
   const absl::Status status =
       on_host ? CpuStream::From(stream).Enqueue([pending] { return pending->Run(); })

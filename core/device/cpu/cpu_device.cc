@@ -15,6 +15,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
+#include "zeroth/core/device/cpu/file_store.h"
 #include "zeroth/core/device/cpu/pool_allocator.h"
 #include "zeroth/core/device/device.h"
 
@@ -52,6 +53,11 @@ class CpuDevice final : public Device {
   }
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override {
     return Enqueue(stream, bytes, [dst, bytes] { std::memset(dst, 0, bytes); });
+  }
+
+  absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
+      const OffloadStoreOptions& options) override {
+    return OpenFileStore(options);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/cuda/pinned_store.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -149,6 +150,11 @@ absl::Status CudaDevice::FillZero(void* dst, size_t bytes, Stream& stream) {
   CudaStream& on = CudaStream::From(stream);
   if (bytes == 0 || !on.status().ok()) return on.status();
   return on.Update(ToStatus(cudaMemsetAsync(dst, 0, bytes, on.handle()), "cudaMemsetAsync"));
+}
+
+absl::StatusOr<std::shared_ptr<OffloadStore>> CudaDevice::CreateOffloadStore(
+    const OffloadStoreOptions& options) {
+  return OpenPinnedStore(*this, options);
 }
 
 absl::Status CudaDevice::BeginRecording() {

@@ -55,6 +55,10 @@ class CudaDevice final : public Device {
   absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
 
+  // In page-locked memory of the host.
+  absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
+      const OffloadStoreOptions& options) override;
+
   // As a CUDA graph. Allocations while it is recorded come from a pool of its own.
   bool CanRecord() const override { return true; }
   absl::Status BeginRecording() override;

@@ -85,9 +85,9 @@ absl::StatusOr<Socket> AcceptLocally(const Socket& listening) {
 absl::Status Aborted() { return absl::AbortedError("aborted"); }
 
 // A whole frame, or an error; looks for `aborted` meanwhile.
-absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const std::atomic<bool>& aborted) {
+absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const AbortTest& aborted) {
   FrameReader reader;
-  while (!aborted) {
+  while (!aborted()) {
     // Byte by byte at the seams: what follows the frame belongs to transfers.
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<std::string> frame, reader.Next());
     if (frame.has_value()) return *frame;
@@ -104,8 +104,8 @@ absl::StatusOr<std::string> ReceiveFrame(const Socket& socket, const std::atomic
   return Aborted();
 }
 
-absl::StatusOr<Socket> AcceptOne(const Socket& listening, const std::atomic<bool>& aborted) {
-  while (!aborted) {
+absl::StatusOr<Socket> AcceptOne(const Socket& listening, const AbortTest& aborted) {
+  while (!aborted()) {
     pollfd wait = {listening.descriptor(), POLLIN, 0};
     if (poll(&wait, 1, kPollMs) <= 0) continue;
     ZEROTH_ASSIGN_OR_RETURN(Socket socket, AcceptLocally(listening));
@@ -117,7 +117,7 @@ absl::StatusOr<Socket> AcceptOne(const Socket& listening, const std::atomic<bool
 // Collects the name of every rank's socket and tells all ranks all of them.
 absl::Status Meet(const Socket& listening) {
   // A meeting that some never come to ends with the process, as threads of the real library do.
-  const std::atomic<bool> never{false};
+  const AbortTest never = [] { return false; };
   std::vector<Socket> sockets;
   std::vector<uint32_t> names;
   size_t present = 0;
@@ -153,8 +153,9 @@ absl::StatusOr<int> ServeMeeting() {
   return name;
 }
 
-absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(
-    int meeting_name, int ranks, int rank, const std::atomic<bool>& aborted) {
+absl::StatusOr<std::shared_ptr<MeshSockets>> MeshSockets::Connect(int meeting_name, int ranks,
+                                                                  int rank,
+                                                                  const AbortTest& aborted) {
   ZEROTH_ASSIGN_OR_RETURN(const Socket listening, ListenLocally());
   ZEROTH_ASSIGN_OR_RETURN(const int own_name, NameOf(listening));
   ZEROTH_ASSIGN_OR_RETURN(const Socket meeting, ConnectLocally(meeting_name));

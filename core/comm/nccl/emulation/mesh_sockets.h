@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,6 +25,8 @@ namespace zeroth::nccl::emulation {
 // Returns the name of its local socket.
 absl::StatusOr<int> ServeMeeting();
 
+using AbortTest = std::function<bool()>;
+
 struct Transfer {
   bool is_send = false;
   int peer = 0;
@@ -34,9 +37,9 @@ struct Transfer {
 // The connections of one rank. Thread-safe; transfers take turns by number.
 class MeshSockets {
  public:
-  // Meets the other ranks at the socket `meeting_name`; ends early if `aborted` becomes true.
+  // Meets the other ranks at the socket `meeting_name`; ends early if `aborted` says so.
   static absl::StatusOr<std::shared_ptr<MeshSockets>> Connect(int meeting_name, int ranks, int rank,
-                                                              const std::atomic<bool>& aborted);
+                                                              const AbortTest& aborted);
 
   // A number for what is to be done next.
   uint64_t TakeNumber();

@@ -234,11 +234,15 @@ ncclResult_t PointToPoint(bool is_send, const void* data, size_t count, ncclData
   return Submit(std::move(operation), /*may_merge=*/true);
 }
 
-ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting) {
+// `parent`, if there is one, takes what it splits off along when it is aborted.
+ncclResult_t Connect(const std::shared_ptr<Shared>& shared, int meeting,
+                     const Shared* parent = nullptr) {
   if (const ncclResult_t injected = fail_next_init.exchange(ncclSuccess); injected != ncclSuccess) {
     return injected;
   }
-  auto mesh = MeshSockets::Connect(meeting, shared->ranks, shared->rank, shared->aborted);
+  auto mesh = MeshSockets::Connect(meeting, shared->ranks, shared->rank, [&] {
+    return shared->aborted || (parent != nullptr && parent->aborted);
+  });
   if (!mesh.ok()) return ncclSystemError;
   shared->mesh = *std::move(mesh);
   shared->connected = true;
@@ -282,7 +286,7 @@ ncclResult_t Split(const std::shared_ptr<Shared>& parent, const std::shared_ptr<
   child->ranks = static_cast<int>(members.size());
   child->rank =
       static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
-  return Connect(child, name);
+  return Connect(child, name, parent.get());
 }
 
 void Await(ncclComm_t communicator) {

@@ -1,0 +1,160 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/layers/lora_linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/pointwise.h"
+
+namespace zeroth {
+namespace {
+
+// "a.b.c" is called "c" and "b.c", but not "b" or ".c".
+bool IsCalled(absl::string_view projection, absl::string_view target) {
+  return !target.empty() && absl::ConsumeSuffix(&projection, target) &&
+         (projection.empty() || absl::EndsWith(projection, "."));
+}
+
+absl::string_view ProjectionName(const LinearPart& part) {
+  return absl::StripSuffix(part.weight->name(), ".weight");
+}
+
+// Every linear layer of a module and below.
+void CollectLinear(const Module& module, std::vector<const Linear*>& out) {
+  if (const auto* linear = dynamic_cast<const Linear*>(&module)) out.push_back(linear);
+  for (const Module* child : module.children()) CollectLinear(*child, out);
+}
+
+absl::Status CheckTargets(const std::vector<const Linear*>& layers, const LoraOptions& options) {
+  std::set<std::string> last_names;
+  std::set<std::string> found;
+  for (const Linear* layer : layers) {
+    for (const LinearPart& part : layer->parts()) {
+      const absl::string_view name = ProjectionName(part);
+      last_names.emplace(name.substr(name.rfind('.') + 1));
+      for (const std::string& target : options.targets) {
+        if (IsCalled(name, target)) found.insert(target);
+      }
+    }
+  }
+  for (const std::string& target : options.targets) {
+    if (found.count(target) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("LoRA: no linear layer is called '", target,
+                                                   "'; the model has ",
+                                                   absl::StrJoin(last_names, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool LoraOptions::Adapts(absl::string_view projection) const {
+  if (!enabled()) return false;
+  return targets.empty() ||
+         std::any_of(targets.begin(), targets.end(),
+                     [&](const std::string& target) { return IsCalled(projection, target); });
+}
+
+absl::Status ValidateLoraOptions(const LoraOptions& options) {
+  if (options.rank >= 0 && std::isfinite(options.alpha)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("LoRA: rank = ", options.rank, ", alpha = ", options.alpha,
+                   "; expected a rank of at least 0 and a finite alpha"));
+}
+
+LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora)
+    : Linear(std::move(name), options), scale_(lora.scale()) {
+  const bool in_out = layout() == WeightLayout::kInOut;
+  const float a_std = 1.0f / std::sqrt(3.0f * static_cast<float>(std::max<int64_t>(1, options.in)));
+  int64_t column = 0;
+  for (size_t i = 0; i < options.projections.size(); ++i) {
+    const LinearOptions::Projection& projection = options.projections[i];
+    if (lora.Adapts(ProjectionName(parts()[i]))) {
+      const std::string prefix = projection.name.empty() ? "" : projection.name + ".";
+      LoraAdapter adapter;
+      adapter.weight = parts()[i].weight;
+      adapter.a =
+          AddParameter(prefix + "lora_A",
+                       in_out ? Shape({options.in, lora.rank}) : Shape({lora.rank, options.in}),
+                       Initializer::Normal(a_std));
+      adapter.b = AddParameter(
+          prefix + "lora_B",
+          in_out ? Shape({lora.rank, projection.out}) : Shape({projection.out, lora.rank}),
+          Initializer::Zeros());
+      adapter.layout = layout();
+      adapter.scale = scale_;
+      adapters_.push_back(adapter);
+      low_rank_.push_back({adapter.a, adapter.b, column});
+    }
+    column += projection.out;
+  }
+}
+
+absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Activation activation) {
+  if (activation == Activation::kSilu) {
+    return absl::UnimplementedError(
+        absl::StrCat("layer '", name(), "' has LoRA adapters, which take no fused SiLU"));
+  }
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts(), layout()));
+    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, x, y, low_rank_, layout(), scale_));
+    if (activation == Activation::kNone) return y;
+    return GeluOp(context, y);
+  });
+}
+
+std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
+                                    const LoraOptions& lora) {
+  const bool adapted =
+      std::any_of(options.projections.begin(), options.projections.end(), [&](const auto& part) {
+        return lora.Adapts(part.name.empty() ? name : absl::StrCat(name, ".", part.name));
+      });
+  if (adapted) return std::make_unique<LoraLinear>(std::move(name), options, lora);
+  return std::make_unique<Linear>(std::move(name), options);
+}
+
+std::vector<LoraAdapter> LoraAdapters(const Module& module) {
+  std::vector<const Linear*> layers;
+  CollectLinear(module, layers);
+  std::vector<LoraAdapter> adapters;
+  for (const Linear* layer : layers) {
+    const auto* adapted = dynamic_cast<const LoraLinear*>(layer);
+    if (adapted == nullptr) continue;
+    adapters.insert(adapters.end(), adapted->adapters().begin(), adapted->adapters().end());
+  }
+  return adapters;
+}
+
+absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options) {
+  std::vector<const Linear*> layers;
+  CollectLinear(model, layers);
+  ZEROTH_RETURN_IF_ERROR(CheckTargets(layers, options));
+  for (Parameter* parameter : model.Parameters()) parameter->set_requires_grad(false);
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    adapter.a->set_requires_grad(true);
+    adapter.b->set_requires_grad(true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
+                       const Tensor& a, const Tensor& b) {
+  ZEROTH_RETURN_IF_ERROR(kernels.Scale(b, adapter.scale));
+  GemmArgs gemm;
+  gemm.a = adapter.layout == WeightLayout::kInOut ? a : b;
+  gemm.b = adapter.layout == WeightLayout::kInOut ? b : a;
+  gemm.c = weight;
+  gemm.accumulate = true;
+  return Annotate(kernels.Gemm(gemm), adapter.weight->name());
+}
+
+}  // namespace zeroth

@@ -1,0 +1,95 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Low-rank adaptation of linear layers (Hu et al., "LoRA: Low-Rank Adaptation of Large Language
+// Models", 2021): y = x W + b + (alpha / rank) * (x A) B, where only A and B are trained.
+
+#ifndef ZEROTH_NN_LAYERS_LORA_LINEAR_H_
+#define ZEROTH_NN_LAYERS_LORA_LINEAR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/module.h"
+#include "zeroth/nn/ops/low_rank.h"
+
+namespace zeroth {
+
+struct LoraOptions {
+  int64_t rank = 0;  // of A B; 0: no adapters
+  double alpha = 16;
+  // Which projections are adapted: the last parts of their names, as in "c_attn" or
+  // "self_attn.q_proj". Empty: every linear layer of every block, as in QLoRA (Dettmers et al.,
+  // 2023).
+  std::vector<std::string> targets;
+
+  bool enabled() const { return rank > 0; }
+  float scale() const { return static_cast<float>(alpha / static_cast<double>(rank)); }
+  // Whether the projection of this name, as in "model.layers.0.self_attn.q_proj", is adapted.
+  bool Adapts(absl::string_view projection) const;
+};
+
+// InvalidArgument says which of rank and alpha is out of its range.
+absl::Status ValidateLoraOptions(const LoraOptions& options);
+
+// One adapted weight: what is computed is weight + scale * (a b), or b a where weights are [out,
+// in].
+struct LoraAdapter {
+  Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
+  Parameter* a = nullptr;       // kInOut: [in, rank]; kOutIn: [rank, in]
+  Parameter* b = nullptr;       // kInOut: [rank, out]; kOutIn: [out, rank]
+  WeightLayout layout = WeightLayout::kOutIn;
+  float scale = 0;
+};
+
+// A linear layer some of whose projections have adapters: parameters [projection.]lora_A, normal
+// with the variance 1 / (3 in) that PEFT's uniform values have, and [projection.]lora_B, zero, so
+// that training starts from the layer without them. Lora products are made in the type of the
+// activations. Freezing the weights is the caller's: see FreezeAllButAdapters.
+class LoraLinear : public Linear {
+ public:
+  // `lora` is enabled.
+  LoraLinear(std::string name, const LinearOptions& options, const LoraOptions& lora);
+
+  // A GELU is applied in a pass of its own, since adapters come before it; Unimplemented for SiLU.
+  absl::StatusOr<Value> Forward(Context& context, const Value& x,
+                                Activation activation = Activation::kNone) override;
+
+  const std::vector<LoraAdapter>& adapters() const { return adapters_; }
+
+ private:
+  std::vector<LoraAdapter> adapters_;
+  std::vector<LowRankPart> low_rank_;
+  float scale_;
+};
+
+// A LoraLinear if `lora` adapts any of the projections, otherwise a Linear: how models make their
+// linear layers.
+std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,
+                                    const LoraOptions& lora);
+
+// The adapters of a module and its descendants, in order of declaration.
+std::vector<LoraAdapter> LoraAdapters(const Module& module);
+
+// Freezes every parameter of `model` but its adapters. InvalidArgument names a target that no
+// projection has, with the names that there are. Before the model is sharded.
+absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& options);
+
+// weight += scale * (a b), in place, fp32 tensors of the shapes of the adapter's parameters on the
+// device of `kernels`; `b` is scaled in place.
+absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
+                       const Tensor& a, const Tensor& b);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_LAYERS_LORA_LINEAR_H_

@@ -1,0 +1,282 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/layers/lora_linear.h"
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "zeroth/nn/testing/gradient_check.h"
+
+namespace zeroth {
+namespace {
+
+using testing::Bench;
+using testing::CheckGradients;
+
+using Doubles = std::vector<double>;
+
+Doubles Values(const Tensor& tensor) {
+  const absl::StatusOr<std::vector<float>> values = tensor.ToHost<float>();
+  EXPECT_TRUE(values.ok()) << values.status();
+  return Doubles(values->begin(), values->end());
+}
+
+// [rows, inner] times [inner, cols].
+Doubles Multiply(const Doubles& a, const Doubles& b, int64_t rows, int64_t inner, int64_t cols) {
+  Doubles c(static_cast<size_t>(rows * cols));
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < inner; ++k) {
+        sum += a[static_cast<size_t>(i * inner + k)] * b[static_cast<size_t>(k * cols + j)];
+      }
+      c[static_cast<size_t>(i * cols + j)] = sum;
+    }
+  }
+  return c;
+}
+
+Doubles Transposed(const Doubles& a, int64_t rows, int64_t cols) {
+  Doubles t(a.size());
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      t[static_cast<size_t>(j * rows + i)] = a[static_cast<size_t>(i * cols + j)];
+    }
+  }
+  return t;
+}
+
+double Gelu(double x) {
+  const double root = std::sqrt(2 / 3.14159265358979323846);
+  return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
+}
+
+constexpr double kAlpha = 6;
+
+struct Sizes {
+  int64_t rows;
+  int64_t in;
+  std::vector<int64_t> outs;
+  int64_t rank;
+};
+
+struct Case {
+  WeightLayout layout;
+  Sizes sizes;
+};
+
+LinearOptions LinearOptionsFor(const Case& test_case, bool bias) {
+  LinearOptions options;
+  options.in = test_case.sizes.in;
+  options.bias = bias;
+  options.layout = test_case.layout;
+  for (size_t i = 0; i < test_case.sizes.outs.size(); ++i) {
+    const std::string name = test_case.sizes.outs.size() == 1 ? "" : std::string(1, "qkv"[i]);
+    options.projections.push_back({name, test_case.sizes.outs[i]});
+  }
+  return options;
+}
+
+LoraOptions LoraOptionsFor(const Case& test_case, std::vector<std::string> targets = {},
+                           double alpha = kAlpha) {
+  LoraOptions lora;
+  lora.rank = test_case.sizes.rank;
+  lora.alpha = alpha;
+  lora.targets = std::move(targets);
+  return lora;
+}
+
+std::vector<Parameter*> OwnAll(Bench& bench, const Module& module, float scale = 1.0f) {
+  std::vector<Parameter*> parameters = module.Parameters();
+  for (Parameter* parameter : parameters) bench.Own(*parameter, scale);
+  return parameters;
+}
+
+// The definition, projection by projection, in double precision: x W + b + alpha / rank (x A) B.
+Doubles Reference(const Case& test_case, const LoraLinear& layer, const Doubles& x) {
+  const Sizes& sizes = test_case.sizes;
+  int64_t width = 0;
+  for (const int64_t out : sizes.outs) width += out;
+  Doubles y(static_cast<size_t>(sizes.rows * width));
+  int64_t column = 0;
+  for (size_t p = 0; p < sizes.outs.size(); ++p) {
+    const int64_t out = sizes.outs[p];
+    const bool in_out = test_case.layout == WeightLayout::kInOut;
+    const LinearPart& part = layer.parts()[p];
+    const LoraAdapter& adapter = layer.adapters()[p];
+    Doubles w = Values(part.weight->data());
+    Doubles a = Values(adapter.a->data());
+    Doubles b = Values(adapter.b->data());
+    if (!in_out) {
+      w = Transposed(w, out, sizes.in);
+      a = Transposed(a, sizes.rank, sizes.in);
+      b = Transposed(b, out, sizes.rank);
+    }
+    const Doubles base = Multiply(x, w, sizes.rows, sizes.in, out);
+    const Doubles inner = Multiply(x, a, sizes.rows, sizes.in, sizes.rank);
+    const Doubles low = Multiply(inner, b, sizes.rows, sizes.rank, out);
+    const Doubles bias =
+        part.bias != nullptr ? Values(part.bias->data()) : Doubles(static_cast<size_t>(out), 0.0);
+    for (int64_t i = 0; i < sizes.rows; ++i) {
+      for (int64_t j = 0; j < out; ++j) {
+        const auto at = static_cast<size_t>(i * out + j);
+        y[static_cast<size_t>(i * width + column + j)] =
+            base[at] + bias[static_cast<size_t>(j)] +
+            kAlpha / static_cast<double>(sizes.rank) * low[at];
+      }
+    }
+    column += out;
+  }
+  return y;
+}
+
+class LoraLinearTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LoraLinearTest, IsTheDefinition) {
+  const Case& test_case = GetParam();
+  const bool one = test_case.sizes.outs.size() == 1;
+  for (const Activation activation : {Activation::kNone, Activation::kGelu}) {
+    for (const bool recording : {false, true}) {
+      Bench bench;
+      bench.tape.set_recording(recording);
+      LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/one),
+                       LoraOptionsFor(test_case));
+      OwnAll(bench, layer);
+      const Shape shape({test_case.sizes.rows, test_case.sizes.in});
+      const Value x = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
+      const absl::StatusOr<Value> y = layer.Forward(*bench.context, x, activation);
+      ASSERT_TRUE(y.ok()) << y.status();
+      const Doubles expected = Reference(test_case, layer, Values(x.data));
+      const Doubles actual = Values(y->data);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < actual.size(); ++i) {
+        const double value = activation == Activation::kGelu ? Gelu(expected[i]) : expected[i];
+        EXPECT_NEAR(actual[i], value, 2e-5 * (1 + std::abs(value))) << i;
+      }
+    }
+  }
+}
+
+TEST_P(LoraLinearTest, GradientsOfAdaptersAndInputAndOfNothingFrozen) {
+  const Case& test_case = GetParam();
+  if (test_case.sizes.rows == 0) return;  // nothing to differentiate by
+  const bool one = test_case.sizes.outs.size() == 1;
+  for (const Activation activation : {Activation::kNone, Activation::kGelu}) {
+    Bench bench;
+    // Small values: a difference sees the curvature of a GELU of large ones.
+    const LoraOptions lora = LoraOptionsFor(test_case, {}, /*alpha=*/0.5);
+    LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/one), lora);
+    ASSERT_TRUE(FreezeAllButAdapters(layer, lora).ok());
+    const std::vector<Parameter*> parameters = OwnAll(bench, layer, 0.3f);
+    CheckGradients(bench, {Shape({test_case.sizes.rows, test_case.sizes.in})}, parameters,
+                   [&](Context& context, const std::vector<Value>& in) {
+                     return layer.Forward(context, in[0], activation);
+                   });
+  }
+}
+
+TEST_P(LoraLinearTest, MergedWeightsComputeTheSame) {
+  const Case& test_case = GetParam();
+  Bench bench;
+  bench.tape.set_recording(false);
+  LoraLinear layer("layer", LinearOptionsFor(test_case, /*bias=*/false), LoraOptionsFor(test_case));
+  OwnAll(bench, layer);
+  const Shape shape({test_case.sizes.rows, test_case.sizes.in});
+  const Value x = bench.context->MakeValue(bench.Upload(shape, bench.Draw(shape.numel())));
+  const absl::StatusOr<Value> adapted = layer.Forward(*bench.context, x);
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  for (const LoraAdapter& adapter : LoraAdapters(layer)) {
+    const absl::Status status = MergeLora(*bench.kernels, adapter, adapter.weight->data(),
+                                          adapter.a->data(), adapter.b->data());
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  const absl::StatusOr<Value> merged = LinearOp(*bench.context, x, layer.parts(), test_case.layout);
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  const Doubles a = Values(adapted->data);
+  const Doubles b = Values(merged->data);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3e-5 * (1 + std::abs(a[i])));
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const WeightLayout layout : {WeightLayout::kInOut, WeightLayout::kOutIn}) {
+    for (const Sizes& sizes : {Sizes{5, 7, {3}, 2}, Sizes{1, 1, {1}, 1}, Sizes{3, 6, {5, 4, 9}, 3},
+                               Sizes{2, 4, {6}, 11}, Sizes{0, 3, {2}, 2}}) {
+      cases.push_back({layout, sizes});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LoraLinearTest, ::testing::ValuesIn(Cases()));
+
+TEST(LoraLinearTest, StartsAsTheLayerWithoutAdapters) {
+  const Case test_case = {WeightLayout::kOutIn, {2, 5, {4}, 3}};
+  LoraLinear layer("h.0.fc", LinearOptionsFor(test_case, /*bias=*/true), LoraOptionsFor(test_case));
+  const std::vector<LoraAdapter> adapters = LoraAdapters(layer);
+  ASSERT_EQ(adapters.size(), 1u);
+  EXPECT_EQ(adapters[0].weight->name(), "h.0.fc.weight");
+  EXPECT_EQ(adapters[0].a->name(), "h.0.fc.lora_A");
+  EXPECT_EQ(adapters[0].b->name(), "h.0.fc.lora_B");
+  EXPECT_EQ(adapters[0].a->shape(), Shape({3, 5}));
+  EXPECT_EQ(adapters[0].b->shape(), Shape({4, 3}));
+  std::vector<float> a(15), b(12, 1.0f);
+  adapters[0].a->initializer().Fill(1, "a", 0, absl::MakeSpan(a));
+  adapters[0].b->initializer().Fill(1, "b", 0, absl::MakeSpan(b));
+  EXPECT_NE(a, std::vector<float>(15, 0.0f));
+  EXPECT_EQ(b, std::vector<float>(12, 0.0f));
+}
+
+TEST(LoraLinearTest, OnlyTargetsAreAdapted) {
+  const Case test_case = {WeightLayout::kOutIn, {2, 5, {4, 2, 3}, 2}};
+  const LinearOptions options = LinearOptionsFor(test_case, /*bias=*/false);
+  const std::unique_ptr<Linear> layer =
+      BuildLinear("h.0.attn", options, LoraOptionsFor(test_case, {"q", "attn.v"}));
+  const std::vector<LoraAdapter> adapters = LoraAdapters(*layer);
+  ASSERT_EQ(adapters.size(), 2u);
+  EXPECT_EQ(adapters[0].a->name(), "h.0.attn.q.lora_A");
+  EXPECT_EQ(adapters[1].b->name(), "h.0.attn.v.lora_B");
+  // The columns of v come after those of k, which has no adapter.
+  Bench bench;
+  const std::vector<Parameter*> parameters = OwnAll(bench, *layer);
+  ASSERT_TRUE(FreezeAllButAdapters(*layer, LoraOptionsFor(test_case)).ok());
+  CheckGradients(bench, {Shape({2, 5})}, parameters,
+                 [&](Context& context, const std::vector<Value>& in) {
+                   return layer->Forward(context, in[0]);
+                 });
+  // A name's middle or a part of a word is no target.
+  for (const char* target : {"attn", "ttn.q", ".q", ""}) {
+    const std::unique_ptr<Linear> plain =
+        BuildLinear("h.0.attn", options, LoraOptionsFor(test_case, {target}));
+    EXPECT_TRUE(LoraAdapters(*plain).empty()) << target;
+  }
+}
+
+TEST(LoraLinearTest, ATargetThatNobodyIsCalledIsNamedWithThoseThereAre) {
+  const Case test_case = {WeightLayout::kInOut, {2, 5, {4, 2, 3}, 2}};
+  const LoraOptions lora = LoraOptionsFor(test_case, {"q", "w_proj"});
+  const std::unique_ptr<Linear> layer =
+      BuildLinear("attn", LinearOptionsFor(test_case, /*bias=*/false), lora);
+  const absl::Status status = FreezeAllButAdapters(*layer, lora);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("'w_proj'"), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("k, q, v"), std::string::npos) << status;
+}
+
+TEST(LoraLinearTest, OptionsOutOfRange) {
+  LoraOptions negative;
+  negative.rank = -1;
+  EXPECT_EQ(ValidateLoraOptions(negative).code(), absl::StatusCode::kInvalidArgument);
+  LoraOptions endless;
+  endless.rank = 2;
+  endless.alpha = INFINITY;
+  EXPECT_EQ(ValidateLoraOptions(endless).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(ValidateLoraOptions(LoraOptions()).ok());
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,33 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_OPS_LOW_RANK_H_
+#define ZEROTH_NN_OPS_LOW_RANK_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/ops/linear.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// A product of two thin matrices, added to some columns of a layer's output.
+struct LowRankPart {
+  Parameter* a = nullptr;  // kInOut: [in, rank]; kOutIn: [rank, in]
+  Parameter* b = nullptr;  // kInOut: [rank, out]; kOutIn: [out, rank]
+  int64_t column = 0;      // where its `out` columns begin
+};
+
+// y[.., column : column + out] += scale * (x a) b for each part, in place: no tensor as large as y
+// is made. x [.., in], y [.., at least column + out], of one type. Nothing may have read y.data
+// yet, and the backward of what made y must not, as LinearOp's does not. InvalidArgument names the
+// parameter and both shapes if they do not fit.
+absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
+                          absl::Span<const LowRankPart> parts, WeightLayout layout, float scale);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_LOW_RANK_H_

@@ -1,0 +1,67 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which of a rank's training state lies beyond its device's memory, and the store where it does
+// ("ZeRO-Offload", Ren et al., 2021; "ZeRO-Infinity", Rajbhandari et al., 2021).
+
+#ifndef ZEROTH_STRATEGIES_OFFLOAD_H_
+#define ZEROTH_STRATEGIES_OFFLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/offload_store.h"
+#include "zeroth/core/tensor/state_tensor.h"
+#include "zeroth/strategies/state_passes.h"
+
+namespace zeroth {
+
+struct OffloadOptions {
+  bool parameters = false;  // the fp32 shards, read for every gather
+  bool gradients = false;   // what the optimizer reads, written after every reduction
+  bool optimizer = false;   // moments
+  // Of the device's store, see OffloadStoreOptions.
+  std::string directory;
+  // Elements of each kind of state that pass through memory at a time: what the passage costs in
+  // memory, whatever the model. At least 1; multiples of 16 keep chunks aligned.
+  int64_t chunk_numel = int64_t{1} << 20;
+  // A store of your own in place of the device's; `directory` is empty then.
+  std::shared_ptr<OffloadStore> store;
+
+  bool any() const { return parameters || gradients || optimizer; }
+};
+
+// InvalidArgument names the field, what it is and what it may be.
+absl::Status ValidateOffloadOptions(const OffloadOptions& options);
+
+// One rank's offloaded state. Used by one rank's thread only.
+class Offload {
+ public:
+  // The errors of ValidateOffloadOptions and of the store. `device` outlives the result.
+  static absl::StatusOr<std::unique_ptr<Offload>> Create(Device& device,
+                                                         const OffloadOptions& options);
+
+  const OffloadOptions& options() const { return options_; }
+  // [numel] zeros in the store; errors name `what` has no room. Aborts if nothing is offloaded.
+  absl::StatusOr<OffloadedTensor> Reserve(int64_t numel, DType dtype, absl::string_view what);
+  StatePasses& passes() { return *passes_; }
+  // Zeros if nothing is offloaded.
+  OffloadStats stats() const { return store_ == nullptr ? OffloadStats() : store_->stats(); }
+
+ private:
+  explicit Offload(const OffloadOptions& options) : options_(options) {}
+
+  OffloadOptions options_;
+  std::shared_ptr<OffloadStore> store_;  // nullptr if nothing is offloaded
+  std::unique_ptr<StatePasses> passes_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_OFFLOAD_H_

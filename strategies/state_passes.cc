@@ -1,0 +1,176 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/state_passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/buffer_set.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 64;
+
+int64_t StagedBytes(DType dtype, int64_t numel) {
+  const int64_t bytes = numel * static_cast<int64_t>(SizeOf(dtype));
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+bool IsStaged(const StatePass& pass) {
+  return std::any_of(
+      pass.operands.begin(), pass.operands.end(),
+      [](const StatePass::Operand& operand) { return operand.state.is_offloaded(); });
+}
+
+int64_t NumelOf(const StatePass& pass) {
+  ZEROTH_CHECK(!pass.operands.empty());
+  const int64_t numel = pass.operands.front().state.numel();
+  for (const StatePass::Operand& operand : pass.operands) {
+    ZEROTH_CHECK(operand.state.defined() && operand.state.numel() == numel);
+  }
+  return numel;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StatePasses>> StatePasses::Create(Device& device,
+                                                                 int64_t chunk_numel,
+                                                                 bool is_offloaded) {
+  ZEROTH_CHECK(chunk_numel >= 1);
+  std::unique_ptr<StatePasses> passes(new StatePasses(device, chunk_numel));
+  if (!is_offloaded) return passes;
+  ZEROTH_ASSIGN_OR_RETURN(passes->reader_, device.CreateStream("offload read"));
+  ZEROTH_ASSIGN_OR_RETURN(passes->writer_, device.CreateStream("offload write"));
+  return passes;
+}
+
+StatePasses::~StatePasses() = default;
+
+std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> passes) const {
+  std::vector<Chunk> chunks;
+  for (const StatePass& pass : passes) {
+    const int64_t numel = NumelOf(pass);
+    if (!IsStaged(pass)) {
+      chunks.push_back({&pass, 0, numel, /*staged=*/false});
+      continue;
+    }
+    for (int64_t begin = 0; begin < numel; begin += chunk_numel_) {
+      chunks.push_back({&pass, begin, std::min(chunk_numel_, numel - begin), /*staged=*/true});
+    }
+  }
+  return chunks;
+}
+
+int64_t StatePasses::SlotBytes(absl::Span<const StatePass> passes) const {
+  int64_t largest = 0;
+  for (const StatePass& pass : passes) {
+    const int64_t numel = std::min(chunk_numel_, NumelOf(pass));
+    int64_t bytes = 0;
+    for (const StatePass::Operand& operand : pass.operands) {
+      if (operand.state.is_offloaded()) bytes += StagedBytes(operand.state.dtype(), numel);
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+int64_t StatePasses::StagingBytes(absl::Span<const StatePass> passes) const {
+  return kSlots * SlotBytes(passes);
+}
+
+std::vector<Tensor> StatePasses::Tensors(const Chunk& chunk, const Tensor& slot) const {
+  std::vector<Tensor> tensors;
+  int64_t offset = 0;
+  const Shape shape({chunk.numel});
+  for (const StatePass::Operand& operand : chunk.pass->operands) {
+    if (!operand.state.is_offloaded()) {
+      tensors.push_back(operand.state.tensor().View(chunk.begin, shape));
+      continue;
+    }
+    const DType dtype = operand.state.dtype();
+    tensors.push_back(slot.ViewAs(offset, shape, dtype));
+    offset += StagedBytes(dtype, chunk.numel);
+  }
+  return tensors;
+}
+
+absl::Status StatePasses::Run(absl::Span<const StatePass> passes) {
+  const std::vector<Chunk> chunks = Cut(passes);
+  const int64_t slot_bytes = SlotBytes(passes);
+  std::vector<Slot> slots(kSlots);
+  if (slot_bytes > 0) {
+    ZEROTH_CHECK(reader_ != nullptr);
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor staging,
+        AllocateBytes(device_, kSlots * slot_bytes, MemoryCategory::kOffloadStaging, *reader_));
+    for (int i = 0; i < kSlots; ++i) {
+      slots[static_cast<size_t>(i)].memory =
+          staging.ViewAs(i * slot_bytes, Shape({slot_bytes}), staging.dtype());
+    }
+  }
+  const absl::Status status = RunStaged(chunks, slots);
+  if (!status.ok() && slot_bytes > 0) {
+    // Their errors have been seen; what counts is that nobody touches the memory any more.
+    for (Stream* stream : {&device_.compute_stream(), reader_.get(), writer_.get()}) {
+      stream->Synchronize().IgnoreError();
+    }
+  }
+  return status;
+}
+
+absl::Status StatePasses::RunStaged(absl::Span<const Chunk> chunks, std::vector<Slot>& slots) {
+  const auto slot_of = [&](size_t i) -> Slot& { return slots[i % slots.size()]; };
+  // One ahead of what is computed on: with one behind it, all slots are in use.
+  std::vector<std::shared_ptr<Event>> arrived(chunks.size());
+  if (!chunks.empty()) ZEROTH_RETURN_IF_ERROR(Read(chunks[0], slot_of(0), arrived[0]));
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (i + 1 < chunks.size()) {
+      ZEROTH_RETURN_IF_ERROR(Read(chunks[i + 1], slot_of(i + 1), arrived[i + 1]));
+    }
+    ZEROTH_RETURN_IF_ERROR(Compute(chunks[i], arrived[i], slot_of(i)));
+  }
+  for (const Slot& slot : slots) {
+    if (slot.free != nullptr) ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(slot.free));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StatePasses::Read(const Chunk& chunk, const Slot& slot,
+                               std::shared_ptr<Event>& arrived) {
+  if (!chunk.staged) return absl::OkStatus();
+  if (slot.free != nullptr) ZEROTH_RETURN_IF_ERROR(reader_->Wait(slot.free));
+  const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const StateTensor& state = chunk.pass->operands[i].state;
+    if (!state.is_offloaded()) continue;
+    ZEROTH_RETURN_IF_ERROR(state.Read(chunk.begin, tensors[i], *reader_));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(arrived, reader_->Record());
+  return absl::OkStatus();
+}
+
+absl::Status StatePasses::Compute(const Chunk& chunk, const std::shared_ptr<Event>& arrived,
+                                  Slot& slot) {
+  Stream& compute = device_.compute_stream();
+  const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
+  if (!chunk.staged) return chunk.pass->body(chunk.begin, tensors);
+  ZEROTH_RETURN_IF_ERROR(compute.Wait(arrived));
+  ZEROTH_RETURN_IF_ERROR(chunk.pass->body(chunk.begin, tensors));
+  ZEROTH_ASSIGN_OR_RETURN(slot.free, compute.Record());
+  bool writes = false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const StatePass::Operand& operand = chunk.pass->operands[i];
+    if (!operand.written || !operand.state.is_offloaded()) continue;
+    if (!writes) ZEROTH_RETURN_IF_ERROR(writer_->Wait(slot.free));
+    writes = true;
+    ZEROTH_RETURN_IF_ERROR(operand.state.Write(chunk.begin, tensors[i], *writer_));
+  }
+  if (!writes) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(slot.free, writer_->Record());
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

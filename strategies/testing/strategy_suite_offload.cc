@@ -1,0 +1,206 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The strategy suite: parameters and gradients in an offload store.
+
+#include <cstdint>
+#include <latch>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/testing/faulty_store.h"
+#include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/testing/strategy_suite.h"
+#include "zeroth/strategies/testing/toy_training.h"
+
+namespace zeroth {
+namespace {
+
+struct Subset {
+  bool parameters;
+  bool gradients;
+};
+constexpr Subset kSubsets[] = {{true, false}, {false, true}, {true, true}};
+
+OffloadOptions OffloadOf(const Subset& subset) {
+  OffloadOptions options;
+  options.parameters = subset.parameters;
+  options.gradients = subset.gradients;
+  options.chunk_numel = 5;  // chunks end everywhere
+  return options;
+}
+
+// Two steps of as many micro-batches on random gradients.
+absl::Status TrainInMicroBatches(Sharding& sharding, int rank, int micro_batches, bool sync_each) {
+  Scheduler& scheduler = sharding.scheduler();
+  for (int i = 0; i < 2; ++i) {
+    for (int index = 0; index < micro_batches; ++index) {
+      const bool last = index + 1 == micro_batches;
+      scheduler.SetRequiresGradientSync(sync_each || last);
+      scheduler.SetIsLastBackward(last);
+      ToyStep step;
+      step.gradient = RandomGradient(rank, 10 * i + index);
+      ZEROTH_RETURN_IF_ERROR(ToyForward(sharding, step));
+      ZEROTH_RETURN_IF_ERROR(ToyBackward(sharding, step));
+      ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+    }
+    ZEROTH_RETURN_IF_ERROR(ToyUpdate(sharding, 0.5f));
+    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
+    ZEROTH_RETURN_IF_ERROR(CheckAtRest(sharding));
+  }
+  return absl::OkStatus();
+}
+
+struct Training {
+  MixedPrecision precision;
+  int64_t min_shard_numel = 0;
+  int micro_batches = 1;
+  bool sync_each = true;
+};
+
+std::vector<Training> Trainings() {
+  std::vector<Training> trainings;
+  for (const DType param_dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const DType reduce_dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (const int64_t min_shard_numel : {0, 20}) {
+        const MixedPrecision precision = {param_dtype, reduce_dtype};
+        trainings.push_back({precision, min_shard_numel, 1, true});
+        trainings.push_back({precision, min_shard_numel, 3, true});
+        trainings.push_back({precision, min_shard_numel, 3, false});
+      }
+    }
+  }
+  return trainings;
+}
+
+TEST_P(StrategySuite, OffloadingChangesNoBit) {
+  if (!SupportsOffload() || world_size() > 4) return;
+  for (const Training& training : Trainings()) {
+    SCOPED_TRACE(testing::Message()
+                 << DTypeName(training.precision.param_dtype) << " parameters, "
+                 << DTypeName(training.precision.reduce_dtype) << " reductions, whole below "
+                 << training.min_shard_numel << ", " << training.micro_batches
+                 << " micro-batches, each reduced: " << training.sync_each);
+    SharedResult in_memory;
+    const auto train = [&](const OffloadOptions& offload, SharedResult& result) {
+      return Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(AwkwardUnits());
+        ShardingOptions options = Options();
+        options.mixed_precision = training.precision;
+        options.min_shard_numel = training.min_shard_numel;
+        options.offload = offload;
+        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+        ZEROTH_RETURN_IF_ERROR(TrainInMicroBatches(*sharding, world.rank(), training.micro_batches,
+                                                   training.sync_each));
+        return result.Add(*sharding);
+      });
+    };
+    ASSERT_EQ(train(OffloadOptions(), in_memory), absl::OkStatus());
+    for (const Subset& subset : kSubsets) {
+      SharedResult offloaded;
+      ASSERT_EQ(train(OffloadOf(subset), offloaded), absl::OkStatus());
+      EXPECT_TRUE(SharedResult::SameBits(offloaded.values(), in_memory.values()))
+          << "parameters " << subset.parameters << ", gradients " << subset.gradients;
+    }
+  }
+}
+
+// What this rank keeps of parameters (all of which are trained here), in fp32.
+int64_t ShardBytes(const Sharding& sharding) {
+  int64_t bytes = 0;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i)
+      bytes += 4 * unit->segment_layout(i).shard_numel;
+  }
+  return bytes;
+}
+
+TEST_P(StrategySuite, WhatIsOffloadedTakesNoMemoryAtRest) {
+  if (!SupportsOffload()) return;
+  for (const Subset& subset : kSubsets) {
+    EXPECT_EQ(
+        Run([&](Communicator& world, Device& device) -> absl::Status {
+          ToyModel model(UniformUnits(3));
+          ShardingOptions options = Options();
+          options.offload = OffloadOf(subset);
+          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+          ZEROTH_RETURN_IF_ERROR(CheckShards(*sharding, ToyValue));
+          ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
+          ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 2));
+          const ShardingStats stats = sharding->stats();
+          const int64_t shard_bytes = ShardBytes(*sharding);
+          const auto bytes = [&](MemoryCategory category) {
+            return stats.memory[category].current_bytes;
+          };
+          ZEROTH_TOY_EXPECT(bytes(MemoryCategory::kParameters) ==
+                            (subset.parameters ? 0 : shard_bytes));
+          ZEROTH_TOY_EXPECT(bytes(MemoryCategory::kGradients) ==
+                            (subset.gradients ? 0 : shard_bytes));
+          ZEROTH_TOY_EXPECT(sharding->ShardMemoryBytes() == bytes(MemoryCategory::kParameters));
+          const int kinds = (subset.parameters ? 1 : 0) + (subset.gradients ? 1 : 0);
+          ZEROTH_TOY_EXPECT(stats.offload.reserved_bytes == kinds * shard_bytes);
+          ZEROTH_TOY_EXPECT(stats.offload.bytes_read > 0);
+          ZEROTH_TOY_EXPECT(stats.offload.bytes_written > 0);
+          return absl::OkStatus();
+        }),
+        absl::OkStatus());
+  }
+}
+
+TEST_P(StrategySuite, RefusesToOffloadWhatItCannotServe) {
+  if (SupportsOffload()) return;
+  for (const Subset& subset : kSubsets) {
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(AwkwardUnits());
+                ShardingOptions options = Options();
+                options.offload = OffloadOf(subset);
+                const absl::Status status = Make(world, device, model, options).status();
+                ZEROTH_TOY_EXPECT(absl::IsInvalidArgument(status));
+                ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), options.strategy));
+                return absl::OkStatus();
+              }),
+              absl::OkStatus());
+  }
+}
+
+// The last rank's store breaks, after any number of transfers: no rank trains on, and the launcher
+// is told why.
+TEST_P(StrategySuite, AStoreThatBreaksIsAnErrorOnAllRanks) {
+  if (!SupportsOffload() || GetParam().device != "cpu" || world_size() > 4) return;
+  for (const Subset& subset : kSubsets) {
+    for (int64_t good = 0; good < 40; good += 3) {
+      std::latch ready(world_size());
+      const absl::Status status = Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(UniformUnits(3));
+        ShardingOptions options = Options();
+        options.offload = OffloadOf(subset);
+        ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<OffloadStore> own, device.CreateOffloadStore({}));
+        const auto store = std::make_shared<FaultyStore>(std::move(own), INT64_MAX);
+        options.offload.store = store;
+        const auto sharding = Make(world, device, model, options);
+        ready.arrive_and_wait();
+        ZEROTH_RETURN_IF_ERROR(sharding.status());
+        if (world.rank() == world.size() - 1) store->set_good(good);
+        const absl::Status trained = ToyTrain(**sharding, world.rank(), 20);
+        ZEROTH_TOY_EXPECT(!trained.ok());
+        if (world.rank() == world.size() - 1) {
+          EXPECT_THAT(std::string(trained.message()), testing::HasSubstr("the disk is broken"));
+        }
+        ZEROTH_TOY_EXPECT(!(*sharding)->scheduler().Abandon().ok());
+        ZEROTH_RETURN_IF_ERROR(CheckAtRest(**sharding));
+        return trained;
+      });
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << "after " << good << ": " << status;
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the disk is broken"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,367 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Whole models with LoRA adapters: against full fine-tuning, across strategies, in memory and
+// traffic, and as what others read.
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/tests/finetuning/tiny_run.h"
+#include "zeroth/train/export.h"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr int64_t kRank = 3;
+constexpr double kAlpha = 5;
+
+TinySetup Adapted(const std::string& model, std::vector<std::string> targets = {}) {
+  TinySetup setup;
+  setup.model = model;
+  setup.model_options.lora.rank = kRank;
+  setup.model_options.lora.alpha = kAlpha;
+  setup.model_options.lora.targets = std::move(targets);
+  return setup;
+}
+
+bool IsAdapter(absl::string_view name) {
+  return absl::EndsWith(name, ".lora_A") || absl::EndsWith(name, ".lora_B");
+}
+
+// Row-major [rows, cols].
+struct Grid {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<double> values;
+
+  double at(int64_t i, int64_t j) const { return values[static_cast<size_t>(i * cols + j)]; }
+};
+
+Grid GridOf(const std::vector<float>& values, int64_t rows) {
+  return {rows, static_cast<int64_t>(values.size()) / rows, {values.begin(), values.end()}};
+}
+
+Grid Transposed(const Grid& a) {
+  Grid t{a.cols, a.rows, {}};
+  for (int64_t j = 0; j < a.cols; ++j) {
+    for (int64_t i = 0; i < a.rows; ++i) t.values.push_back(a.at(i, j));
+  }
+  return t;
+}
+
+// factor * a b.
+Grid Product(const Grid& a, const Grid& b, double factor) {
+  Grid c{a.rows, b.cols, {}};
+  for (int64_t i = 0; i < a.rows; ++i) {
+    for (int64_t j = 0; j < b.cols; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < a.cols; ++k) sum += a.at(i, k) * b.at(k, j);
+      c.values.push_back(factor * sum);
+    }
+  }
+  return c;
+}
+
+void ExpectNear(const std::vector<float>& actual, const Grid& expected, double tolerance,
+                const std::string& name) {
+  ASSERT_EQ(actual.size(), expected.values.size()) << name;
+  double error = 0;
+  double size = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += std::pow(static_cast<double>(actual[i]) - expected.values[i], 2);
+    size += std::pow(expected.values[i], 2);
+  }
+  EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(size)) << name;
+}
+
+struct Gradients {
+  NamedValues weights;
+  NamedValues gradients;
+};
+
+absl::StatusOr<Gradients> FirstGradients(const TinySetup& setup, const NamedValues* weights) {
+  Collector values;
+  Collector gradients;
+  const absl::Status run = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    Sharding& sharding = rank.trainer.sharding();
+    if (weights != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(
+          sharding.Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+            std::copy_n(weights->at(parameter.name()).begin() + begin, out.size(), out.begin());
+            return absl::OkStatus();
+          }));
+    }
+    ZEROTH_RETURN_IF_ERROR(values.PutWeights(sharding));
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(0));
+    ZEROTH_RETURN_IF_ERROR(rank.trainer.ForwardBackward(batch).status());
+    ZEROTH_RETURN_IF_ERROR(gradients.PutGradients(sharding));
+    return sharding.scheduler().EndStep();
+  });
+  ZEROTH_RETURN_IF_ERROR(run);
+  return Gradients{values.values(), gradients.values()};
+}
+
+class LoraModelTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string model() const { return GetParam(); }
+  // GPT-2's weights are [in, out], Llama's [out, in].
+  bool in_out() const { return model() == "gpt2_tiny"; }
+};
+
+// The chain rule through W + s A B: dA = s dW B^T and dB = s A^T dW, dW being what the plain model
+// has as its gradient at the merged weights.
+TEST_P(LoraModelTest, GradientsAreThoseOfThePlainModelThroughTheProduct) {
+  const absl::StatusOr<Gradients> adapted = FirstGradients(Adapted(model()), nullptr);
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  const double scale = kAlpha / static_cast<double>(kRank);
+  NamedValues merged;
+  for (const auto& [name, values] : adapted->weights) {
+    if (!IsAdapter(name)) merged[name] = values;
+  }
+  std::map<std::string, std::pair<Grid, Grid>> factors;  // A [in, rank] and B [rank, out]
+  for (auto& [name, values] : merged) {
+    const std::string base = name.substr(0, name.rfind('.'));
+    if (adapted->weights.count(base + ".lora_A") == 0 || absl::EndsWith(name, ".bias")) continue;
+    const std::vector<float>& a = adapted->weights.at(base + ".lora_A");
+    const std::vector<float>& b = adapted->weights.at(base + ".lora_B");
+    const int64_t in = static_cast<int64_t>(a.size()) / kRank;
+    const int64_t out = static_cast<int64_t>(b.size()) / kRank;
+    auto& pair = factors[base];
+    pair.first = in_out() ? GridOf(a, in) : Transposed(GridOf(a, kRank));
+    pair.second = in_out() ? GridOf(b, kRank) : Transposed(GridOf(b, out));
+    const Grid product = Product(pair.first, pair.second, scale);
+    const Grid stored = in_out() ? product : Transposed(product);
+    for (size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(stored.values[i]);
+  }
+  ASSERT_EQ(factors.size(), in_out() ? 12u : 21u);
+  TinySetup plain;
+  plain.model = model();
+  const absl::StatusOr<Gradients> full = FirstGradients(plain, &merged);
+  ASSERT_TRUE(full.ok()) << full.status();
+  EXPECT_EQ(adapted->gradients.size(), 2 * factors.size());
+  for (const auto& [base, pair] : factors) {
+    const std::vector<float>& stored = full->gradients.at(base + ".weight");
+    const auto& [a, b] = pair;
+    const Grid dw = in_out() ? GridOf(stored, a.rows) : Transposed(GridOf(stored, b.cols));
+    const Grid da = Product(dw, Transposed(b), scale);
+    const Grid db = Product(Transposed(a), dw, scale);
+    ExpectNear(adapted->gradients.at(base + ".lora_A"), in_out() ? da : Transposed(da), 2e-5,
+               base + ".lora_A");
+    ExpectNear(adapted->gradients.at(base + ".lora_B"), in_out() ? db : Transposed(db), 2e-5,
+               base + ".lora_B");
+  }
+}
+
+struct Trained {
+  std::vector<float> losses;
+  std::vector<double> norms;
+  NamedValues weights;
+  bool operator==(const Trained&) const = default;
+};
+
+constexpr int64_t kSteps = 4;
+
+absl::StatusOr<Trained> TrainAdapters(const TinySetup& setup) {
+  Trained trained;
+  Collector weights;
+  const absl::Status run = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      ZEROTH_ASSIGN_OR_RETURN(const StepResult result, rank.Step(/*step=*/0, /*lr=*/1e-2));
+      if (rank.trainer.world().rank() != 0) continue;
+      trained.losses.push_back(result.loss);
+      trained.norms.push_back(result.grad_norm);
+    }
+    return weights.PutWeights(rank.trainer.sharding());
+  });
+  ZEROTH_RETURN_IF_ERROR(run);
+  trained.weights = weights.values();
+  return trained;
+}
+
+TEST_P(LoraModelTest, StrategiesGiveTheSameBitsAndTouchNothingFrozen) {
+  const absl::StatusOr<NamedValues> file = TinyWeights(model());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::map<int, Trained> first;
+  for (const TinyRanks& ranks : AllTinyRanks()) {
+    TinySetup setup = Adapted(model());
+    setup.ranks = ranks;
+    const absl::StatusOr<Trained> trained = TrainAdapters(setup);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    ASSERT_EQ(trained->losses.size(), static_cast<size_t>(kSteps));
+    const auto [expected, is_first] = first.emplace(ranks.world_size, *trained);
+    EXPECT_TRUE(*trained == expected->second) << ranks.ToString();
+    if (!is_first) continue;
+    // One batch again and again is learned.
+    EXPECT_LT(trained->losses.back(), trained->losses.front() - 0.01f) << ranks.ToString();
+    for (const auto& [name, values] : trained->weights) {
+      if (IsAdapter(name)) continue;
+      EXPECT_EQ(values, file->at(name)) << name;
+    }
+  }
+}
+
+// What one rank has used for state that belongs to training, and has sent to reduce gradients.
+struct Costs {
+  int64_t optimizer = 0;
+  int64_t gradients = 0;
+  int64_t reduced = 0;
+};
+
+absl::StatusOr<Costs> CostsOfASecondStep(const TinySetup& setup) {
+  Costs costs;
+  const absl::Status run = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(rank.Step(0, 1e-3).status());
+    const auto sent = [&] {
+      return rank.trainer.sharding()
+          .stats()
+          .collectives[static_cast<size_t>(CollectiveOp::kReduceScatter)]
+          .bytes;
+    };
+    const int64_t before = sent();
+    rank.trainer.device().allocator().ResetPeaks();
+    ZEROTH_RETURN_IF_ERROR(rank.Step(1, 1e-3).status());
+    if (rank.trainer.world().rank() != 0) return absl::OkStatus();
+    const MemoryStats memory = rank.trainer.device().allocator().stats();
+    costs.optimizer = memory[MemoryCategory::kOptimizer].peak_bytes;
+    costs.gradients = memory[MemoryCategory::kGradients].peak_bytes;
+    costs.reduced = sent() - before;
+    return absl::OkStatus();
+  });
+  ZEROTH_RETURN_IF_ERROR(run);
+  return costs;
+}
+
+TEST_P(LoraModelTest, FrozenWeightsCostNoGradientsNoMomentsAndNoTraffic) {
+  TinySetup setup = Adapted(model());
+  setup.ranks = {"full_shard", 2, 0};
+  const absl::StatusOr<NamedValues> file = TinyWeights(model());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::StatusOr<Trained> trained = TrainAdapters(setup);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  int64_t adapters = 0;
+  int64_t halves = 0;
+  for (const auto& [name, values] : trained->weights) {
+    if (!IsAdapter(name)) continue;
+    adapters += static_cast<int64_t>(values.size());
+    ++halves;
+  }
+  // Each half starts on a line of 16 floats, and a unit's end is rounded up to both ranks' lines.
+  constexpr int64_t kLine = 16;
+  const int64_t most = adapters + halves * kLine + 4 * 2 * kLine;
+  const absl::StatusOr<Costs> costs = CostsOfASecondStep(setup);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  const int64_t float_bytes = 4;
+  // Half of both moments; half of the gradients sent, and half of them received.
+  EXPECT_GE(costs->optimizer, float_bytes * adapters);
+  EXPECT_LE(costs->optimizer, float_bytes * most + 4 * 2 * 64);
+  EXPECT_GE(costs->reduced, float_bytes * adapters / 2);
+  EXPECT_LE(costs->reduced, float_bytes * most / 2);
+  // The shards of all units, and two blocks' in full at most.
+  EXPECT_LE(costs->gradients, float_bytes * (most / 2 + most));
+  // A single frozen weight would not fit into that.
+  TinySetup plain = setup;
+  plain.model_options = ModelOptions();
+  const absl::StatusOr<Costs> full = CostsOfASecondStep(plain);
+  ASSERT_TRUE(full.ok()) << full.status();
+  EXPECT_GT(full->optimizer, 8 * costs->optimizer);
+  EXPECT_GT(full->gradients, 5 * costs->gradients);
+  EXPECT_GT(full->reduced, 8 * costs->reduced);
+}
+
+TEST_P(LoraModelTest, TargetsChooseWhatIsTrained) {
+  const char* target = in_out() ? "attn.c_proj" : "v_proj";
+  const absl::StatusOr<Gradients> found = FirstGradients(Adapted(model(), {target}), nullptr);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->gradients.size(), 6u);  // two halves in each of three blocks
+  for (const auto& [name, gradient] : found->gradients) {
+    EXPECT_TRUE(absl::StrContains(name, absl::StrCat(target, ".lora_"))) << name;
+  }
+}
+
+TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
+  const TemporaryDirectory scratch;
+  const std::string path = scratch.File("final");
+  const std::vector<int32_t> prompt = {3, 141, 59, 26, 5, 35, 89, 79, 32, 38, 4, 6};
+  std::vector<float> adapted;
+  float loss = 0;
+  TinySetup setup = Adapted(model());
+  setup.ranks = {"full_shard", 2, 0};
+  const absl::Status trained = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      ZEROTH_RETURN_IF_ERROR(rank.Step(step, 1e-2).status());
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, rank.trainer.Logits(prompt, 0));
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(7));
+    ZEROTH_ASSIGN_OR_RETURN(const float mine, rank.trainer.Evaluate(batch));
+    ZEROTH_RETURN_IF_ERROR(rank.trainer.sharding().scheduler().EndStep());
+    ZEROTH_RETURN_IF_ERROR(ExportModel(rank.trainer, path, {}));
+    if (rank.trainer.world().rank() != 0) return absl::OkStatus();
+    loss = mine;
+    ZEROTH_ASSIGN_OR_RETURN(adapted, logits.ToHost<float>());
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(trained.ok()) << trained;
+
+  const absl::StatusOr<HfDirectory> written = HfDirectory::Open(path);
+  ASSERT_TRUE(written.ok()) << written.status();
+  const absl::StatusOr<NamedValues> file = TinyWeights(model());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<std::string> names;
+  for (const auto& [name, values] : *file) names.push_back(name);
+  EXPECT_EQ(written->weights().names(), names);
+
+  TinySetup plain;
+  plain.model = model();
+  plain.ranks = setup.ranks;
+  const absl::Status compared = RunTiny(plain, [&](TinyRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(rank.trainer.sharding().Load(
+        [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
+          return written->weights().ReadElements(parameter.name(), begin, out);
+        }));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, rank.trainer.Logits(prompt, 0));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, logits.ToHost<float>());
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(7));
+    ZEROTH_ASSIGN_OR_RETURN(const float mine, rank.trainer.Evaluate(batch));
+    EXPECT_NEAR(mine, loss, 2e-5f * loss);
+    EXPECT_EQ(merged.size(), adapted.size());
+    for (size_t i = 0; i < merged.size(); ++i) EXPECT_NEAR(merged[i], adapted[i], 2e-5f) << i;
+    return rank.trainer.sharding().scheduler().EndStep();
+  });
+  EXPECT_TRUE(compared.ok()) << compared;
+}
+
+TEST_P(LoraModelTest, FrozenWeightsCountForUtilisationWithoutTheirGradients) {
+  const absl::StatusOr<HfDirectory> directory =
+      HfDirectory::Open(absl::StrCat("tests/testdata/", model()));
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const auto plain = ModelRegistry::Create(directory->config().json());
+  const auto adapted =
+      ModelRegistry::Create(directory->config().json(), Adapted(model()).model_options);
+  ASSERT_TRUE(plain.ok() && adapted.ok()) << plain.status() << adapted.status();
+  const int64_t added = (*adapted)->ParameterCount() - (*plain)->ParameterCount();
+  ASSERT_GT(added, 0);
+  // Weights that tokens are multiplied with: what is left of a plain model's cost at length 0.
+  const double weights = (*plain)->FlopsPerToken(0) / 6;
+  EXPECT_DOUBLE_EQ((*adapted)->FlopsPerToken(0), 4 * weights + 6 * static_cast<double>(added));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LoraModelTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+}  // namespace
+}  // namespace zeroth::testing

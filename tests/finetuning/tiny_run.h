@@ -1,0 +1,78 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The models of tests/testdata on real ranks, for tests that train them in ways that the reference
+// runs do not.
+
+#ifndef ZEROTH_TESTS_FINETUNING_TINY_RUN_H_
+#define ZEROTH_TESTS_FINETUNING_TINY_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth::testing {
+
+// Values of parameters by name.
+using NamedValues = std::map<std::string, std::vector<float>>;
+
+// Under which strategy, on how many ranks.
+struct TinyRanks {
+  std::string strategy = "no_shard";
+  int world_size = 1;
+  int shard_size = 0;
+
+  std::string ToString() const;
+};
+
+// Every strategy at 1, 2 and 3 ranks, those of one world size side by side.
+std::vector<TinyRanks> AllTinyRanks();
+
+struct TinySetup {
+  std::string model = "gpt2_tiny";  // a folder of tests/testdata
+  TinyRanks ranks;
+  ModelOptions model_options;
+  TrainerOptions trainer;  // what it shards by is set from `ranks`
+};
+
+// One rank's side of a run: a trainer that has the reference's initial weights, adapters by their
+// initializers but lora_B by that of lora_A too, so that all of them count from the first step on.
+struct TinyRank {
+  Trainer& trainer;
+  DataLoader loader;  // of 2 sequences of 32 tokens a rank
+
+  absl::StatusOr<StepResult> Step(int64_t step, double lr) const;
+};
+absl::Status RunTiny(const TinySetup& setup, const std::function<absl::Status(TinyRank&)>& body);
+
+// The weights as the file has them.
+absl::StatusOr<NamedValues> TinyWeights(const std::string& model);
+
+// Puts pieces of several ranks together. Thread-safe.
+class Collector {
+ public:
+  void Put(const Parameter& parameter, int64_t begin, absl::Span<const float> piece);
+  // This rank's weights.
+  absl::Status PutWeights(const Sharding& sharding);
+  // This rank's reduced gradients, of parameters that take one.
+  absl::Status PutGradients(const Sharding& sharding);
+  const NamedValues& values() const { return values_; }
+
+ private:
+  std::mutex mutex_;
+  NamedValues values_;
+};
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_TESTS_FINETUNING_TINY_RUN_H_
