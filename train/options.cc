@@ -59,7 +59,12 @@ absl::Status ValidateSizes(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(
       AtLeast("sample_every", options.sample_every, 0, "0 (at the end only) or a number of steps"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("sample_tokens", options.sample_tokens, 0, zero));
-  return AtLeast("log_every", options.log_every, 1, one);
+  ZEROTH_RETURN_IF_ERROR(AtLeast("log_every", options.log_every, 1, one));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("checkpoint_every", options.checkpoint_every, 0,
+                                 "0 (no checkpoints) or a number of steps"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("keep_last", options.keep_last, 0, "0 (all) or a number of checkpoints"));
+  return AtLeast("keep_every", options.keep_every, 0, "0 (none) or a number of steps");
 }
 
 absl::Status ValidateNumbers(const TrainOptions& options) {
@@ -87,6 +92,21 @@ absl::Status ValidateLora(const TrainOptions& options) {
     if (target.empty()) {
       return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCheckpoints(const TrainOptions& options) {
+  if (options.async_when_busy != "wait" && options.async_when_busy != "skip") {
+    return Bad("async_when_busy", options.async_when_busy, "wait or skip");
+  }
+  if (options.async_checkpoint && options.checkpoint_every == 0) {
+    return absl::InvalidArgumentError(
+        "--async_checkpoint needs --checkpoint_every: say how often to save");
+  }
+  if (options.allow_partial && options.resume.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow_partial needs --resume: say what to load as far as it fits");
   }
   return absl::OkStatus();
 }
@@ -149,6 +169,7 @@ absl::Status Validate(const TrainOptions& options) {
                               "--param_dtype and --reduce_dtype");
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }

@@ -82,6 +82,14 @@ struct TrainOptions {
   double lora_alpha = 16;
   std::string lora_targets = "all";
 
+  int64_t checkpoint_every = 0;
+  int64_t keep_last = 2;
+  int64_t keep_every = 0;
+  std::string resume;
+  bool allow_partial = false;
+  bool async_checkpoint = false;
+  std::string async_when_busy = "wait";
+
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
