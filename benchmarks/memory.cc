@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/dtype.h"
@@ -44,6 +45,7 @@ struct Lever {
   bool sync_every = true;
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+  const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
 };
 
 constexpr Lever kLevers[] = {
@@ -52,6 +54,9 @@ constexpr Lever kLevers[] = {
     {"accumulate, sync last", 2, false},
     {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
     {"keep after forward", 1, true, false},
+    {"offload optimizer", 1, true, true, ActivationCheckpointing::kNone, "o"},
+    {"offload opt., grads", 1, true, true, ActivationCheckpointing::kNone, "go"},
+    {"offload all", 1, true, true, ActivationCheckpointing::kNone, "pgo"},
 };
 
 ModelNumel CountNumel(const LanguageModel& model) {
@@ -81,6 +86,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
+  options.sharding.offload = setup.offload;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
@@ -115,16 +121,18 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   };
   const double state = peak(MemoryCategory::kParameters) +
                        peak(MemoryCategory::kGatheredParameters) +
-                       peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer);
+                       peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer) +
+                       peak(MemoryCategory::kOffloadStaging);
   std::cout << absl::StreamFormat(
-      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
+      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
       setup.strategy,
       absl::StrCat(DTypeName(setup.precision.param_dtype), "/",
                    DTypeName(setup.precision.reduce_dtype)),
       lever.name, peak(MemoryCategory::kParameters) / kMiB,
       peak(MemoryCategory::kGatheredParameters) / kMiB, peak(MemoryCategory::kGradients) / kMiB,
-      peak(MemoryCategory::kOptimizer) / kMiB, state / kMiB, formula.total() / kMiB,
-      100 * (state / formula.total() - 1), peak(MemoryCategory::kActivations) / kMiB,
+      peak(MemoryCategory::kOptimizer) / kMiB, peak(MemoryCategory::kOffloadStaging) / kMiB,
+      state / kMiB, formula.total() / kMiB, 100 * (state / formula.total() - 1),
+      peak(MemoryCategory::kActivations) / kMiB,
       (peak(MemoryCategory::kWorkspace) + peak(MemoryCategory::kCommunication)) / kMiB,
       static_cast<double>(stats.total.peak_bytes) / kMiB);
   std::cout.flush();
@@ -138,9 +146,10 @@ absl::Status Run(const std::string& preset, int ranks) {
   const ModelNumel numel = CountNumel(*model);
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
-      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
+      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
       preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "precision", "lever", "params",
-      "gathered", "grads", "moments", "state", "formula", "off", "activ.", "scratch", "all");
+      "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.", "scratch",
+      "all");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -153,6 +162,10 @@ absl::Status Run(const std::string& preset, int ranks) {
         setup.micro_batches = lever.micro_batches;
         setup.sync_every_micro_batch = lever.sync_every;
         setup.reshard_after_forward = lever.reshard_after_forward;
+        const absl::string_view kinds = lever.offload;
+        setup.offload.parameters = absl::StrContains(kinds, 'p');
+        setup.offload.gradients = absl::StrContains(kinds, 'g');
+        setup.offload.optimizer = absl::StrContains(kinds, 'o');
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
         if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));

@@ -19,6 +19,7 @@ AdamWCoefficients DeriveAdamWCoefficients(const AdamWArgs& args) {
   c.eps = static_cast<float>(eps);
   c.step = static_cast<float>(args.lr / args.correction1);
   c.decay = static_cast<float>(args.lr * args.weight_decay);
+  c.rounding = MakeRoundingKey(args.seed, args.step);
   return c;
 }
 

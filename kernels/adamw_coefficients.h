@@ -4,6 +4,7 @@
 #define ZEROTH_KERNELS_ADAMW_COEFFICIENTS_H_
 
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/rounding.h"
 
 namespace zeroth {
 
@@ -11,6 +12,7 @@ namespace zeroth {
 //   g = grad * grad_scale
 //   m = beta1 m + one_minus_beta1 g;  v = beta2 v + one_minus_beta2 g g
 //   denominator = sqrt(v) * root_scale + eps;  param -= step * m / denominator + decay * param
+// and the key of the step's stochastic rounding.
 struct AdamWCoefficients {
   float grad_scale;
   float beta1;
@@ -21,6 +23,7 @@ struct AdamWCoefficients {
   float eps;
   float step;
   float decay;
+  RoundingKey rounding;
 };
 static_assert(sizeof(AdamWCoefficients) == kAdamWCoefficients * sizeof(float));
 AdamWCoefficients DeriveAdamWCoefficients(const AdamWArgs& args);

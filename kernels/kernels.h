@@ -164,16 +164,26 @@ enum class EpsMode : uint8_t {
 //   g = grad * grad_scale;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   param -= lr * (m / correction1 / denominator + weight_decay * param), the denominator as
 //   eps_mode says
-// Every element's result depends on that element alone and not on its place in the tensor, to the
-// last bit, so that cutting a tensor into shards changes nothing. Moments below the smallest normal
-// float become zero: subnormals, which rows without gradients would decay into and never leave,
-// cost a hundred times a normal operation. The scalars are doubles so that 1 - beta keeps its
-// digits; what is derived from them is rounded to fp32 once.
+// An element's result depends on that element alone and, where it is rounded stochastically, on its
+// index in its parameter, but not on its place in the tensor, to the last bit: cutting a parameter
+// into shards changes nothing. Moments below the smallest normal float become zero: subnormals,
+// which rows without gradients would decay into and never leave, cost a hundred times a normal
+// operation. The scalars are doubles so that 1 - beta keeps its digits; what is derived from them
+// is rounded to fp32 once.
+//
+// Arithmetic is fp32. What is stored in fewer bits is rounded stochastically, up with the
+// probability that makes the mean exact (Gupta et al., "Deep learning with limited numerical
+// precision", 2015): to nearest, a moment that changes by less than half a step in each update
+// would never change at all. The draws are those of rounding.h: a function of seed, step, stream
+// and the element's index, hence the same on every rank, device and run.
 struct AdamWArgs {
-  Tensor param;  // [n] fp32; all four have the same shape
-  Tensor grad;   // [n] fp32, bf16 or fp16
-  Tensor m;      // [n] fp32
-  Tensor v;      // [n] fp32
+  Tensor param;    // [n] fp32 or bf16; grad, m and v have the same shape
+  Tensor grad;     // [n] fp32, bf16 or fp16
+  Tensor m;        // [n] fp32, bf16, or uint8: codes of moment_codes.h
+  Tensor v;        // [n], of m's type
+  Tensor m_scale;  // [ceil(n / kMomentBlock)] fp32 with uint8 moments, undefined otherwise: the
+                   // scales of blocks of elements. Zeros are the scales of zeros.
+  Tensor v_scale;  // the same
   double lr = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -186,12 +196,48 @@ struct AdamWArgs {
                            // fp32): clipping, without the host waiting for the norm. NaN: nothing
                            // changes, a step to be skipped
   EpsMode eps_mode = EpsMode::kAfterCorrection;
+  uint64_t seed = 0;          // of stochastic rounding, and so are the three below
+  int64_t step = 0;           // two steps round by different draws
+  uint64_t stream = 0;        // names the parameter, see HashName of philox.h
+  int64_t first_element = 0;  // where the tensors start in their parameter, at least 0; a multiple
+                              // of kMomentBlock with uint8 moments, as blocks are cut there
   // [kAdamWCoefficients] fp32 in device memory or undefined: if defined, what counts is what lies
   // there when the step runs, an AdamWCoefficients (adamw_coefficients.h), and not the scalars
-  // above: for a step that is recorded once and played with others. The bits are the same.
+  // above, seed and step included: for a step that is recorded once and played with others. The
+  // bits are the same.
   Tensor coefficients;
 };
-inline constexpr int64_t kAdamWCoefficients = 9;
+inline constexpr int64_t kAdamWCoefficients = 11;
+// Neighbours that share one scale where moments are stored in 8 bits.
+inline constexpr int64_t kMomentBlock = 128;
+
+// Values as int8 codes and one fp32 scale for each block of them, largest magnitude / 127
+// (QuantizedBlocks says how they lie): code = value / scale to the nearest, ties to even. An error
+// is at most half a scale. A block that holds an infinity or NaN has scale NaN, so that all of it
+// comes back as NaN: an overflow must not vanish on its way.
+struct QuantizeArgs {
+  Tensor values;  // [n] fp32, bf16 or fp16
+  int64_t block = 256;
+  Tensor quantized;  // uint8 [QuantizedBlocks{n, block}.bytes()]
+};
+
+struct DequantizeArgs {
+  Tensor quantized;    // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;  // each quantised by itself
+  int64_t block = 256;
+  Tensor values;  // [pieces * n] fp32, bf16 or fp16
+};
+
+// sum = (mean of pieces or) sum of pieces, along the tree of core/comm/communicator.h in fp32; each
+// result is rounded once.
+struct SumQuantizedArgs {
+  Tensor quantized;  // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;
+  int64_t block = 256;
+  bool mean = false;
+  Tensor sum;               // [n] fp32, bf16 or fp16
+  bool accumulate = false;  // add to sum, which is fp32
+};
 
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
@@ -252,8 +298,15 @@ class Kernels {
   virtual absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   // x *= factor.
   virtual absl::Status Scale(const Tensor& x, float factor) = 0;
+  // x += weight * (target - x), each operation rounded by itself, so that an element's result does
+  // not depend on its place: exponential averages.
+  virtual absl::Status Lerp(const Tensor& x, const Tensor& target, float weight) = 0;
   // Between fp32, bf16 and fp16, rounding to nearest even; same count; not in place.
   virtual absl::Status Cast(const Tensor& src, const Tensor& dst) = 0;
+
+  virtual absl::Status Quantize(const QuantizeArgs& args) = 0;
+  virtual absl::Status Dequantize(const DequantizeArgs& args) = 0;
+  virtual absl::Status SumQuantized(const SumQuantizedArgs& args) = 0;
 
   virtual absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) = 0;
 

@@ -12,6 +12,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/quantized_blocks.h"
 
 namespace zeroth {
 namespace {
@@ -49,6 +50,15 @@ class Checker {
     if (dtype == type.dtype) return true;
     return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected ", DTypeName(type.dtype),
                                     " as ", type.leader));
+  }
+
+  // The same of a tensor that the optimizer keeps: fp32 or bf16, whatever gradients are.
+  bool Kept(const char* field, const Tensor& tensor, const Shape& shape) {
+    if (!Place(field, tensor)) return false;
+    if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kBFloat16) {
+      return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32 or bf16"));
+    }
+    return Exactly(field, tensor, shape, tensor.dtype());
   }
 
   // `tensor` is defined and on the device.
@@ -428,6 +438,14 @@ absl::Status ValidateScale(const Device& device, const Tensor& x) {
   return check.status();
 }
 
+absl::Status ValidateLerp(const Device& device, const Tensor& x, const Tensor& target) {
+  Checker check("Lerp", device);
+  SharedType type;
+  if (!check.Kind("x", x, type)) return check.status();
+  check.Exactly("target", target, x.shape(), type);
+  return check.status();
+}
+
 absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor& dst) {
   Checker check("Cast", device);
   if (!check.Place("src", src) || !check.Place("dst", dst)) return check.status();
@@ -438,6 +456,55 @@ absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor&
   require_float("src", src);
   require_float("dst", dst);
   check.Count("dst", dst, src.numel(), dst.dtype());
+  return check.status();
+}
+
+namespace {
+
+// `quantized` holds `pieces` of `count` values each.
+void CheckQuantized(Checker& check, const Tensor& quantized, int64_t pieces, int64_t count,
+                    int64_t block) {
+  const bool sizes =
+      check.Require(pieces >= 1, "pieces", absl::StrCat("is ", pieces, ", expected at least 1")) &&
+      check.Require(block >= 1, "block", absl::StrCat("is ", block, ", expected at least 1 value"));
+  if (!sizes) return;
+  check.Exactly("quantized", quantized, {pieces * QuantizedBlocks{count, block}.bytes()},
+                DType::kUInt8);
+}
+
+}  // namespace
+
+absl::Status ValidateQuantize(const Device& device, const QuantizeArgs& args) {
+  Checker check("Quantize", device);
+  SharedType type;
+  if (check.Kind("values", args.values, type)) {
+    CheckQuantized(check, args.quantized, 1, args.values.numel(), args.block);
+  }
+  return check.status();
+}
+
+absl::Status ValidateDequantize(const Device& device, const DequantizeArgs& args) {
+  Checker check("Dequantize", device);
+  SharedType type;
+  if (!check.Kind("values", args.values, type)) return check.status();
+  const int64_t pieces = args.pieces;
+  const bool divides = pieces < 1 || args.values.numel() % pieces == 0;
+  if (check.Require(divides, "values",
+                    absl::StrCat("is ", args.values.shape().ToString(), ", expected a multiple of ",
+                                 pieces, " pieces"))) {
+    CheckQuantized(check, args.quantized, pieces, pieces < 1 ? 0 : args.values.numel() / pieces,
+                   args.block);
+  }
+  return check.status();
+}
+
+absl::Status ValidateSumQuantized(const Device& device, const SumQuantizedArgs& args) {
+  Checker check("SumQuantized", device);
+  SharedType type;
+  if (!check.Kind("sum", args.sum, type)) return check.status();
+  check.Require(!args.accumulate || args.sum.dtype() == DType::kFloat32, "sum",
+                absl::StrCat("is ", DTypeName(args.sum.dtype()), ", expected fp32 to accumulate"));
+  CheckQuantized(check, args.quantized, args.pieces, args.sum.numel(), args.block);
   return check.status();
 }
 
@@ -459,13 +526,37 @@ absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossE
   return check.status();
 }
 
+namespace {
+
+// The moments and, if they are codes, their blocks' scales.
+void CheckMoments(Checker& check, const AdamWArgs& args) {
+  const bool is_coded = args.m.defined() && args.m.dtype() == DType::kUInt8;
+  if (is_coded) {
+    check.Exactly("m", args.m, args.param.shape(), DType::kUInt8);
+    check.Exactly("v", args.v, args.param.shape(), DType::kUInt8);
+    const int64_t blocks = (args.param.numel() + kMomentBlock - 1) / kMomentBlock;
+    check.Count("m_scale", args.m_scale, blocks, DType::kFloat32);
+    check.Count("v_scale", args.v_scale, blocks, DType::kFloat32);
+  } else {
+    check.Kept("m", args.m, args.param.shape());
+    check.Exactly("v", args.v, args.param.shape(), args.m.dtype());
+    check.Require(!args.m_scale.defined() && !args.v_scale.defined(), "m_scale",
+                  "or v_scale is given, which belong to uint8 moments");
+  }
+  const int64_t multiple = is_coded ? kMomentBlock : 1;
+  check.Require(args.first_element >= 0 && args.first_element % multiple == 0, "first_element",
+                absl::StrCat("is ", args.first_element, ", expected a multiple of ", multiple,
+                             ", at least 0"));
+}
+
+}  // namespace
+
 absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
   SharedType gradient;
-  if (!check.Kind("param", args.param, DType::kFloat32)) return check.status();
+  if (!check.Kept("param", args.param, args.param.shape())) return check.status();
   check.Exactly("grad", args.grad, args.param.shape(), gradient);
-  check.Exactly("m", args.m, args.param.shape(), DType::kFloat32);
-  check.Exactly("v", args.v, args.param.shape(), DType::kFloat32);
+  CheckMoments(check, args);
   if (args.grad_factor.defined()) check.Count("grad_factor", args.grad_factor, 1, DType::kFloat32);
   if (args.coefficients.defined()) {
     check.Count("coefficients", args.coefficients, kAdamWCoefficients, DType::kFloat32);

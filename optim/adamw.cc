@@ -8,13 +8,40 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 
+namespace {
+
+bool IsCoded(DType state_dtype) { return state_dtype == DType::kUInt8; }
+
+int64_t BlocksOf(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlock; }
+
+// What the state's blocks ask of a unit's layout.
+absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
+  const int64_t required = RequiredBlockNumel(state_dtype);
+  if (unit.layout().block_numel() % required == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("AdamW: the shards of unit '", unit.name(), "' are cut at multiples of ",
+                   unit.layout().block_numel(), " elements, and 8-bit moments come in blocks of ",
+                   required, "; set ShardingOptions::block_numel to ", required));
+}
+
+}  // namespace
+
+int64_t RequiredBlockNumel(DType state_dtype) { return IsCoded(state_dtype) ? kMomentBlock : 1; }
+
 absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
+  if (options.state_dtype != DType::kFloat32 && options.state_dtype != DType::kBFloat16 &&
+      options.state_dtype != DType::kUInt8) {
+    return absl::InvalidArgumentError(absl::StrCat("AdamW: state_dtype is ",
+                                                   DTypeName(options.state_dtype),
+                                                   ", expected fp32, bf16 or uint8"));
+  }
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
   if (is_decay_rate(options.beta1) && is_decay_rate(options.beta2) && is_size(options.eps) &&
@@ -41,27 +68,42 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
       if (!layout.trainable) continue;
-      State state{unit, i, StateTensor(), StateTensor()};
-      for (StateTensor* moment : {&state.m, &state.v}) {
-        ZEROTH_ASSIGN_OR_RETURN(*moment, optimizer->ZeroMoment(layout.shard_numel));
-      }
+      ZEROTH_RETURN_IF_ERROR(ExpectBlocks(*unit, options.state_dtype));
+      State state;
+      state.unit = unit;
+      state.segment = i;
+      ZEROTH_RETURN_IF_ERROR(optimizer->ZeroMoments(state));
       optimizer->states_.push_back(std::move(state));
     }
   }
   return optimizer;
 }
 
-absl::StatusOr<StateTensor> AdamW::ZeroMoment(int64_t numel) const {
-  if (sharding_.offload().options().optimizer) {
-    return sharding_.offload().Reserve(numel, DType::kFloat32, "moments");
+absl::Status AdamW::ZeroMoments(State& state) const {
+  const int64_t numel = state.unit->segment_layout(state.segment).shard_numel;
+  for (StateTensor* moment : {&state.m, &state.v}) {
+    ZEROTH_ASSIGN_OR_RETURN(*moment, ZeroState(numel, options_.state_dtype));
   }
-  return Tensor::Zeros(sharding_.device(), Shape({numel}), DType::kFloat32,
-                       MemoryCategory::kOptimizer);
+  if (!IsCoded(options_.state_dtype)) return absl::OkStatus();
+  for (StateTensor* scale : {&state.m_scale, &state.v_scale}) {
+    ZEROTH_ASSIGN_OR_RETURN(*scale, ZeroState(BlocksOf(numel), DType::kFloat32));
+  }
+  return absl::OkStatus();
 }
 
-// Neighbours with the same decay are one kernel call. The gap between them is zero in parameters
-// and gradients, and an update of zeros by zeros is zero.
-std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
+absl::StatusOr<StateTensor> AdamW::ZeroState(int64_t numel, DType dtype) const {
+  if (sharding_.offload().options().optimizer) {
+    return sharding_.offload().Reserve(numel, dtype, "moments");
+  }
+  return Tensor::Zeros(sharding_.device(), Shape({numel}), dtype, MemoryCategory::kOptimizer);
+}
+
+// In fp32, neighbours with the same decay are one kernel call: the gap between them is zero in
+// parameters and gradients, and an update of zeros by zeros is zero. What is rounded needs to know
+// which parameter it is of.
+std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
+  const bool rounds = options_.state_dtype != DType::kFloat32 ||
+                      state.unit->precision().master_dtype != DType::kFloat32;
   std::vector<Range> ranges;
   bool joins = false;  // the last parameter seen was updated
   for (const int index : state.unit->segment_layout(state.segment).parameters) {
@@ -75,9 +117,10 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) {
     if (joins && ranges.back().decay == parameter.decay()) {
       ranges.back().numel = piece.shard_offset + piece.numel() - ranges.back().offset;
     } else {
-      ranges.push_back({piece.shard_offset, piece.numel(), parameter.decay()});
+      ranges.push_back({piece.shard_offset, piece.numel(), parameter.decay(),
+                        HashName(parameter.name()), piece.begin});
     }
-    joins = true;
+    joins = !rounds;
   }
   return ranges;
 }
@@ -107,6 +150,8 @@ absl::Status AdamW::BeginStep(double lr, double grad_scale) {
   args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step_));
   args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step_));
   args.grad_scale = grad_scale;
+  args.seed = options_.seed;
+  args.step = step_;
   for (const bool decay : {false, true}) {
     args.weight_decay = decay ? options_.weight_decay : 0.0;
     coefficients_[decay ? 1 : 0] = DeriveAdamWCoefficients(args);
@@ -129,6 +174,15 @@ absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& gr
     args.grad = chunk[1].View(first - begin, shape);
     args.m = chunk[2].View(first - begin, shape);
     args.v = chunk[3].View(first - begin, shape);
+    if (IsCoded(options_.state_dtype)) {
+      // Ranges and chunks start with a block.
+      const int64_t block = (first - begin) / kMomentBlock;
+      const Shape blocks({BlocksOf(shape.numel())});
+      args.m_scale = chunk[4].View(block, blocks);
+      args.v_scale = chunk[5].View(block, blocks);
+    }
+    args.stream = range.stream;
+    args.first_element = range.first_element + first - range.offset;
     args.coefficients =
         device_coefficients_.View(range.decay ? kAdamWCoefficients : 0, {kAdamWCoefficients});
     ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(args));
@@ -156,6 +210,10 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
                      {state.unit->GradientShardState(state.segment)},
                      {state.m, /*written=*/true},
                      {state.v, /*written=*/true}};
+    if (IsCoded(options_.state_dtype)) {
+      pass.operands.push_back({state.m_scale, /*written=*/true, kMomentBlock});
+      pass.operands.push_back({state.v_scale, /*written=*/true, kMomentBlock});
+    }
     pass.body = [this, &state, &grad_factor, ranges = std::move(ranges)](
                     int64_t begin, absl::Span<const Tensor> chunk) -> absl::Status {
       ZEROTH_RETURN_IF_ERROR_WITH(UpdateChunk(ranges, grad_factor, begin, chunk),
@@ -171,7 +229,8 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
 int64_t AdamW::MemoryBytes() const {
   int64_t bytes = 0;
   for (const State& state : states_) {
-    for (const StateTensor* moment : {&state.m, &state.v}) {
+    for (const StateTensor* moment : {&state.m, &state.v, &state.m_scale, &state.v_scale}) {
+      if (!moment->defined()) continue;
       bytes += moment->numel() * static_cast<int64_t>(SizeOf(moment->dtype()));
     }
   }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw_coefficients.h"
@@ -27,21 +28,33 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;  // of parameters whose decay() is true
   EpsMode eps_mode = EpsMode::kAfterCorrection;
+  // What moments are kept as. fp32; bf16, rounded stochastically; or uint8: 8-bit codes and an fp32
+  // scale for each kMomentBlock elements of a parameter (moment_codes.h), which the sharding must
+  // be cut by: ShardingOptions::block_numel. 8, 4 and 2.0625 bytes a parameter.
+  DType state_dtype = DType::kFloat32;
+  // Of the draws that round moments and bf16 parameters; nothing else is random.
+  uint64_t seed = 0;
 };
 
-// InvalidArgument lists the values unless betas are in [0, 1) and eps and weight decay are finite
-// and not negative.
+// InvalidArgument lists the values unless betas are in [0, 1), eps and weight decay are finite and
+// not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
+// How shards are to be cut for such a state: ShardingOptions::block_numel must be a multiple.
+int64_t RequiredBlockNumel(DType state_dtype);
+
 // AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
-// owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, so where
-// shards begin changes no bit, and neither does offloading (ShardingOptions::offload): state in a
-// store passes through memory in chunks. Used by one rank's thread only.
+// owns and nothing else (ZeRO, Rajbhandari et al., 2020). Updates are element by element, or block
+// by block of a parameter, and are rounded by draws that depend on the element's place in its
+// parameter, so where shards begin changes no bit, and neither does offloading
+// (ShardingOptions::offload): state in a store passes through memory in chunks. Parameters are
+// updated in the type that the sharding keeps them in (MixedPrecision::master_dtype). Used by one
+// rank's thread only.
 class AdamW {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
-  // InvalidArgument if an option is out of its range. `sharding` and
-  // `kernels` outlive the optimizer.
+  // InvalidArgument if an option is out of its range, or names the unit whose shards are not cut
+  // by the state's blocks. `sharding` and `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
                                                        const AdamWOptions& options);
 
@@ -87,19 +100,25 @@ class AdamW {
     int64_t offset;
     int64_t numel;
     bool decay;
+    uint64_t stream;        // of its parameter's draws
+    int64_t first_element;  // where it starts in its parameter
   };
   struct State {
-    Unit* unit;
-    int segment;
+    Unit* unit = nullptr;
+    int segment = 0;
     StateTensor m;  // [shard_numel]
     StateTensor v;  // [shard_numel]
+    // [ceil(shard_numel / kMomentBlock)] with 8-bit moments, undefined otherwise.
+    StateTensor m_scale;
+    StateTensor v_scale;
   };
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
-  static std::vector<Range> Ranges(const State& state);
-  absl::StatusOr<StateTensor> ZeroMoment(int64_t numel) const;
+  std::vector<Range> Ranges(const State& state) const;
+  absl::Status ZeroMoments(State& state) const;
+  absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype) const;
   // The update of the elements of `ranges` among [begin, begin + chunk[0].numel()), where `chunk`
-  // has parameters, gradients and both moments.
+  // has parameters, gradients, both moments and, of 8-bit ones, both scales.
   absl::Status UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
                            absl::Span<const Tensor> chunk);
   absl::Status ExpectReducedGradients() const;

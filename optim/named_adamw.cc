@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -23,12 +24,23 @@ absl::StatusOr<std::unique_ptr<NamedAdamW>> NamedAdamW::Create(
           absl::StrCat("AdamW: buffer '", name, "' has length ", length, ", expected at least 0"));
     }
     State& state = optimizer->states_[name];
-    for (Tensor* moment : {&state.m, &state.v}) {
-      ZEROTH_ASSIGN_OR_RETURN(*moment, Tensor::Zeros(device, Shape({length}), DType::kFloat32,
-                                                     MemoryCategory::kOptimizer));
-    }
+    state.stream = HashName(name);
+    ZEROTH_RETURN_IF_ERROR(optimizer->ZeroMoments(length, state));
   }
   return optimizer;
+}
+
+absl::Status NamedAdamW::ZeroMoments(int64_t length, State& state) const {
+  const auto zeros = [&](int64_t numel, DType dtype) {
+    return Tensor::Zeros(device_, Shape({numel}), dtype, MemoryCategory::kOptimizer);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(state.m, zeros(length, options_.state_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(state.v, zeros(length, options_.state_dtype));
+  if (options_.state_dtype != DType::kUInt8) return absl::OkStatus();
+  const int64_t blocks = (length + kMomentBlock - 1) / kMomentBlock;
+  ZEROTH_ASSIGN_OR_RETURN(state.m_scale, zeros(blocks, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(state.v_scale, zeros(blocks, DType::kFloat32));
+  return absl::OkStatus();
 }
 
 absl::Status NamedAdamW::Check(const Buffers& buffers, const char* what) const {
@@ -60,6 +72,11 @@ absl::Status NamedAdamW::Update(State& state, const Tensor& param, const Tensor&
   args.grad = gradient.Reshape(shape);
   args.m = state.m;
   args.v = state.v;
+  args.m_scale = state.m_scale;
+  args.v_scale = state.v_scale;
+  args.seed = options_.seed;
+  args.step = state.step;
+  args.stream = state.stream;
   args.lr = lr;
   args.beta1 = options_.beta1;
   args.beta2 = options_.beta2;
@@ -102,8 +119,11 @@ absl::Status NamedAdamW::StepOnParams(const Buffers& params, const Buffers& grad
 
 int64_t NamedAdamW::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const auto& [name, state] : states_)
-    bytes += static_cast<int64_t>(state.m.bytes() + state.v.bytes());
+  for (const auto& [name, state] : states_) {
+    for (const Tensor* moment : {&state.m, &state.v, &state.m_scale, &state.v_scale}) {
+      if (moment->defined()) bytes += static_cast<int64_t>(moment->bytes());
+    }
+  }
   return bytes;
 }
 

@@ -19,7 +19,8 @@
 namespace zeroth {
 
 // AdamW for those who bring their own flat fp32 buffers, shards or not, under names of their own.
-// The same kernels as AdamW, hence the same bits. Used by one thread only.
+// The same kernels and moments as AdamW, hence the same bits for a buffer of a parameter's name.
+// Used by one thread only.
 class NamedAdamW {
  public:
   using Buffers = std::map<std::string, Tensor>;
@@ -44,11 +45,15 @@ class NamedAdamW {
   struct State {
     Tensor m;
     Tensor v;
-    int64_t step = 0;  // of this buffer: one that skips a step is not corrected for it
+    Tensor m_scale;  // with 8-bit moments
+    Tensor v_scale;
+    uint64_t stream = 0;  // of its draws
+    int64_t step = 0;     // of this buffer: one that skips a step is not corrected for it
   };
 
   NamedAdamW(Device& device, Kernels& kernels, const AdamWOptions& options)
       : device_(device), kernels_(kernels), options_(options) {}
+  absl::Status ZeroMoments(int64_t length, State& state) const;
   absl::Status Check(const Buffers& buffers, const char* what) const;
   absl::Status Update(State& state, const Tensor& param, const Tensor& gradient, double lr,
                       double decay);

@@ -29,6 +29,9 @@ struct Layout {
   int world_size = 1;
   int shard_size = 0;
   int64_t min_shard_numel = 0;
+  MixedPrecision precision = {};
+  int64_t block_numel = 1;
+  OffloadOptions offload = {};
 };
 
 inline std::vector<Layout> AllLayouts() {
@@ -62,6 +65,9 @@ struct Rank {
     options.strategy = layout.strategy;
     options.strategy_options.shard_size = layout.shard_size;
     options.min_shard_numel = layout.min_shard_numel;
+    options.mixed_precision = layout.precision;
+    options.block_numel = layout.block_numel;
+    options.offload = layout.offload;
     UnitSpec unit;
     unit.name = "unit";
     unit.parameters = {&matrix, &vector};

@@ -105,7 +105,7 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
                              GradientSync sync, FullBuffers& buffers, StreamScratch& scratch,
                              Stream& comm);
 
-// Every segment's masters in full, fp32, each in memory of its own: for those who export or inspect
+// Every segment's masters in full, each in memory of its own: for those who export or inspect
 // what rounding would spoil. By segment; segments that are whole are the shards themselves, unless
 // these are offloaded. Leaves the unit's state alone.
 absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,

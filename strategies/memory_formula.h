@@ -11,7 +11,9 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 
 namespace zeroth {
 
@@ -27,9 +29,11 @@ struct MemoryFormulaOptions {
   int world_size = 1;
   int shard_size = 0;  // of hybrid_shard
   MixedPrecision precision;
+  DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
   bool reshard_after_forward = true;
   int64_t micro_batches = 1;
   bool sync_every_micro_batch = true;
+  OffloadOptions offload;
 };
 
 // Peak bytes of one rank by category; activations, communication and workspace are no part of it.
@@ -39,11 +43,15 @@ struct StateBytes {
   double gradients = 0;
   double optimizer = 0;
   double gradients_at_rest = 0;  // of `gradients`, what is left between steps
+  double offload_staging = 0;    // what is on its way, in chunks
+  double offloaded = 0;          // in the store, and no part of the sum
 
-  double total() const { return parameters + gathered_parameters + gradients + optimizer; }
+  double total() const {
+    return parameters + gathered_parameters + gradients + optimizer + offload_staging;
+  }
 };
 
-// With AdamW's two moments, two buffers that units take turns in, and fp32 masters. InvalidArgument
+// With AdamW's two moments, and two buffers that units take turns in. InvalidArgument
 // for a shard size that does not fit; Unimplemented for a strategy that is not of this project.
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);

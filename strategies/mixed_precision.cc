@@ -27,7 +27,14 @@ absl::Status ValidateMixedPrecision(const MixedPrecision& precision) {
                      " and reduce_dtype is ", DTypeName(precision.reduce_dtype),
                      ", expected fp32 for one of them, or the same 16-bit type for both"));
   }
-  return absl::OkStatus();
+  if (precision.master_dtype == DType::kFloat32) return absl::OkStatus();
+  if (precision.master_dtype == DType::kBFloat16 && precision.param_dtype == DType::kBFloat16) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("mixed precision: master_dtype is ", DTypeName(precision.master_dtype),
+                   " and param_dtype is ", DTypeName(precision.param_dtype),
+                   ", expected fp32 masters, or bf16 masters of bf16 parameters"));
 }
 
 }  // namespace zeroth

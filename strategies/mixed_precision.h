@@ -11,20 +11,23 @@
 
 namespace zeroth {
 
-// As the policy of the same name of PyTorch's FSDP2. What the optimizer works on, the shards of
-// parameters and their moments, is fp32 whatever these are ("Mixed precision training",
-// Micikevicius et al., 2018).
+// As the policy of the same name of PyTorch's FSDP2. What the optimizer works on is fp32 whatever
+// is computed in, unless masters are asked for in less ("Mixed precision training", Micikevicius et
+// al., 2018).
 struct MixedPrecision {
   // What full parameters are: gathered as, computed in, and therefore what activations are. fp32,
-  // bf16 or fp16. The fp32 shard is rounded straight into its place in the gather buffer.
+  // bf16 or fp16. The master is rounded straight into its place in the gather buffer.
   DType param_dtype = DType::kFloat32;
   // What full gradients are written, reduced and handed to the optimizer as: fp32, bf16 or fp16,
   // but not the other 16-bit type than param_dtype. Sums over ranks are made in fp32 and rounded
   // once, whatever travels.
   DType reduce_dtype = DType::kFloat32;
+  // What the shards of parameters are, which the optimizer updates: fp32, or bf16 where param_dtype
+  // is bf16: training without master weights, whose updates the optimizer rounds stochastically.
+  DType master_dtype = DType::kFloat32;
 
   // True where full parameters are the shards' own type, so that one shard needs no second copy.
-  bool computes_in_masters() const { return param_dtype == DType::kFloat32; }
+  bool computes_in_masters() const { return param_dtype == master_dtype; }
 };
 
 // InvalidArgument names the field, what it is and what it may be.

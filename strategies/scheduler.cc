@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
 absl::Status Scheduler::CreateKernels() {
   MixedPrecision precision;
   if (!units_.empty()) precision = units_.front()->precision();
-  if (precision.param_dtype != DType::kFloat32) {
+  if (!precision.computes_in_masters()) {
     ZEROTH_ASSIGN_OR_RETURN(gather_kernels_, KernelRegistry::Create(device_, *gather_stream_));
   }
   if (precision.reduce_dtype != DType::kFloat32) {

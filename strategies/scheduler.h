@@ -119,7 +119,7 @@ class Scheduler {
   // InvalidArgument if it is gathered or on its way already, or if the strategy keeps parameters
   // whole, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
-  // The unit's parameters as the optimizer has them, in fp32 whatever is computed in, by segment
+  // The unit's parameters as the optimizer has them, in master_dtype whatever is computed in, by segment
   // (see flat_collectives.h), usable on the compute stream. Whether the unit is gathered for
   // compute does not matter and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);

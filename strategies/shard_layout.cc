@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "zeroth/core/base/check.h"
 
@@ -18,8 +19,8 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-int64_t ShardNumel(int64_t used, int shard_count, int64_t alignment) {
-  const int64_t exact = (used + shard_count - 1) / shard_count;
+int64_t ShardNumel(int64_t used, int shard_count, int64_t block, int64_t alignment) {
+  const int64_t exact = RoundUp((used + shard_count - 1) / shard_count, block);
   return exact >= kUnitsWorthAligning * alignment ? RoundUp(exact, alignment) : exact;
 }
 
@@ -27,14 +28,17 @@ int64_t ShardNumel(int64_t used, int shard_count, int64_t alignment) {
 int64_t Alignment(DType dtype, const LayoutOptions& options) {
   const int64_t own = static_cast<int64_t>(SizeOf(dtype));
   const int64_t smallest = options.smallest_element_bytes;
-  return ShardLayout::kAlignmentBytes / (smallest > 0 ? std::min(own, smallest) : own);
+  const int64_t in_bytes =
+      ShardLayout::kAlignmentBytes / (smallest > 0 ? std::min(own, smallest) : own);
+  return std::lcm(in_bytes, options.block_numel);
 }
 
 }  // namespace
 
 ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const LayoutOptions& options)
-    : shard_count_(options.shard_count) {
+    : shard_count_(options.shard_count), block_numel_(options.block_numel) {
   ZEROTH_CHECK(shard_count_ >= 1);
+  ZEROTH_CHECK(block_numel_ >= 1);
   std::vector<int64_t> used;  // by segment: one past the last parameter's last element
   for (size_t i = 0; i < extents.size(); ++i) {
     const ParameterExtent& extent = extents[i];
@@ -66,7 +70,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     Segment& segment = segments_[index];
     const int count = segment.replicated ? 1 : shard_count_;
     const int64_t alignment = Alignment(segment.dtype, options);
-    segment.shard_numel = ShardNumel(used[index], count, alignment);
+    segment.shard_numel = ShardNumel(used[index], count, block_numel_, alignment);
     segment.numel = segment.shard_numel * count;
   }
 }

@@ -30,6 +30,10 @@ struct LayoutOptions {
   // Bytes of an element in the smallest type that a segment is ever stored in: parameters are to be
   // aligned in gathered bf16 as well, at the same offsets. 0: the size of the parameters' own type.
   int64_t smallest_element_bytes = 0;
+  // Parameters start, and segments are cut, at multiples of this many elements: for optimizers that
+  // keep something per block of a parameter, so that a block is one rank's whatever the shard count
+  // is. Each parameter and each shard may end in padding of up to this much. At least 1.
+  int64_t block_numel = 1;
 };
 
 // A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
@@ -38,8 +42,9 @@ struct LayoutOptions {
 // keep their order; each starts 64-byte aligned, in smaller types as well if so asked. A segment
 // ends with zero padding so that it divides by the shard count; rank r owns the contiguous elements
 // [r * shard_numel, (r + 1) * shard_numel). Shards of segments that are large against the alignment
-// are 64-byte aligned too; small segments are cut to the element, so that no rank holds padding
-// while another holds two elements. Aborts on negative sizes and shard_count < 1. Immutable, hence
+// are 64-byte aligned too; small segments are cut to the element, or to the block if that is
+// more, so that no rank holds padding while another holds two of them. Aborts on negative sizes,
+// shard_count < 1 and block_numel < 1. Immutable, hence
 // thread-safe.
 class ShardLayout {
  public:
@@ -82,6 +87,7 @@ class ShardLayout {
   ShardLayout(absl::Span<const ParameterExtent> extents, const LayoutOptions& options);
 
   int shard_count() const { return shard_count_; }
+  int64_t block_numel() const { return block_numel_; }
   const std::vector<Segment>& segments() const { return segments_; }
   const Placement& placement(int parameter) const {
     return placements_[static_cast<size_t>(parameter)];
@@ -98,6 +104,7 @@ class ShardLayout {
 
  private:
   int shard_count_ = 1;
+  int64_t block_numel_ = 1;
   std::vector<Segment> segments_;
   std::vector<Placement> placements_;
 };

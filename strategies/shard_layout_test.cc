@@ -3,6 +3,7 @@
 #include "zeroth/strategies/shard_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -222,6 +223,40 @@ TEST(ShardLayoutTest, LargeShardsStartAligned) {
   const ShardLayout layout = MakeLayout({100003}, 3);
   EXPECT_EQ(layout.segments()[0].shard_numel % Alignment(DType::kFloat32), 0);
   EXPECT_LT(layout.segments()[0].numel, 100003 + 3 * Alignment(DType::kFloat32));
+}
+
+TEST(ShardLayoutTest, BlocksAreOfOneParameterAndOneRank) {
+  std::mt19937 random(20260202);
+  for (int round = 0; round < 200; ++round) {
+    const int64_t block = std::vector<int64_t>{2, 128, 100}[random() % 3];
+    std::vector<int64_t> sizes(1 + random() % 6);
+    for (int64_t& size : sizes) size = static_cast<int64_t>(random() % 1000);
+    std::vector<ParameterExtent> extents;
+    for (const int64_t size : sizes) extents.push_back({size, DType::kFloat32, true});
+    LayoutOptions options;
+    options.shard_count = 1 + static_cast<int>(random() % 9);
+    options.block_numel = block;
+    const ShardLayout layout(extents, options);
+    EXPECT_EQ(layout.block_numel(), block);
+    ExpectEveryElementOwnedOnce(layout, extents);
+    ExpectPiecesLieWhereTheFullBufferHasThem(layout);
+    for (int rank = 0; rank < layout.shard_count(); ++rank) {
+      for (const ShardLayout::Piece& piece : layout.Pieces(0, rank)) {
+        EXPECT_EQ(piece.begin % block, 0);
+        EXPECT_EQ(piece.shard_offset % block, 0);
+        const bool is_last = piece.end == sizes[static_cast<size_t>(piece.parameter)];
+        EXPECT_TRUE(is_last || piece.end % block == 0);
+      }
+    }
+    int64_t padding = 0;
+    for (const ShardLayout::Gap& gap : layout.Gaps(0)) padding += gap.numel;
+    int64_t used = 0;
+    for (const int64_t size : sizes) used += size;
+    EXPECT_EQ(layout.segments()[0].numel, used + padding);
+    // Less than a block for each parameter and each shard; alignment comes with it.
+    const int64_t unit = std::lcm(block, Alignment(DType::kFloat32));
+    EXPECT_LT(padding, unit * (static_cast<int64_t>(sizes.size()) + layout.shard_count()));
+  }
 }
 
 TEST(ShardLayoutDeathTest, RefusesWhatNoCallerMayPass) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/host_floats.h"
 
 namespace zeroth {
 namespace {
@@ -77,10 +78,10 @@ absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t
   const int64_t begin = piece.shard_offset + done;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor target,
                           HostWindow(unit, shard, begin, static_cast<int64_t>(values.size())));
+  ZEROTH_RETURN_IF_ERROR(SetFromHostFloats(values, target));
+  if (!shard.is_offloaded()) return absl::OkStatus();
   Stream& stream = unit.device().compute_stream();
-  ZEROTH_RETURN_IF_ERROR(
-      unit.device().CopyFromHost(target.raw_data(), values.data(), target.bytes(), stream));
-  if (shard.is_offloaded()) ZEROTH_RETURN_IF_ERROR(shard.Write(begin, target, stream));
+  ZEROTH_RETURN_IF_ERROR(shard.Write(begin, target, stream));
   return stream.Synchronize();
 }
 
@@ -92,7 +93,7 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
   if (shard.is_offloaded()) {
     ZEROTH_RETURN_IF_ERROR(shard.Read(begin, source, unit.device().compute_stream()));
   }
-  return source.ToHost<float>();
+  return ToHostFloats(source);
 }
 
 }  // namespace
@@ -106,6 +107,10 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     return absl::InvalidArgumentError(
         absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
                      ", expected 0 (shard every parameter) or a number of elements"));
+  }
+  if (options.block_numel < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("sharding: block_numel is ", options.block_numel,
+                                                   ", expected at least 1 element"));
   }
   std::unique_ptr<Sharding> sharding(new Sharding);
   sharding->device_ = &device;
@@ -128,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   LayoutOptions layout;
   layout.shard_count = sharding->mesh_->shard_size();
   layout.min_shard_numel = options.min_shard_numel;
+  layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
     ZEROTH_ASSIGN_OR_RETURN(
@@ -197,7 +203,7 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
       // An empty parameter at a segment's end would start past it.
       const int64_t offset = at.numel == 0 ? 0 : at.offset;
       const Tensor view = masters[static_cast<size_t>(at.segment)].View(offset, parameter.shape());
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, view.ToHost<float>());
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(view));
       ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
   }
@@ -232,8 +238,8 @@ int64_t Sharding::ShardMemoryBytes() const {
 
 int64_t Sharding::ReplicatedMemoryBytes() const {
   int64_t bytes = 0;
-  for (const Parameter* parameter : parameters()) {
-    bytes += parameter->numel() * static_cast<int64_t>(SizeOf(parameter->dtype()));
+  for (const Unit* unit : unit_pointers_) {
+    bytes += unit->total_numel() * static_cast<int64_t>(SizeOf(unit->precision().master_dtype));
   }
   return bytes;
 }

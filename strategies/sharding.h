@@ -38,6 +38,10 @@ struct ShardingOptions {
   // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
   // is sharded.
   int64_t min_shard_numel = 0;
+  // Parameters start, and shards are cut, at multiples of this many elements: what an optimizer
+  // that keeps something per block of a parameter asks for (AdamW with 8-bit moments:
+  // kMomentBlock). The padding that this takes is the layout's, see ShardLayout. At least 1.
+  int64_t block_numel = 1;
   // What of a rank's state lies beyond its device's memory. Changes no bit of a result.
   OffloadOptions offload;
 };

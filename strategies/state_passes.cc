@@ -3,6 +3,7 @@
 #include "zeroth/strategies/state_passes.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "zeroth/core/base/check.h"
@@ -25,11 +26,17 @@ bool IsStaged(const StatePass& pass) {
       [](const StatePass::Operand& operand) { return operand.state.is_offloaded(); });
 }
 
+// Elements of an operand that come with `numel` of its pass.
+int64_t Blocks(const StatePass::Operand& operand, int64_t numel) {
+  return (numel + operand.block - 1) / operand.block;
+}
+
 int64_t NumelOf(const StatePass& pass) {
   ZEROTH_CHECK(!pass.operands.empty());
+  ZEROTH_CHECK(pass.operands.front().block == 1);
   const int64_t numel = pass.operands.front().state.numel();
   for (const StatePass::Operand& operand : pass.operands) {
-    ZEROTH_CHECK(operand.state.defined() && operand.state.numel() == numel);
+    ZEROTH_CHECK(operand.state.defined() && operand.state.numel() == Blocks(operand, numel));
   }
   return numel;
 }
@@ -49,6 +56,15 @@ absl::StatusOr<std::unique_ptr<StatePasses>> StatePasses::Create(Device& device,
 
 StatePasses::~StatePasses() = default;
 
+int64_t StatePasses::ChunkNumel(const StatePass& pass) const {
+  int64_t multiple = 1;
+  for (const StatePass::Operand& operand : pass.operands) {
+    ZEROTH_CHECK(operand.block >= 1);
+    multiple = std::lcm(multiple, operand.block);
+  }
+  return std::max(multiple, chunk_numel_ / multiple * multiple);
+}
+
 std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> passes) const {
   std::vector<Chunk> chunks;
   for (const StatePass& pass : passes) {
@@ -57,8 +73,9 @@ std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> pas
       chunks.push_back({&pass, 0, numel, /*staged=*/false});
       continue;
     }
-    for (int64_t begin = 0; begin < numel; begin += chunk_numel_) {
-      chunks.push_back({&pass, begin, std::min(chunk_numel_, numel - begin), /*staged=*/true});
+    const int64_t chunk = ChunkNumel(pass);
+    for (int64_t begin = 0; begin < numel; begin += chunk) {
+      chunks.push_back({&pass, begin, std::min(chunk, numel - begin), /*staged=*/true});
     }
   }
   return chunks;
@@ -67,10 +84,11 @@ std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> pas
 int64_t StatePasses::SlotBytes(absl::Span<const StatePass> passes) const {
   int64_t largest = 0;
   for (const StatePass& pass : passes) {
-    const int64_t numel = std::min(chunk_numel_, NumelOf(pass));
+    const int64_t numel = std::min(ChunkNumel(pass), NumelOf(pass));
     int64_t bytes = 0;
     for (const StatePass::Operand& operand : pass.operands) {
-      if (operand.state.is_offloaded()) bytes += StagedBytes(operand.state.dtype(), numel);
+      if (!operand.state.is_offloaded()) continue;
+      bytes += StagedBytes(operand.state.dtype(), Blocks(operand, numel));
     }
     largest = std::max(largest, bytes);
   }
@@ -84,15 +102,15 @@ int64_t StatePasses::StagingBytes(absl::Span<const StatePass> passes) const {
 std::vector<Tensor> StatePasses::Tensors(const Chunk& chunk, const Tensor& slot) const {
   std::vector<Tensor> tensors;
   int64_t offset = 0;
-  const Shape shape({chunk.numel});
   for (const StatePass::Operand& operand : chunk.pass->operands) {
+    const Shape shape({Blocks(operand, chunk.numel)});
     if (!operand.state.is_offloaded()) {
-      tensors.push_back(operand.state.tensor().View(chunk.begin, shape));
+      tensors.push_back(operand.state.tensor().View(chunk.begin / operand.block, shape));
       continue;
     }
     const DType dtype = operand.state.dtype();
     tensors.push_back(slot.ViewAs(offset, shape, dtype));
-    offset += StagedBytes(dtype, chunk.numel);
+    offset += StagedBytes(dtype, shape.numel());
   }
   return tensors;
 }
@@ -144,9 +162,9 @@ absl::Status StatePasses::Read(const Chunk& chunk, const Slot& slot,
   if (slot.free != nullptr) ZEROTH_RETURN_IF_ERROR(reader_->Wait(slot.free));
   const std::vector<Tensor> tensors = Tensors(chunk, slot.memory);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const StateTensor& state = chunk.pass->operands[i].state;
-    if (!state.is_offloaded()) continue;
-    ZEROTH_RETURN_IF_ERROR(state.Read(chunk.begin, tensors[i], *reader_));
+    const StatePass::Operand& operand = chunk.pass->operands[i];
+    if (!operand.state.is_offloaded()) continue;
+    ZEROTH_RETURN_IF_ERROR(operand.state.Read(chunk.begin / operand.block, tensors[i], *reader_));
   }
   ZEROTH_ASSIGN_OR_RETURN(arrived, reader_->Record());
   return absl::OkStatus();
@@ -166,7 +184,7 @@ absl::Status StatePasses::Compute(const Chunk& chunk, const std::shared_ptr<Even
     if (!operand.written || !operand.state.is_offloaded()) continue;
     if (!writes) ZEROTH_RETURN_IF_ERROR(writer_->Wait(slot.free));
     writes = true;
-    ZEROTH_RETURN_IF_ERROR(operand.state.Write(chunk.begin, tensors[i], *writer_));
+    ZEROTH_RETURN_IF_ERROR(operand.state.Write(chunk.begin / operand.block, tensors[i], *writer_));
   }
   if (!writes) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(slot.free, writer_->Record());

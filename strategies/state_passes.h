@@ -21,15 +21,18 @@
 
 namespace zeroth {
 
-// Element-wise work on several pieces of state of one size.
+// Element-wise work on several pieces of state.
 struct StatePass {
   struct Operand {
     StateTensor state;
     bool written = false;  // the body changes it
+    // Elements of the pass that share one of the state's, as blocks share a scale: [n] elements
+    // come with ceil(n / block) of these. At least 1.
+    int64_t block = 1;
   };
-  std::vector<Operand> operands;
-  // Enqueues, on the device's compute stream, the work on elements [begin, begin + chunk.numel()),
-  // given as one tensor for each operand.
+  std::vector<Operand> operands;  // the first has block 1: the pass is as long as that
+  // Enqueues, on the device's compute stream, the work on elements [begin, begin + numel of the
+  // first tensor), given as one tensor for each operand; `begin` is a multiple of every block.
   std::function<absl::Status(int64_t begin, absl::Span<const Tensor> chunk)> body;
 };
 
@@ -70,6 +73,8 @@ class StatePasses {
 
   StatePasses(Device& device, int64_t chunk_numel) : device_(device), chunk_numel_(chunk_numel) {}
 
+  // Of a pass's chunks: as configured, but whole blocks, and at least one.
+  int64_t ChunkNumel(const StatePass& pass) const;
   std::vector<Chunk> Cut(absl::Span<const StatePass> passes) const;
   int64_t SlotBytes(absl::Span<const StatePass> passes) const;
   std::vector<Tensor> Tensors(const Chunk& chunk, const Tensor& slot) const;

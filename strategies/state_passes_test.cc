@@ -110,6 +110,39 @@ TEST_F(StatePassesTest, ChunksComeInOrderAndCoverEverythingOnce) {
   EXPECT_EQ(store_->stats().bytes_written, 40) << "what is only read is not written back";
 }
 
+// Blocks that share an element of another operand come whole, wherever the operands lie.
+TEST_F(StatePassesTest, BlocksAreNotCut) {
+  constexpr int64_t kBlock = 6;
+  for (const int64_t chunk_numel : {1, 7, 12, 1000}) {
+    for (int where = 0; where < 4; ++where) {
+      const std::unique_ptr<StatePasses> passes = Passes(chunk_numel);
+      for (const int64_t numel : {0, 1, 6, 47}) {
+        const int64_t blocks = (numel + kBlock - 1) / kBlock;
+        std::vector<float> values = RandomValues("values", numel);
+        const std::vector<float> factors = RandomValues("factors", blocks);
+        StatePass pass;
+        pass.operands = {{Make((where & 1) != 0, values), /*written=*/true},
+                         {Make((where & 2) != 0, factors), /*written=*/true, kBlock}};
+        pass.body = [](int64_t begin, absl::Span<const Tensor> chunk) {
+          EXPECT_EQ(begin % kBlock, 0);
+          EXPECT_EQ(chunk[1].numel(), (chunk[0].numel() + kBlock - 1) / kBlock);
+          for (int64_t i = 0; i < chunk[0].numel(); ++i) {
+            chunk[0].data<float>()[i] *= chunk[1].data<float>()[i / kBlock];
+          }
+          for (int64_t i = 0; i < chunk[1].numel(); ++i) chunk[1].data<float>()[i] += 1.0f;
+          return absl::OkStatus();
+        };
+        ASSERT_EQ(passes->Run({pass}), absl::OkStatus());
+        for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / kBlock];
+        EXPECT_EQ(ToHost(pass.operands[0].state), values);
+        for (size_t i = 0; i < factors.size(); ++i) {
+          EXPECT_EQ(ToHost(pass.operands[1].state)[i], factors[i] + 1.0f);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(StatePassesTest, MemoryIsThreeChunksWhateverTheState) {
   const std::unique_ptr<StatePasses> passes = Passes(16);
   for (const int64_t numel : {64, 10000}) {

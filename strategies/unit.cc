@@ -23,7 +23,8 @@ std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) 
 
 LayoutOptions AlignFor(const MixedPrecision& precision, LayoutOptions options) {
   options.smallest_element_bytes =
-      static_cast<int64_t>(std::min(SizeOf(precision.param_dtype), SizeOf(precision.reduce_dtype)));
+      static_cast<int64_t>(std::min({SizeOf(precision.param_dtype), SizeOf(precision.reduce_dtype),
+                                     SizeOf(precision.master_dtype)}));
   return options;
 }
 
@@ -86,12 +87,14 @@ absl::Status Unit::AllocateSegment(int i) {
     segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.reduce_dtype);
   }
   if (offloads_parameters()) {
-    ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_shard,
-                            offload_->Reserve(in.shard_numel, in.dtype, "parameters"));
+    ZEROTH_ASSIGN_OR_RETURN(
+        segment.offloaded_shard,
+        offload_->Reserve(in.shard_numel, precision_.master_dtype, "parameters"));
     return absl::OkStatus();
   }
-  ZEROTH_ASSIGN_OR_RETURN(segment.shard, Tensor::Zeros(*device_, Shape({in.shard_numel}), in.dtype,
-                                                       MemoryCategory::kParameters));
+  ZEROTH_ASSIGN_OR_RETURN(segment.shard,
+                          Tensor::Zeros(*device_, Shape({in.shard_numel}), precision_.master_dtype,
+                                        MemoryCategory::kParameters));
   return absl::OkStatus();
 }
 

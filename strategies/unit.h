@@ -59,7 +59,7 @@ class Unit {
   // gradient is the full gradient, and the shard is the full buffer unless that is of another type:
   // no second copy exists.
   struct Segment {
-    Tensor shard;       // [shard_numel] fp32, always; undefined if it is offloaded
+    Tensor shard;       // [shard_numel] of master_dtype; undefined if it is offloaded
     Tensor full;        // [numel] of param_dtype while gathering or gathered
     Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
     Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first

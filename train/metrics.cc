@@ -73,8 +73,14 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value())
     absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
+  if (metrics.loss_zscore.has_value())
+    absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
+  if (metrics.grad_norm_zscore.has_value())
+    absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
+  if (metrics.ema_eval_loss.has_value())
+    absl::StrAppend(&line, ", \"ema_eval_loss\": ", Number(*metrics.ema_eval_loss));
   return WriteLine(line + "}");
 }
 

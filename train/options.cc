@@ -15,6 +15,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/optim/outlier_detector.h"
 
 namespace zeroth {
 namespace {
@@ -72,6 +73,7 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta1", options.beta1));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta2", options.beta2));
+  ZEROTH_RETURN_IF_ERROR(Fraction("ema_decay", options.ema_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("eps", options.eps));
   ZEROTH_RETURN_IF_ERROR(NotNegative("weight_decay", options.weight_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("clip_grad_norm", options.clip_grad_norm));
@@ -92,6 +94,22 @@ absl::Status ValidateLora(const TrainOptions& options) {
     if (target.empty()) {
       return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
+  if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
+    return Bad(flag, limit,
+               absl::StrCat("0 (never) or a z-score that a step can exceed: below ",
+                            OutlierDetector::LargestZScore())
+                   .c_str());
+  }
+  if (limit > 0 && cuda_graphs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", limit,
+                     " and --cuda_graphs: a graph has the update in it, so that nothing can be "
+                     "decided before; leave one of them out"));
   }
   return absl::OkStatus();
 }
@@ -160,6 +178,13 @@ absl::Status Validate(const TrainOptions& options) {
   if (!ParseBytes(options.memory_limit).ok()) {
     return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
+  if (const absl::StatusOr<OffloadOptions> parsed = ParseOffload(options.offload); !parsed.ok()) {
+    return Bad("offload", options.offload,
+               "none, all, or a list of parameters, gradients and optimizer");
+  } else if (!parsed->any() && !options.offload_dir.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--offload_dir=", options.offload_dir,
+                                                   " without --offload: nothing is offloaded"));
+  }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");
   }
@@ -170,6 +195,10 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }
@@ -207,6 +236,31 @@ LoraOptions TrainOptions::lora() const {
     }
   }
   return lora;
+}
+
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
+  OffloadOptions offload;
+  if (text == "none") return offload;
+  if (text == "all") text = "parameters,gradients,optimizer";
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    bool* const kind = part == "parameters"  ? &offload.parameters
+                       : part == "gradients" ? &offload.gradients
+                       : part == "optimizer" ? &offload.optimizer
+                                             : nullptr;
+    if (kind == nullptr || *kind) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", part, "' in '", text,
+          "': expected parameters, gradients or optimizer, each once, or none or all"));
+    }
+    *kind = true;
+  }
+  return offload;
+}
+
+OffloadOptions TrainOptions::offload_options() const {
+  OffloadOptions options = *ParseOffload(offload);
+  options.directory = offload_dir;
+  return options;
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {

@@ -53,6 +53,7 @@ struct Job {
   std::shared_ptr<const TokenSource> eval_data;
   LrSchedule schedule;
   std::string final_directory;
+  std::string ema_directory;  // empty: no average is kept
 };
 
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
@@ -158,11 +159,16 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
   ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
   const std::string final_directory = absl::StrCat(options.out, "/final");
-  ZEROTH_RETURN_IF_ERROR(
-      CheckExport(*model, final_directory, source.TokenizerFiles(options.tokenizer)));
+  const std::string ema_directory =
+      options.ema_decay > 0 ? absl::StrCat(final_directory, "_ema") : "";
+  for (const std::string& directory : {final_directory, ema_directory}) {
+    if (directory.empty()) continue;
+    ZEROTH_RETURN_IF_ERROR(
+        CheckExport(*model, directory, source.TokenizerFiles(options.tokenizer)));
+  }
   return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
                                       std::move(data), std::move(eval_data), std::move(schedule),
-                                      final_directory});
+                                      final_directory, ema_directory});
 }
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
@@ -173,6 +179,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler.prefetch = options.prefetch;
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
+  trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -184,6 +191,9 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
+  trainer.skip_loss_zscore = options.skip_loss_zscore;
+  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
+  trainer.ema_decay = options.ema_decay;
   return trainer;
 }
 
@@ -214,6 +224,10 @@ class Reporter {
     if (metrics.eval_loss.has_value()) {
       progress_.Print(
           absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
+    }
+    if (metrics.ema_eval_loss.has_value()) {
+      progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights",
+                                      metrics.step, *metrics.ema_eval_loss));
     }
     return metrics_.Write(metrics);
   }
@@ -255,11 +269,17 @@ class Reporter {
                                {"world_size", job_.options.world_size},
                                {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                {"memory_peak_bytes_by_category", memory},
+                               {"offload",
+                                {{"reserved_bytes", stats.offload.reserved_bytes},
+                                 {"bytes_read", stats.offload.bytes_read},
+                                 {"bytes_written", stats.offload.bytes_written}}},
                                {"collectives", collectives}}));
     progress_.Print(
-        absl::StrFormat("%s after %d steps in %s: model in %s, metrics in %s/metrics.jsonl",
+        absl::StrFormat("%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
                         interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
-                        job_.final_directory, job_.options.out));
+                        job_.final_directory,
+                        job_.ema_directory.empty() ? "" : " (averaged: " + job_.ema_directory + ")",
+                        job_.options.out));
     return absl::OkStatus();
   }
 
@@ -290,6 +310,11 @@ class Reporter {
         "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
         options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
         100 * stats.local_ratio));
+    if (stats.offload.reserved_bytes > 0) {
+      progress_.Print(
+          absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory", options.offload,
+                          static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+    }
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
@@ -332,8 +357,7 @@ class RankRun {
     }
     const double seconds = SecondsSince(start);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
-    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory,
-                                       job_.source.TokenizerFiles(options_.tokenizer)));
+    ZEROTH_RETURN_IF_ERROR(Export());
     if (checkpoints_ != nullptr) {
       ZEROTH_RETURN_IF_ERROR(checkpoints_->Wait());
       SayNotes(checkpoints_->TakeNotes());
@@ -454,6 +478,8 @@ class RankRun {
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
     if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
+    metrics.loss_zscore = result.loss_zscore;
+    metrics.grad_norm_zscore = result.grad_norm_zscore;
     const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
@@ -464,6 +490,11 @@ class RankRun {
     if (eval_loader_.has_value() &&
         (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
       ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
+      if (trainer_->ema() != nullptr) {
+        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+        ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
+        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+      }
     }
     if (reporter_ != nullptr) {
       if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
@@ -492,6 +523,15 @@ class RankRun {
       }
       return false;
     }
+    if (result.outlier) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
+            result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
+            norm));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
@@ -504,6 +544,16 @@ class RankRun {
         "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
         step, norm, job_.final_directory, step - 1));
     return true;
+  }
+
+  // The weights, and their average if there is one, each as a model of its own.
+  absl::Status Export() {
+    const std::vector<std::string> tokenizer_files = job_.source.TokenizerFiles(options_.tokenizer);
+    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory, tokenizer_files));
+    if (trainer_->ema() == nullptr) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.ema_directory, tokenizer_files));
+    return trainer_->ema()->Swap();
   }
 
   absl::StatusOr<float> Evaluate() {

@@ -35,18 +35,6 @@ inline void Round(uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3, uint32
   c3 = static_cast<uint32_t>(p0);
 }
 
-// FNV-1a over the bytes, then a finalizer, since FNV alone leaves the high bits of short names
-// nearly constant.
-uint64_t HashName(absl::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
-  return hash ^ (hash >> 31);
-}
-
 // The functions below replace libm's so that a model starts from the same bits on every machine:
 // they use only correctly rounded operations in a fixed order (the project is compiled without
 // contraction to fused multiply-adds).
@@ -140,6 +128,18 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<u
     key[1] += kWeyl1;
   }
   return counter;
+}
+
+// FNV-1a over the bytes, then a finalizer, since FNV alone leaves the high bits of short names
+// nearly constant.
+uint64_t HashName(absl::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  }
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
 }
 
 CounterRng::CounterRng(uint64_t seed, absl::string_view name)

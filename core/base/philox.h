@@ -18,6 +18,10 @@ namespace zeroth {
 // One block of four words: Philox 4x32 with ten rounds. Matches the Random123 known-answer vectors.
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
+// 64 well-mixed bits of a name: the same in every process, so that ranks agree on a stream by its
+// name alone.
+uint64_t HashName(absl::string_view name);
+
 // An independent stream of draws named by a seed and a name, typically a parameter's. Every element
 // has its own draw: ranks that own different elements of one parameter need not talk to agree on
 // its initial values. The Philox key is the seed; the counter is the index (of the element, or of

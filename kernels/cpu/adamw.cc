@@ -2,9 +2,11 @@
 
 #include "zeroth/kernels/cpu/adamw.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <type_traits>
 
-#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,7 +15,9 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/moment_codes-inl.h"
+#include "zeroth/kernels/cpu/rounding-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -46,45 +50,181 @@ HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad
   return {hn::Sub(param, change), m, v};
 }
 
-template <typename G>
-HWY_INLINE void AdamWPiece(size_t n, const AdamWCoefficients& c, float* HWY_RESTRICT param,
-                           const G* HWY_RESTRICT grad, float* HWY_RESTRICT m,
-                           float* HWY_RESTRICT v) {
+// Where a vector's elements lie: `count` lanes from lane `skip` on.
+struct Lanes {
+  size_t skip = 0;
+  size_t count = 0;
+};
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, const Lanes& lanes) {
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(float)] = {};
+  std::memcpy(buffer + lanes.skip, from, lanes.count * sizeof(T));
+  return LoadElements(d, buffer);
+}
+
+template <class D, class T>
+HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> draws, T* to,
+                           const Lanes& lanes) {
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(float)];
+  StoreRounded(d, v, draws, buffer);
+  std::memcpy(to, buffer + lanes.skip, lanes.count * sizeof(T));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V UpperHalves(D, V draws) {
+  return hn::ShiftRight<16>(draws);
+}
+
+// Elements [begin, end) of a call. P, G and M are the types of parameters, gradients and moments.
+template <typename P, typename G, typename M>
+HWY_INLINE void UpdatePiece(const AdamWCall& call, int64_t begin, int64_t end) {
+  constexpr bool kRounds = std::is_same_v<P, BFloat16> || std::is_same_v<M, BFloat16>;
   const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
+  const hn::RebindToUnsigned<decltype(d)> d32;
+  const size_t width = hn::Lanes(d);
+  const AdamWCoefficients& c = call.coefficients;
+  P* HWY_RESTRICT param = static_cast<P*>(call.param) + begin;
+  const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
+  M* HWY_RESTRICT m = static_cast<M*>(call.m) + begin;
+  M* HWY_RESTRICT v = static_cast<M*>(call.v) + begin;
+  // In the parameter, of lane 0.
+  const auto draw = [&](int64_t first) HWY_ATTR {
+    if constexpr (kRounds) return Draw(d32, c.rounding, call.stream, first);
+    return DrawVectors<hn::Vec<decltype(d32)>>{hn::Zero(d32), hn::Zero(d32)};
+  };
+  const auto partial = [&](size_t at, const Lanes& lanes, int64_t first) HWY_ATTR {
+    const auto next = Update(d, c, LoadLanes(d, param + at, lanes), LoadLanes(d, grad + at, lanes),
+                             LoadLanes(d, m + at, lanes), LoadLanes(d, v + at, lanes));
+    const auto draws = draw(first);
+    StoreLanes(d, next.param, draws.params, param + at, lanes);
+    StoreLanes(d, next.m, draws.moments, m + at, lanes);
+    StoreLanes(d, next.v, UpperHalves(d32, draws.moments), v + at, lanes);
+  };
+  const size_t n = static_cast<size_t>(end - begin);
+  const int64_t first = call.first_element + begin;
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto next = Update(d, c, hn::LoadU(d, param + i), LoadElements(d, grad + i),
-                             hn::LoadU(d, m + i), hn::LoadU(d, v + i));
-    hn::StoreU(next.param, d, param + i);
-    hn::StoreU(next.m, d, m + i);
-    hn::StoreU(next.v, d, v + i);
+  // Draws come in pairs of lanes.
+  if (kRounds && width > 1 && first % 2 != 0 && n > 0) {
+    i = std::min(n, width - 1);
+    partial(0, {1, i}, first - 1);
   }
-  if (i == n) return;
-  const size_t rest = n - i;
-  const auto next =
-      Update(d, c, LoadFirstElements(d, param + i, rest), LoadFirstElements(d, grad + i, rest),
-             LoadFirstElements(d, m + i, rest), LoadFirstElements(d, v + i, rest));
-  StoreFirstElements(next.param, d, param + i, rest);
-  StoreFirstElements(next.m, d, m + i, rest);
-  StoreFirstElements(next.v, d, v + i, rest);
+  for (; i + width <= n; i += width) {
+    const auto next = Update(d, c, LoadElements(d, param + i), LoadElements(d, grad + i),
+                             LoadElements(d, m + i), LoadElements(d, v + i));
+    const auto draws = draw(first + static_cast<int64_t>(i));
+    StoreRounded(d, next.param, draws.params, param + i);
+    StoreRounded(d, next.m, draws.moments, m + i);
+    StoreRounded(d, next.v, UpperHalves(d32, draws.moments), v + i);
+  }
+  if (i < n) partial(i, {0, n - i}, first + static_cast<int64_t>(i));
+}
+
+// One block of 8-bit moments. Scales need all of the new moments, which stay in the nearest cache
+// until they are known. Lanes past `n` are zeros and change no scale.
+template <typename P, typename G>
+HWY_INLINE void UpdateBlock(const AdamWCall& call, int64_t begin, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> d32;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t width = hn::Lanes(d);
+  constexpr size_t kBlock = static_cast<size_t>(kMomentBlock);
+  static_assert(kBlock % (HWY_MAX_BYTES / sizeof(float)) == 0);
+  const AdamWCoefficients& c = call.coefficients;
+  P* HWY_RESTRICT param = static_cast<P*>(call.param) + begin;
+  const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
+  uint8_t* m_codes = static_cast<uint8_t*>(call.m) + begin;
+  uint8_t* v_codes = static_cast<uint8_t*>(call.v) + begin;
+  float* m_scale = call.m_scale + begin / kMomentBlock;
+  float* v_scale = call.v_scale + begin / kMomentBlock;
+  HWY_ALIGN uint8_t m_in[kBlock] = {};
+  HWY_ALIGN uint8_t v_in[kBlock] = {};
+  if (n < kBlock) {
+    std::memcpy(m_in, m_codes, n);
+    std::memcpy(v_in, v_codes, n);
+  }
+  const uint8_t* m_from = n < kBlock ? m_in : m_codes;
+  const uint8_t* v_from = n < kBlock ? v_in : v_codes;
+  HWY_ALIGN float m[kBlock];
+  HWY_ALIGN float v[kBlock];
+  HWY_ALIGN uint32_t moment_draws[kBlock];
+  auto m_largest = hn::Zero(di);
+  auto v_largest = hn::Zero(di);
+  for (size_t i = 0; i < n; i += width) {
+    const bool whole = i + width <= n;
+    const Lanes lanes{0, n - i};
+    const auto next =
+        Update(d, c, whole ? LoadElements(d, param + i) : LoadLanes(d, param + i, lanes),
+               whole ? LoadElements(d, grad + i) : LoadLanes(d, grad + i, lanes),
+               DecodeMoments<FirstMomentCode>(d, m_from + i, *m_scale),
+               DecodeMoments<SecondMomentCode>(d, v_from + i, *v_scale));
+    const auto draws =
+        Draw(d32, c.rounding, call.stream, call.first_element + begin + static_cast<int64_t>(i));
+    hn::Store(next.m, d, m + i);
+    hn::Store(next.v, d, v + i);
+    hn::Store(draws.moments, d32, moment_draws + i);
+    m_largest = hn::Max(m_largest, hn::BitCast(di, hn::Abs(next.m)));
+    v_largest = hn::Max(v_largest, hn::BitCast(di, hn::Abs(next.v)));
+    if (whole) {
+      StoreRounded(d, next.param, draws.params, param + i);
+    } else {
+      StoreLanes(d, next.param, draws.params, param + i, lanes);
+    }
+  }
+  *m_scale = MomentScale<FirstMomentCode>(hn::GetLane(hn::MaxOfLanes(di, m_largest)));
+  *v_scale = MomentScale<SecondMomentCode>(hn::GetLane(hn::MaxOfLanes(di, v_largest)));
+  const float m_inverse = 1.0f / *m_scale;
+  const float v_inverse = 1.0f / *v_scale;
+  uint8_t* m_to = n < kBlock ? m_in : m_codes;
+  uint8_t* v_to = n < kBlock ? v_in : v_codes;
+  for (size_t i = 0; i < n; i += width) {
+    const auto draws = hn::Load(d32, moment_draws + i);
+    const auto lower = hn::BitCast(di, hn::And(draws, hn::Set(d32, uint32_t{0xffffu})));
+    const auto upper = hn::BitCast(di, hn::ShiftRight<16>(draws));
+    EncodeMoments<FirstMomentCode>(d, hn::Load(d, m + i), lower, m_inverse, m_to + i);
+    EncodeMoments<SecondMomentCode>(d, hn::Load(d, v + i), upper, v_inverse, v_to + i);
+  }
+  if (n < kBlock) {
+    std::memcpy(m_codes, m_in, n);
+    std::memcpy(v_codes, v_in, n);
+  }
+}
+
+template <typename P, typename G>
+HWY_INLINE void UpdateBlocks(const AdamWCall& call, int64_t begin, int64_t end) {
+  for (int64_t at = begin; at < end; at += kMomentBlock) {
+    UpdateBlock<P, G>(call, at, static_cast<size_t>(std::min(kMomentBlock, end - at)));
+  }
+}
+
+template <typename P, typename G>
+HWY_INLINE void UpdateAny(const AdamWCall& call, int64_t begin, int64_t end) {
+  switch (call.moment_dtype) {
+    case DType::kUInt8:
+      return UpdateBlocks<P, G>(call, begin, end);
+    case DType::kBFloat16:
+      return UpdatePiece<P, G, BFloat16>(call, begin, end);
+    default:
+      return UpdatePiece<P, G, float>(call, begin, end);
+  }
+}
+
+template <typename P>
+HWY_INLINE void UpdateFrom(const AdamWCall& call, int64_t begin, int64_t end) {
+  switch (call.grad_dtype) {
+    case DType::kBFloat16:
+      return UpdateAny<P, BFloat16>(call, begin, end);
+    case DType::kFloat16:
+      return UpdateAny<P, Float16>(call, begin, end);
+    default:
+      return UpdateAny<P, float>(call, begin, end);
+  }
 }
 
 // HWY_EXPORT takes the name of a function.
-void AdamWF32(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
-              const void* grad, float* m, float* v) {
-  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
-             static_cast<const float*>(grad) + begin, m + begin, v + begin);
-}
-void AdamWBF16(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
-               const void* grad, float* m, float* v) {
-  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
-             static_cast<const BFloat16*>(grad) + begin, m + begin, v + begin);
-}
-void AdamWF16(int64_t begin, int64_t end, const AdamWCoefficients& c, float* param,
-              const void* grad, float* m, float* v) {
-  AdamWPiece(static_cast<size_t>(end - begin), c, param + begin,
-             static_cast<const Float16*>(grad) + begin, m + begin, v + begin);
+void AdamWPiece(const AdamWCall& call, int64_t begin, int64_t end) {
+  if (call.param_dtype == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
+  UpdateFrom<float>(call, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -94,17 +234,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(AdamWF32);
-HWY_EXPORT(AdamWBF16);
-HWY_EXPORT(AdamWF16);
+HWY_EXPORT(AdamWPiece);
 
-void AdamW(int64_t n, const AdamWCoefficients& coefficients, float* param, DType grad_dtype,
-           const void* grad, float* m, float* v) {
-  const auto piece = ByElementType(grad_dtype, HWY_DYNAMIC_DISPATCH(AdamWF32),
-                                   HWY_DYNAMIC_DISPATCH(AdamWBF16), HWY_DYNAMIC_DISPATCH(AdamWF16));
-  ParallelFor(n, kElementGrain, [=, &coefficients](int64_t, int64_t begin, int64_t end) {
-    piece(begin, end, coefficients, param, grad, m, v);
-  });
+void AdamW(const AdamWCall& call) {
+  static_assert(kElementGrain % kMomentBlock == 0);
+  const auto piece = HWY_DYNAMIC_DISPATCH(AdamWPiece);
+  ParallelFor(call.count, kElementGrain,
+              [&](int64_t, int64_t begin, int64_t end) { piece(call, begin, end); });
 }
 
 }  // namespace zeroth::cpu

@@ -10,9 +10,25 @@
 
 namespace zeroth::cpu {
 
-// One step in place over n elements in one pass; grad is fp32, bf16 or fp16.
-void AdamW(int64_t n, const AdamWCoefficients& coefficients, float* param, DType grad_dtype,
-           const void* grad, float* m, float* v);
+// As AdamWArgs, its types checked.
+struct AdamWCall {
+  int64_t count = 0;
+  AdamWCoefficients coefficients;
+  DType param_dtype = DType::kFloat32;
+  DType grad_dtype = DType::kFloat32;
+  DType moment_dtype = DType::kFloat32;
+  void* param = nullptr;
+  const void* grad = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  float* m_scale = nullptr;  // null unless moments are uint8
+  float* v_scale = nullptr;
+  uint64_t stream = 0;
+  int64_t first_element = 0;
+};
+
+// One step in place in one pass over memory.
+void AdamW(const AdamWCall& call);
 
 }  // namespace zeroth::cpu
 

@@ -16,7 +16,9 @@
 #include "zeroth/kernels/testing/cast_suite.h"
 #include "zeroth/kernels/testing/elementwise_suite.h"
 #include "zeroth/kernels/testing/embedding_suite.h"
+#include "zeroth/kernels/testing/low_precision_adamw_suite.h"
 #include "zeroth/kernels/testing/norm_suite.h"
+#include "zeroth/kernels/testing/quantize_suite.h"
 #include "zeroth/kernels/testing/rope_suite.h"
 #include "zeroth/kernels/testing/sum_of_squares_suite.h"
 
@@ -28,7 +30,9 @@ INSTANTIATE_TEST_SUITE_P(Cpu, AdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, CastSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, ElementwiseSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, EmbeddingSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, LowPrecisionAdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, NormSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, QuantizeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, RopeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, SumOfSquaresSuite, ::testing::Values("cpu"));
 

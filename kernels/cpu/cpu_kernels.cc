@@ -23,6 +23,7 @@
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
 #include "zeroth/kernels/cpu/linear_cross_entropy.h"
 #include "zeroth/kernels/cpu/norm.h"
+#include "zeroth/kernels/cpu/quantize.h"
 #include "zeroth/kernels/cpu/sum_of_squares.h"
 #include "zeroth/kernels/cpu/swiglu.h"
 #include "zeroth/kernels/validation.h"
@@ -298,10 +299,45 @@ absl::Status CpuKernels::Scale(const Tensor& x, float factor) {
   });
 }
 
+absl::Status CpuKernels::Lerp(const Tensor& x, const Tensor& target, float weight) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLerp(device_, x, target));
+  return stream_.Enqueue([x, target, weight] {
+    cpu::Lerp(x.numel(), weight, x.dtype(), target.raw_data(), x.raw_data());
+    return absl::OkStatus();
+  });
+}
+
 absl::Status CpuKernels::Cast(const Tensor& src, const Tensor& dst) {
   ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
   return stream_.Enqueue([src, dst] {
     cpu::Cast(src.numel(), src.dtype(), src.raw_data(), dst.dtype(), dst.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Quantize(const QuantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateQuantize(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::Quantize({args.values.numel(), args.block}, args.values.dtype(), args.values.raw_data(),
+                  args.quantized.data<uint8_t>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Dequantize(const DequantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateDequantize(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::Dequantize({args.values.numel() / args.pieces, args.block}, args.pieces,
+                    args.quantized.data<uint8_t>(), args.values.dtype(), args.values.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::SumQuantized(const SumQuantizedArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSumQuantized(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::SumQuantized({args.sum.numel(), args.block}, args.pieces, args.quantized.data<uint8_t>(),
+                      args.mean, args.accumulate, args.sum.dtype(), args.sum.raw_data());
     return absl::OkStatus();
   });
 }
@@ -331,16 +367,28 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
 absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
   return stream_.Enqueue([args] {
-    AdamWCoefficients coefficients;
+    cpu::AdamWCall call;
     if (args.coefficients.defined()) {
-      std::memcpy(&coefficients, args.coefficients.raw_data(), sizeof(coefficients));
+      std::memcpy(&call.coefficients, args.coefficients.raw_data(), sizeof(call.coefficients));
     } else {
-      coefficients = DeriveAdamWCoefficients(args);
+      call.coefficients = DeriveAdamWCoefficients(args);
     }
-    if (args.grad_factor.defined()) coefficients.grad_scale *= *args.grad_factor.data<float>();
-    if (std::isnan(coefficients.grad_scale)) return absl::OkStatus();  // a step to be skipped
-    cpu::AdamW(args.param.numel(), coefficients, args.param.data<float>(), args.grad.dtype(),
-               args.grad.raw_data(), args.m.data<float>(), args.v.data<float>());
+    float& scale = call.coefficients.grad_scale;
+    if (args.grad_factor.defined()) scale *= *args.grad_factor.data<float>();
+    if (std::isnan(scale)) return absl::OkStatus();  // a step to be skipped
+    call.count = args.param.numel();
+    call.param_dtype = args.param.dtype();
+    call.grad_dtype = args.grad.dtype();
+    call.moment_dtype = args.m.dtype();
+    call.param = args.param.raw_data();
+    call.grad = args.grad.raw_data();
+    call.m = args.m.raw_data();
+    call.v = args.v.raw_data();
+    call.m_scale = static_cast<float*>(RawDataOrNull(args.m_scale));
+    call.v_scale = static_cast<float*>(RawDataOrNull(args.v_scale));
+    call.stream = args.stream;
+    call.first_element = args.first_element;
+    cpu::AdamW(call);
     return absl::OkStatus();
   });
 }

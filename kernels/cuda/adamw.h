@@ -13,13 +13,28 @@
 
 namespace zeroth::cuda {
 
-// One step in place, as AdamWArgs says; `on_device` is in device memory and counts instead of
-// `coefficients`, or null; `grad_factor` is one float in device memory, or null. One pass over the
-// memory: 28 bytes an element with fp32 gradients.
-absl::Status AdamW(int64_t count, const AdamWCoefficients& coefficients,
-                   const AdamWCoefficients* on_device, float* param, const void* grad,
-                   DType grad_dtype, float* m, float* v, const float* grad_factor,
-                   const LaunchTarget& target);
+// As AdamWArgs, its types checked. Pointers are to device memory.
+struct AdamWCall {
+  int64_t count = 0;
+  AdamWCoefficients coefficients;
+  const AdamWCoefficients* on_device = nullptr;  // counts instead, or null
+  const float* grad_factor = nullptr;            // one float, or null
+  DType param_dtype = DType::kFloat32;
+  DType grad_dtype = DType::kFloat32;
+  DType moment_dtype = DType::kFloat32;
+  void* param = nullptr;
+  const void* grad = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  float* m_scale = nullptr;  // null unless moments are uint8
+  float* v_scale = nullptr;
+  uint64_t stream = 0;
+  int64_t first_element = 0;
+};
+
+// One step in place. One pass over the memory: 28 bytes an element in fp32, 14 in bf16 and 10.1
+// with 8-bit moments of bf16 parameters and gradients.
+absl::Status AdamW(const AdamWCall& call, const LaunchTarget& target);
 
 }  // namespace zeroth::cuda
 

@@ -250,13 +250,13 @@ TEST_P(AdamWSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad is int32, expected fp32, bf16 or fp16"});
   args.grad = Upload({2}, {1, 1});
   args.m = Upload({2}, {0, 0}, DType::kBFloat16);
-  ExpectInvalid(kernels().AdamW(args), {"AdamW", "m is bf16, expected fp32"});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "v is fp32, expected bf16"});
   args.m = args.v;
   args.grad_factor = Upload({2}, {1, 1});
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "grad_factor is [2], expected 1 elements"});
   args.grad_factor = Tensor();
   args.coefficients = Upload({2}, {1, 1});
-  ExpectInvalid(kernels().AdamW(args), {"AdamW", "coefficients is [2], expected 9 elements"});
+  ExpectInvalid(kernels().AdamW(args), {"AdamW", "coefficients is [2], expected 11 elements"});
   args.coefficients = Tensor();
   args.correction2 = 0;
   ExpectInvalid(kernels().AdamW(args), {"AdamW", "correction2"});

@@ -17,9 +17,13 @@ namespace zeroth {
 namespace {
 
 const MixedPrecision kPolicies[] = {
-    {DType::kBFloat16, DType::kFloat32}, {DType::kBFloat16, DType::kBFloat16},
-    {DType::kFloat32, DType::kBFloat16}, {DType::kFloat16, DType::kFloat32},
+    {DType::kBFloat16, DType::kFloat32},
+    {DType::kBFloat16, DType::kBFloat16},
+    {DType::kFloat32, DType::kBFloat16},
+    {DType::kFloat16, DType::kFloat32},
     {DType::kFloat16, DType::kFloat16},
+    {DType::kBFloat16, DType::kFloat32, DType::kBFloat16},
+    {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16},
 };
 
 // [begin, end) summed in fp32 along the tree of core/comm/communicator.h.
@@ -34,7 +38,7 @@ float TreeSum(const std::vector<float>& values, size_t begin, size_t end) {
 // arithmetic after the other.
 ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int steps) {
   return [=](const Parameter& parameter, int64_t element) {
-    float master = ToyValue(parameter, element);
+    float master = RoundTo(precision.master_dtype, ToyValue(parameter, element));
     for (int step = 0; step < steps; ++step) {
       const float computed = RoundTo(precision.param_dtype, master);
       std::vector<float> contributions;
@@ -45,7 +49,7 @@ ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int st
       const float sum = TreeSum(contributions, 0, contributions.size());
       const float mean =
           RoundTo(precision.reduce_dtype, sum * (1.0f / static_cast<float>(world_size)));
-      master -= 0.5f * mean;
+      master = RoundTo(precision.master_dtype, master - 0.5f * mean);
     }
     return master;
   };
@@ -82,7 +86,8 @@ TEST_P(StrategySuite, MixedPrecisionRoundsWhereItSaysAndNowhereElse) {
   constexpr int kSteps = 3;
   for (const MixedPrecision& precision : kPolicies) {
     SCOPED_TRACE(testing::Message() << DTypeName(precision.param_dtype) << " parameters, "
-                                    << DTypeName(precision.reduce_dtype) << " reductions");
+                                    << DTypeName(precision.reduce_dtype) << " reductions, "
+                                    << DTypeName(precision.master_dtype) << " masters");
     EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
                 ToyModel model(AwkwardUnits());
                 ShardingOptions options = Options();
@@ -144,7 +149,10 @@ TEST_P(StrategySuite, RefusesTypesThatItDoesNotKnow) {
               for (const MixedPrecision& precision :
                    {MixedPrecision{DType::kInt32, DType::kFloat32},
                     MixedPrecision{DType::kFloat32, DType::kInt64},
-                    MixedPrecision{DType::kFloat16, DType::kBFloat16}}) {
+                    MixedPrecision{DType::kFloat16, DType::kBFloat16},
+                    MixedPrecision{DType::kBFloat16, DType::kFloat32, DType::kFloat16},
+                    MixedPrecision{DType::kFloat32, DType::kFloat32, DType::kBFloat16},
+                    MixedPrecision{DType::kFloat16, DType::kFloat32, DType::kFloat16}}) {
                 ShardingOptions options = Options();
                 options.mixed_precision = precision;
                 const absl::Status status =

@@ -53,6 +53,72 @@ TEST(TrainCliTest, GradientsThatAreNotFiniteMayBeSkipped) {
   EXPECT_GE(metrics.back()["summary"]["skipped_steps"].get<int>(), 4);
 }
 
+// Mean and deviation of the window that ends at `at`, apart from the trainer's own.
+double ZScore(const std::vector<double>& values, size_t at) {
+  constexpr size_t kWindow = 128;
+  double mean = 0;
+  for (size_t i = at + 1 - kWindow; i <= at; ++i) mean += values[i] / kWindow;
+  double variance = 0;
+  for (size_t i = at + 1 - kWindow; i <= at; ++i) {
+    variance += (values[i] - mean) * (values[i] - mean) / kWindow;
+  }
+  return (values[at] - mean) / std::sqrt(variance);
+}
+
+TEST(TrainCliTest, OutliersAreSkippedAndCounted) {
+  const fs::path out = Scratch() / "out";
+  constexpr double kLimit = 0.5;
+  const Outcome run =
+      RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=1", "--steps=170",
+                                       "--shuffle=true", "--lr=1e-6", "--skip_loss_zscore=0.5"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  ASSERT_EQ(metrics.size(), 171u);
+  std::vector<double> losses;
+  int64_t skipped = 0;
+  for (size_t step = 0; step < 170; ++step) {
+    losses.push_back(metrics[step]["loss"].get<double>());
+    ASSERT_EQ(metrics[step].contains("loss_zscore"), step >= 127) << step;
+    if (step >= 127) {
+      const double score = ZScore(losses, step);
+      EXPECT_NEAR(metrics[step]["loss_zscore"].get<double>(), score, 1e-5) << step;
+      if (score > kLimit) ++skipped;
+    }
+    EXPECT_EQ(metrics[step].value("skipped_steps", 0), skipped) << step;
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_EQ(metrics[170]["summary"]["skipped_steps"], skipped);
+  EXPECT_NE(run.output.find("skipped: an outlier"), std::string::npos) << run.output;
+}
+
+TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
+  const fs::path out = Scratch() / "out";
+  const Flags evaluation = {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3",
+                            "--world_size=2", "--batch_size=4"};
+  const Outcome run =
+      RunTrainer(With(With(Reference(out), evaluation), {"--ema_decay=0.9", "--eval_every=10"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const Outcome plain = RunTrainer(With(With(Reference(Scratch() / "plain"), evaluation), {}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  const std::vector<nlohmann::json> metrics = Metrics(out);
+  EXPECT_TRUE(metrics[9].contains("ema_eval_loss"));
+  EXPECT_FALSE(metrics[10].contains("ema_eval_loss"));
+  // Neither the average nor a look at it changes the weights.
+  EXPECT_TRUE(Read(out / "final/model.safetensors") ==
+              Read(Scratch() / "plain/final/model.safetensors"));
+  EXPECT_FALSE(Read(out / "final/model.safetensors") == Read(out / "final_ema/model.safetensors"));
+  EXPECT_EQ(metrics[19]["eval_loss"], Metrics(Scratch() / "plain")[19]["eval_loss"]);
+  EXPECT_NE(metrics[19]["eval_loss"], metrics[19]["ema_eval_loss"]);
+  // What was written is what was evaluated.
+  const fs::path again = Scratch() / "again";
+  const Outcome copy = RunTrainer(
+      With(evaluation, {"--init_from=" + (out / "final_ema").string(), "--steps=1", "--lr=0",
+                        "--min_lr=0", "--data=tests/testdata/gpt2_tiny/tokens.npy", "--seq_len=32",
+                        "--sample_tokens=0", "--out=" + again.string()}));
+  ASSERT_EQ(copy.exit_code, 0) << copy.output;
+  EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
+}
+
 TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=4"}));
@@ -293,6 +359,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"traced_graphs",
                 {kText, kOut, "--cuda_graphs", "--trace=SCRATCH/trace.json"},
                 {"trace.json and --cuda_graphs", "trace a run without graphs"}},
+        Refusal{"skip_loss_zscore",
+                {kText, kOut, "--skip_loss_zscore=12"},
+                {"--skip_loss_zscore=12", "below 11.2"}},
+        Refusal{"skip_grad_norm_zscore",
+                {kText, kOut, "--skip_grad_norm_zscore=3", "--cuda_graphs"},
+                {"--skip_grad_norm_zscore=3 and --cuda_graphs"}},
+        Refusal{"ema_decay", {kText, kOut, "--ema_decay=1"}, {"--ema_decay=1", "not including, 1"}},
         Refusal{"lora_rank", {kText, kOut, "--lora_rank=-1"}, {"--lora_rank=-1", "at least 1"}},
         Refusal{"lora_target",
                 {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},

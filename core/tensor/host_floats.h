@@ -1,0 +1,28 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Tensors of any floating-point type as floats on the host: for those who load, export, inspect.
+
+#ifndef ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
+#define ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+
+// The elements of a tensor of fp32, bf16 or fp16, each of which a float holds exactly; synchronous,
+// as Tensor::ToHost. InvalidArgument for other types.
+absl::StatusOr<std::vector<float>> ToHostFloats(const Tensor& tensor);
+
+// Sets a tensor of fp32, bf16 or fp16 to `values`, rounded to nearest even; synchronous.
+// InvalidArgument for other types or another count.
+absl::Status SetFromHostFloats(absl::Span<const float> values, const Tensor& tensor);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_TENSOR_HOST_FLOATS_H_
