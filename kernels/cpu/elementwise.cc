@@ -64,15 +64,16 @@ void ScaleBF16(int64_t begin, int64_t end, float factor, void* x) {
 }
 void ScaleF16(int64_t begin, int64_t end, float factor, void* x) {
   ScalePiece<Float16>(begin, end, factor, x);
-  void LerpF32(int64_t begin, int64_t end, float weight, const void* target, void* x) {
-    LerpPiece<float>(begin, end, weight, target, x);
-  }
-  void LerpBF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
-    LerpPiece<BFloat16>(begin, end, weight, target, x);
-  }
-  void LerpF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
-    LerpPiece<Float16>(begin, end, weight, target, x);
-  }
+}
+void LerpF32(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<float>(begin, end, weight, target, x);
+}
+void LerpBF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<BFloat16>(begin, end, weight, target, x);
+}
+void LerpF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<Float16>(begin, end, weight, target, x);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
