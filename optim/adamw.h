@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +17,7 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -81,15 +81,8 @@ class AdamW {
   // As if so many had been taken: for moments that come from elsewhere.
   void set_step(int64_t step) { step_ = step; }
 
-  // A moment of one segment of a unit, for those who save and restore it: `shard` has a place for
-  // each element of the unit's own shard.
-  struct Moment {
-    const Unit* unit;
-    int segment;
-    std::string name;   // "m" or "v"
-    StateTensor shard;  // [shard_numel], shared with the optimizer
-  };
-  std::vector<Moment> moments() const;
+  // Its moments "m" and "v", with their scales "m_scale" and "v_scale" if they are 8-bit codes.
+  std::vector<ShardState> states() const;
 
   // Of this rank's moments, wherever they lie.
   int64_t MemoryBytes() const;

@@ -50,11 +50,14 @@ ResumePlace PlaceOf(const TrainOptions& options) {
 // The checkpoints to try, in this order.
 absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
   const ResumePlace place = PlaceOf(options);
+  std::error_code error;
   if (place.step.has_value()) {
-    return std::vector<std::string>{CheckpointPath(place.directory, *place.step)};
+    const std::string path = CheckpointPath(place.directory, *place.step);
+    if (fs::is_directory(path, error)) return std::vector<std::string>{path};
+    return absl::NotFoundError(
+        absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
   }
   // A checkpoint under a name of the user's own.
-  std::error_code error;
   if (fs::exists(absl::StrCat(place.directory, "/", kCheckpointIndexName), error)) {
     return std::vector<std::string>{place.directory};
   }
@@ -82,7 +85,19 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
                                                 absl::StrCat(path, "/", kCheckpointIndexName)));
   LoadStateOptions load;
   if (options.allow_partial) load.fill_missing = fill_missing;
-  ZEROTH_ASSIGN_OR_RETURN(notes, LoadState(*reader, trainer.sharding(), trainer.optimizer(), load));
+  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded,
+                          LoadState(*reader, trainer.sharding(), trainer.states(), load));
+  notes = std::move(loaded.notes);
+  // Half an average is none.
+  if (loaded.incomplete.count("ema") > 0) {
+    progress.trainer.ema_updates = 0;
+    notes.push_back("the average of the weights begins anew");
+  }
+  // A scale that is asked for by another flag is not the checkpoint's to give.
+  if (progress.flags.value("loss_scale", "") != options.loss_scale) {
+    progress.trainer.loss_scaler.reset();
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);
   return progress;
 }
 
@@ -94,14 +109,6 @@ std::vector<std::string> Differences(const TrainOptions& options, const RunProgr
     notes.push_back(absl::StrCat("resume    with other flags: ", absl::StrJoin(changed, "; ")));
   }
   return notes;
-}
-
-void RestoreScaler(Trainer& trainer, const RunProgress& progress, std::vector<std::string>& notes) {
-  LossScaler* const scaler = trainer.loss_scaler();
-  if (scaler == nullptr || !progress.loss_scaler.has_value()) return;
-  if (const absl::Status status = scaler->Restore(*progress.loss_scaler); !status.ok()) {
-    notes.push_back(absl::StrCat("resume    the loss scale begins anew: ", status.message()));
-  }
 }
 
 // Rank 0: moves checkpoints out of the way that are newer than `step`.
@@ -162,10 +169,8 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
       continue;
     }
     ZEROTH_RETURN_IF_ERROR_WITH(status, absl::StrCat("--resume=", options.resume));
-    trainer.optimizer().set_step(progress->optimizer_steps);
     resumed.notes.push_back(
         absl::StrCat("resume    from ", path, ", after step ", progress->steps));
-    RestoreScaler(trainer, *progress, resumed.notes);
     for (const std::string& line : filled)
       resumed.notes.push_back(absl::StrCat("resume    ", line));
     for (std::string& line : Differences(options, *progress)) {
@@ -209,11 +214,10 @@ bool RunCheckpoints::IsDue(int64_t steps, bool last) const {
 }
 
 absl::Status RunCheckpoints::Save(RunProgress progress) {
-  progress.optimizer_steps = trainer_.optimizer().step();
-  if (trainer_.loss_scaler() != nullptr) progress.loss_scaler = trainer_.loss_scaler()->state();
+  progress.trainer = trainer_.counts();
   progress.flags = ResultFlags(options_);
   const absl::StatusOr<bool> saved = saver_->Save(
-      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.optimizer()));
+      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.states()));
   ZEROTH_RETURN_IF_ERROR_WITH(saved.status(),
                               absl::StrCat("checkpoint after step ", progress.steps));
   if (!*saved) {

@@ -33,7 +33,7 @@ struct Resumed {
 };
 
 // Brings the trainer to the state of the checkpoint that --resume asks for: weights, moments, the
-// optimizer's and the loss scaler's counts. A damaged checkpoint is passed over for the newest
+// average of the weights, and Trainer::counts(). A damaged checkpoint is passed over for the newest
 // intact one before it, where the choice is ours (auto, or a directory of several). With
 // --allow_partial, what the checkpoint lacks comes from `fill_missing`. Checkpoints in --out that
 // are newer than the one resumed are of a past that will not be, and are set aside if this run

@@ -58,6 +58,18 @@ class Members {
     return member->is_object() ? *member : empty;
   }
 
+  std::vector<double> Numbers(const char* key) {
+    std::vector<double> numbers;
+    const Json* const member = Find(key, "an array of numbers");
+    if (member == nullptr) return numbers;
+    if (!member->is_array()) Wrong(key, "an array of numbers");
+    for (const Json& number : *member) {
+      if (!number.is_number()) Wrong(key, "an array of numbers");
+      numbers.push_back(number.is_number() ? number.get<double>() : 0);
+    }
+    return numbers;
+  }
+
   const absl::Status& status() const { return status_; }
 
  private:
@@ -80,11 +92,23 @@ class Members {
   absl::Status status_;
 };
 
+Json WindowJson(const OutlierDetector::State& state) {
+  return {{"taken", state.taken}, {"window", state.window}};
+}
+
+absl::StatusOr<OutlierDetector::State> ReadWindow(const Json& json, const std::string& where) {
+  Members members(json, where);
+  OutlierDetector::State state;
+  state.taken = members.Count("taken");
+  state.window = members.Numbers("window");
+  ZEROTH_RETURN_IF_ERROR(members.status());
+  return state;
+}
+
 }  // namespace
 
 Json RunProgress::ToJson() const {
   Json json = {{"steps", steps},
-               {"optimizer_steps", optimizer_steps},
                {"skipped_steps", skipped_steps},
                {"sequences", sequences},
                {"data",
@@ -92,10 +116,14 @@ Json RunProgress::ToJson() const {
                  {"seq_len", data.seq_len},
                  {"seed", data.seed},
                  {"shuffle", data.shuffle}}},
+               {"optimizer_steps", trainer.optimizer_steps},
+               {"ema_updates", trainer.ema_updates},
+               {"losses", WindowJson(trainer.losses)},
+               {"grad_norms", WindowJson(trainer.grad_norms)},
                {"flags", flags}};
-  if (loss_scaler.has_value()) {
-    json["loss_scaler"] = {{"scale", loss_scaler->scale},
-                           {"finite_steps", loss_scaler->finite_steps}};
+  if (trainer.loss_scaler.has_value()) {
+    json["loss_scaler"] = {{"scale", trainer.loss_scaler->scale},
+                           {"finite_steps", trainer.loss_scaler->finite_steps}};
   }
   return json;
 }
@@ -104,7 +132,10 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   RunProgress progress;
   Members members(json, where);
   progress.steps = members.Count("steps");
-  progress.optimizer_steps = members.Count("optimizer_steps");
+  progress.trainer.optimizer_steps = members.Count("optimizer_steps");
+  progress.trainer.ema_updates = members.Count("ema_updates");
+  const Json& losses = members.Object("losses");
+  const Json& grad_norms = members.Object("grad_norms");
   progress.skipped_steps = members.Count("skipped_steps");
   progress.sequences = members.Count("sequences");
   progress.flags = members.Object("flags");
@@ -122,8 +153,12 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
     state.scale = scaler.Number("scale");
     state.finite_steps = scaler.Count("finite_steps");
     ZEROTH_RETURN_IF_ERROR(scaler.status());
-    progress.loss_scaler = state;
+    progress.trainer.loss_scaler = state;
   }
+  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.losses,
+                          ReadWindow(losses, absl::StrCat(where, ": \"losses\"")));
+  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.grad_norms,
+                          ReadWindow(grad_norms, absl::StrCat(where, ": \"grad_norms\"")));
   return progress;
 }
 
@@ -148,6 +183,9 @@ Json ResultFlags(const TrainOptions& options) {
           {"eps", options.eps},
           {"weight_decay", options.weight_decay},
           {"clip_grad_norm", options.clip_grad_norm},
+          {"skip_loss_zscore", options.skip_loss_zscore},
+          {"skip_grad_norm_zscore", options.skip_grad_norm_zscore},
+          {"ema_decay", options.ema_decay},
           {"seed", options.seed},
           {"shuffle", options.shuffle}};
 }

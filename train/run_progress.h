@@ -4,7 +4,6 @@
 #define ZEROTH_TRAIN_RUN_PROGRESS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/optim/loss_scaler.h"
 #include "zeroth/train/options.h"
+#include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
 
@@ -31,12 +30,11 @@ struct DataOrder {
 // its index). Nothing else is needed to go on with the same bits: shuffling, initial values and
 // samples draw from counters, and the learning rate is a function of the step.
 struct RunProgress {
-  int64_t steps = 0;            // skipped ones included
-  int64_t optimizer_steps = 0;  // those that count for the moments' corrections
+  int64_t steps = 0;  // skipped ones included
   int64_t skipped_steps = 0;
   int64_t sequences = 0;  // of the data, by all ranks together
   DataOrder data;
-  std::optional<LossScaler::State> loss_scaler;
+  TrainerCounts trainer;
   // What the run was told, by flag, as far as it changes results. For comparison only.
   nlohmann::json flags = nlohmann::json::object();
 

@@ -18,11 +18,13 @@ using ::testing::HasSubstr;
 RunProgress Example() {
   RunProgress progress;
   progress.steps = 12;
-  progress.optimizer_steps = 11;
+  progress.trainer.optimizer_steps = 11;
+  progress.trainer.ema_updates = 10;
+  progress.trainer.losses = {2, {0.1, 1e-300}};
+  progress.trainer.loss_scaler = LossScaler::State{1024, 7};
   progress.skipped_steps = 1;
   progress.sequences = 12 * 32;
   progress.data = {1000, 16, ~uint64_t{0}, false};
-  progress.loss_scaler = LossScaler::State{1024, 7};
   progress.flags = ResultFlags(TrainOptions());
   return progress;
 }
@@ -30,14 +32,15 @@ RunProgress Example() {
 TEST(RunProgressTest, ReadsBack) {
   for (const bool scaled : {false, true}) {
     RunProgress progress = Example();
-    if (!scaled) progress.loss_scaler.reset();
+    if (!scaled) progress.trainer.loss_scaler.reset();
     const auto json = nlohmann::json::parse(progress.ToJson().dump());
     const auto read = RunProgress::FromJson(json, "here");
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->ToJson(), json);
     EXPECT_EQ(read->data, progress.data);
-    EXPECT_EQ(read->loss_scaler.has_value(), scaled);
-    EXPECT_EQ(read->optimizer_steps, 11);
+    EXPECT_EQ(read->trainer.loss_scaler.has_value(), scaled);
+    EXPECT_EQ(read->trainer.optimizer_steps, 11);
+    EXPECT_EQ(read->trainer.losses.window, progress.trainer.losses.window);
   }
 }
 

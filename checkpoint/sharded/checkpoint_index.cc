@@ -173,13 +173,17 @@ absl::StatusOr<CheckpointPiece> ReadPiece(const Json& json, const CheckpointInde
 }
 
 absl::StatusOr<CheckpointTensor> ReadTensor(const Json& json, const CheckpointIndex& index,
-                                            int64_t numel, absl::string_view place) {
+                                            const CheckpointParameter& parameter,
+                                            absl::string_view place) {
   CheckpointTensor tensor;
   ZEROTH_ASSIGN_OR_RETURN(const std::string dtype, StringMember(json, "dtype", place));
   const absl::StatusOr<SafetensorsDType> parsed = ParseSafetensorsDType(dtype);
   if (!parsed.ok()) return Annotate(parsed.status(), place);
   tensor.dtype = *parsed;
   if (BitsOf(tensor.dtype) % 8 != 0) return Bad(place, dtype, "a type of whole bytes");
+  ZEROTH_ASSIGN_OR_RETURN(
+      tensor.block, IntegerMember(json, "block", 1, std::numeric_limits<int64_t>::max(), place));
+  const int64_t numel = parameter.NumelOf(tensor);
   ZEROTH_ASSIGN_OR_RETURN(const Json* const pieces, ArrayMember(json, "pieces", place));
   for (const Json& piece : *pieces) {
     ZEROTH_ASSIGN_OR_RETURN(CheckpointPiece read,
@@ -214,9 +218,9 @@ absl::StatusOr<CheckpointParameter> ReadParameter(const Json& json, const Checkp
   ZEROTH_ASSIGN_OR_RETURN(parameter.shape, ReadShape(json, place));
   ZEROTH_ASSIGN_OR_RETURN(const Json* const states, ObjectMember(json, "states", place));
   for (const auto& [state, tensor] : states->items()) {
-    ZEROTH_ASSIGN_OR_RETURN(parameter.states[state],
-                            ReadTensor(tensor, index, parameter.shape.numel(),
-                                       absl::StrCat(place, " state \"", state, "\"")));
+    ZEROTH_ASSIGN_OR_RETURN(
+        parameter.states[state],
+        ReadTensor(tensor, index, parameter, absl::StrCat(place, " state \"", state, "\"")));
   }
   return parameter;
 }
@@ -251,6 +255,7 @@ Json ParameterJson(const CheckpointParameter& parameter) {
       pieces.push_back(PieceJson(piece, tensor.dtype));
     }
     states[name] = {{"dtype", std::string(SafetensorsDTypeName(tensor.dtype))},
+                    {"block", tensor.block},
                     {"pieces", std::move(pieces)}};
   }
   const absl::Span<const int64_t> dims = parameter.shape.dims();
@@ -355,12 +360,16 @@ absl::Status CheckpointIndex::Merge(CheckpointIndex shard) {
     }
     for (auto& [state, tensor] : part.states) {
       const auto [target, first] = whole.states.try_emplace(state);
-      if (first) target->second.dtype = tensor.dtype;
-      if (target->second.dtype != tensor.dtype) {
+      if (first) {
+        target->second.dtype = tensor.dtype;
+        target->second.block = tensor.block;
+      }
+      if (target->second.dtype != tensor.dtype || target->second.block != tensor.block) {
         return absl::InvalidArgumentError(
             absl::StrCat("parameter \"", name, "\" state \"", state, "\" is ",
-                         SafetensorsDTypeName(tensor.dtype), " in one shard and ",
-                         SafetensorsDTypeName(target->second.dtype), " in others"));
+                         SafetensorsDTypeName(tensor.dtype), " in blocks of ", tensor.block,
+                         " in one shard and ", SafetensorsDTypeName(target->second.dtype),
+                         " in blocks of ", target->second.block, " in others"));
       }
       std::vector<CheckpointPiece>& pieces = target->second.pieces;
       for (CheckpointPiece& piece : tensor.pieces) {
@@ -382,7 +391,7 @@ absl::Status CheckpointIndex::CheckComplete() const {
           absl::StrCat("parameter \"", name, "\" has no state \"", kParameterState, "\""));
     }
     for (const auto& [state, tensor] : parameter.states) {
-      if (const auto error = TilingError(tensor, parameter.shape.numel())) {
+      if (const auto error = TilingError(tensor, parameter.NumelOf(tensor))) {
         return absl::InvalidArgumentError(absl::StrCat("parameter \"", name, "\" state \"", state,
                                                        "\" of shape ", parameter.shape.ToString(),
                                                        ": ", *error));

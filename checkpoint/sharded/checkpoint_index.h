@@ -7,8 +7,9 @@
 //     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
 //     ...                             any reader of safetensors opens
 //
-// Every parameter has named states ("param", and what an optimizer adds: "m", "v"), all of the
-// parameter's shape, each cut into pieces that tile its elements. Who wrote a piece, and under
+// Every parameter has named states ("param", and what an optimizer adds: "m", "v"), each with an
+// element for every element of the parameter, or for every block of so many, cut into pieces that
+// tile it. Who wrote a piece, and under
 // which strategy, does not matter to who reads it.
 
 #ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
@@ -57,11 +58,17 @@ struct CheckpointPiece {
 
 struct CheckpointTensor {
   SafetensorsDType dtype = SafetensorsDType::kF32;
+  // Elements of the parameter that share one of this tensor, counted from the parameter's first.
+  int64_t block = 1;
   std::vector<CheckpointPiece> pieces;  // by element
 };
 
 struct CheckpointParameter {
   Shape shape;
+
+  int64_t NumelOf(const CheckpointTensor& tensor) const {
+    return shape.numel() / tensor.block + (shape.numel() % tensor.block != 0 ? 1 : 0);
+  }
   std::map<std::string, CheckpointTensor, std::less<>> states;
 };
 

@@ -32,9 +32,9 @@ CheckpointIndex Shard(int rank) {
   weight.shape = Shape({3, 2});
   const int64_t begin = rank == 0 ? 0 : 4;
   const int64_t end = rank == 0 ? 4 : 6;
-  weight.states["param"] = {SafetensorsDType::kF32, {{0, 96, begin, end, {1, ~uint64_t{0}}}}};
+  weight.states["param"] = {SafetensorsDType::kF32, 1, {{0, 96, begin, end, {1, ~uint64_t{0}}}}};
   if (rank == 1) weight.states["param"].pieces[0].checksums.pop_back();
-  weight.states["m"] = {SafetensorsDType::kBF16, {{0, 200, begin, end, {3}}}};
+  weight.states["m"] = {SafetensorsDType::kBF16, 1, {{0, 200, begin, end, {3}}}};
   if (rank == 0) index.parameters["empty"] = {Shape({0, 5}), {{"param", {}}}};
   return index;
 }
@@ -92,9 +92,10 @@ TEST(CheckpointIndexTest, ShardsThatContradictEachOtherAreRefused) {
   other_shape.parameters["w"].shape = Shape({2, 3});
   CheckpointIndex other_type = Shard(1);
   other_type.parameters["w"].states["m"].dtype = SafetensorsDType::kF16;
-  for (const auto& [shard, words] : {std::pair(other_run, "save another"),
-                                     std::pair(other_shape, "has shape [2, 3] in one shard"),
-                                     std::pair(other_type, "is F16 in one shard and BF16")}) {
+  for (const auto& [shard, words] :
+       {std::pair(other_run, "save another"),
+        std::pair(other_shape, "has shape [2, 3] in one shard"),
+        std::pair(other_type, "is F16 in blocks of 1 in one shard and BF16")}) {
     CheckpointIndex index = Shard(0);
     EXPECT_THAT(std::string(index.Merge(shard).message()), HasSubstr(words));
   }

@@ -202,7 +202,7 @@ absl::Status CheckpointReader::ReadBytes(absl::string_view parameter, absl::stri
         absl::StrCat(directory_, ": no state \"", state, "\" of parameter \"", parameter, "\""));
   }
   const int64_t size = place.element_bytes();
-  const int64_t numel = index_.parameters.find(parameter)->second.shape.numel();
+  const int64_t numel = index_.parameters.find(parameter)->second.NumelOf(*place.tensor);
   const auto bytes = static_cast<int64_t>(out.size());
   if (begin < 0 || bytes % size != 0 || bytes / size > numel || begin > numel - bytes / size) {
     return absl::OutOfRangeError(absl::StrCat(directory_, ": ", bytes, " bytes from element ",

@@ -296,6 +296,7 @@ TEST_F(CheckpointReaderTest, AbsurdClaimsAreRefused) {
                           {"states",
                            {{"param",
                              {{"dtype", "F32"},
+                              {"block", 1},
                               {"pieces",
                                {{{"file", 0},
                                  {"elements", {0, 1 << 27}},

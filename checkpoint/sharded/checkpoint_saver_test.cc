@@ -51,7 +51,8 @@ absl::Status RunSaver(const CheckpointSaverOptions& options, const Body& body) {
 
 absl::StatusOr<bool> SaveVersion(TestState& state, CheckpointSaver& saver, int64_t step) {
   state.Fill(static_cast<int>(step));
-  return saver.Save(step, nlohmann::json::object(), OwnedPieces(*state.sharding, *state.optimizer));
+  return saver.Save(step, nlohmann::json::object(),
+                    OwnedPieces(*state.sharding, state.optimizer->states()));
 }
 
 // That the checkpoint of `step` holds what SaveVersion put into it.
@@ -59,7 +60,7 @@ absl::Status CheckVersion(const std::string& directory, TestState& state, int64_
   ZEROTH_ASSIGN_OR_RETURN(const auto reader,
                           CheckpointReader::Open(CheckpointPath(directory, step)));
   ZEROTH_TOY_EXPECT(reader->index().step == step);
-  ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *state.sharding, *state.optimizer).status());
+  ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *state.sharding, state.optimizer->states()).status());
   return state.Check(static_cast<int>(step));
 }
 

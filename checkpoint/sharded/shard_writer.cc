@@ -18,7 +18,10 @@
 namespace zeroth {
 namespace {
 
-bool IsWhole(const StatePiece& piece) { return piece.numel() == piece.shape.numel(); }
+// Has all of the parameter's elements, so that its shape fits.
+bool IsWhole(const StatePiece& piece) {
+  return piece.block == 1 && piece.numel() == piece.shape.numel();
+}
 
 // What the tensor is called inside the file; for people, since the index says where it lies.
 std::string TensorName(const StatePiece& piece) {
@@ -97,6 +100,7 @@ absl::StatusOr<CheckpointIndex> WriteShard(const ShardWriterOptions& options,
     CheckpointParameter& parameter = index.parameters[piece.parameter];
     parameter.shape = piece.shape;
     CheckpointTensor& tensor = parameter.states[piece.state];
+    tensor.block = piece.block;
     tensor.dtype = ToSafetensorsDType(piece.shard.dtype());
     ZEROTH_ASSIGN_OR_RETURN(CheckpointPiece written,
                             WritePiece(options, piece, i, reader, *writer));

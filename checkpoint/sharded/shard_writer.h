@@ -25,6 +25,7 @@ struct StatePiece {
   std::string parameter;
   Shape shape;  // of the whole parameter
   std::string state;
+  int64_t block = 1;  // elements of the parameter for each of the state, see CheckpointTensor
   int64_t begin = 0;
   int64_t end = 0;
   StateTensor shard;        // what they are part of

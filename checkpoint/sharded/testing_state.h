@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,14 +18,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/adamw.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/testing/toy_model.h"
 
@@ -37,11 +41,13 @@ struct Spread {
   int shard_size = 0;
   int64_t min_shard_numel = 0;
   DType param_dtype = DType::kFloat32;
-  bool offload = false;  // all of it
+  bool offload = false;                 // all of it
+  DType state_dtype = DType::kFloat32;  // of moments
 
   std::string name() const {
     return absl::StrCat(strategy, "-", world_size, "-", shard_size, "-", min_shard_numel, "-",
-                        DTypeName(param_dtype), offload ? "-offloaded" : "");
+                        DTypeName(param_dtype), offload ? "-offloaded-" : "-",
+                        DTypeName(state_dtype));
   }
 };
 
@@ -100,55 +106,65 @@ struct TestState {
     options.offload.parameters = spread.offload;
     options.offload.gradients = spread.offload;
     options.offload.optimizer = spread.offload;
-    options.offload.chunk_numel = 16;
+    options.offload.chunk_numel = 1024;
+    options.block_numel = RequiredBlockNumel(spread.state_dtype);
     ZEROTH_ASSIGN_OR_RETURN(state.sharding,
                             Sharding::Create(world, device, options, state.model->Specs()));
     ZEROTH_ASSIGN_OR_RETURN(state.kernels, KernelRegistry::Create(device, device.compute_stream()));
-    ZEROTH_ASSIGN_OR_RETURN(state.optimizer,
-                            AdamW::Create(*state.sharding, *state.kernels, AdamWOptions()));
+    AdamWOptions adamw;
+    adamw.state_dtype = spread.state_dtype;
+    ZEROTH_ASSIGN_OR_RETURN(state.optimizer, AdamW::Create(*state.sharding, *state.kernels, adamw));
     return state;
   }
 
-  // Calls visit(parameter, state, element, value) for everything that this rank holds.
+  // Calls visit(parameter, state, element, bytes of the element) for everything that this rank
+  // holds, and keeps what that writes.
   template <typename Visit>
   void ForEach(const Visit& visit) {
-    const auto walk = [&](const Unit& unit, int segment, const std::string& name,
-                          const StateTensor& shard) {
+    std::vector<ShardState> states = optimizer->states();
+    for (const Unit* unit : sharding->units()) {
+      for (int i = 0; i < unit->segment_count(); ++i) {
+        states.push_back({unit, i, "param", unit->ShardState(i)});
+      }
+    }
+    for (const ShardState& state : states) {
       // Through host memory, since the shard may be offloaded.
-      std::vector<float> values(static_cast<size_t>(shard.numel()));
-      absl::Status status = CopyStateToHost(unit.device(), shard, 0, shard.numel(), values.data());
-      for (const int index : unit.segment_layout(segment).parameters) {
-        const ShardLayout::Piece piece = unit.PieceOf(index);
-        for (int64_t i = 0; i < piece.numel(); ++i) {
-          visit(unit.parameters()[static_cast<size_t>(index)]->name(), name, piece.begin + i,
-                values[static_cast<size_t>(piece.shard_offset + i)]);
+      Device& device = state.unit->device();
+      const int64_t numel = state.shard.numel();
+      const size_t size = SizeOf(state.shard.dtype());
+      std::vector<uint8_t> bytes(static_cast<size_t>(numel) * size);
+      absl::Status status = CopyStateToHost(device, state.shard, 0, numel, bytes.data());
+      for (const int index : state.unit->segment_layout(state.segment).parameters) {
+        const ShardLayout::Piece piece = state.unit->PieceOf(index);
+        for (int64_t i = 0; i * state.block < piece.numel(); ++i) {
+          visit(state.unit->parameters()[static_cast<size_t>(index)]->name(), state.name,
+                piece.begin / state.block + i,
+                absl::MakeSpan(bytes).subspan(
+                    static_cast<size_t>(piece.shard_offset / state.block + i) * size, size));
         }
       }
-      status.Update(CopyStateFromHost(unit.device(), values.data(), shard, 0, shard.numel()));
+      status.Update(CopyStateFromHost(device, bytes.data(), state.shard, 0, numel));
       ZEROTH_CHECK(status.ok());
-    };
-    for (const Unit* unit : sharding->units()) {
-      for (int i = 0; i < unit->segment_count(); ++i) walk(*unit, i, "param", unit->ShardState(i));
-    }
-    for (const AdamW::Moment& moment : optimizer->moments()) {
-      walk(*moment.unit, moment.segment, moment.name, moment.shard);
     }
   }
 
   void Fill(int version) {
     ForEach([&](const std::string& parameter, const std::string& state, int64_t element,
-                float& value) { value = ElementOf(parameter, state, element, version); });
+                absl::Span<uint8_t> bytes) {
+      const float value = ElementOf(parameter, state, element, version);
+      std::memcpy(bytes.data(), &value, bytes.size());
+    });
   }
 
   // Internal unless every element has the bits of Fill(version).
   absl::Status Check(int version) {
     absl::Status status;
     ForEach([&](const std::string& parameter, const std::string& state, int64_t element,
-                const float& value) {
+                absl::Span<uint8_t> bytes) {
       const float expected = ElementOf(parameter, state, element, version);
-      if (std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(expected)) return;
-      status.Update(absl::InternalError(absl::StrCat(
-          state, " of ", parameter, ", element ", element, ": ", value, ", expected ", expected)));
+      if (std::memcmp(bytes.data(), &expected, bytes.size()) == 0) return;
+      status.Update(absl::InternalError(absl::StrCat(state, " of ", parameter, ", element ",
+                                                     element, ": not the bits of ", expected)));
     });
     return status;
   }

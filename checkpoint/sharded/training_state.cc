@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 
+#include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -48,15 +49,17 @@ struct HeldPiece {
 using SegmentId = std::pair<const Unit*, int>;
 
 // The part of `piece` that lies in [from, to) of the concatenation of all pieces, in which it
-// starts at `offset`. Empty pieces belong to whoever has the concatenation's place.
-ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64_t from,
-                          int64_t to) {
-  const int64_t begin = std::clamp(from - offset, int64_t{0}, piece.numel());
-  const int64_t end = std::clamp(to - offset, begin, piece.numel());
+// starts at `offset`; cut at multiples of `align` elements, so that blocks stay whole.
+ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64_t from, int64_t to,
+                          int64_t align) {
+  const auto place = [&](int64_t at) {
+    const int64_t inside = std::clamp(at - offset, int64_t{0}, piece.numel());
+    return inside == piece.numel() ? inside : inside / align * align;
+  };
   ShardLayout::Piece part = piece;
-  part.begin = piece.begin + begin;
-  part.end = piece.begin + end;
-  part.shard_offset = piece.shard_offset + begin;
+  part.begin = piece.begin + place(from);
+  part.end = piece.begin + place(to);
+  part.shard_offset = piece.shard_offset + place(from);
   return part;
 }
 
@@ -73,26 +76,43 @@ std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
   return held;
 }
 
-void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, absl::string_view state,
-              const StateTensor& shard, std::vector<StatePiece>& pieces) {
+// The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
+  ShardLayout::Piece blocks = part;
+  blocks.begin = part.begin / block;
+  blocks.end = (part.end + block - 1) / block;
+  blocks.shard_offset = part.shard_offset / block;
+  return blocks;
+}
+
+void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const ShardState& state,
+              std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
+  const ShardLayout::Piece blocks = InBlocks(part, state.block);
   StatePiece piece;
   piece.parameter = parameter.name();
   piece.shape = parameter.shape();
-  piece.state = std::string(state);
-  piece.begin = part.begin;
-  piece.end = part.end;
-  piece.shard = shard;
-  piece.shard_begin = part.shard_offset;
+  piece.state = state.name;
+  piece.block = state.block;
+  piece.begin = blocks.begin;
+  piece.end = blocks.end;
+  piece.shard = state.shard;
+  piece.shard_begin = blocks.shard_offset;
   pieces.push_back(std::move(piece));
 }
 
-std::map<SegmentId, std::vector<AdamW::Moment>> MomentsOf(const AdamW& optimizer) {
-  std::map<SegmentId, std::vector<AdamW::Moment>> state;
-  for (AdamW::Moment& tensor : optimizer.moments()) {
-    state[{tensor.unit, tensor.segment}].push_back(std::move(tensor));
+// By segment: the parameters' own shard, and what is kept beside it.
+using SegmentStates = std::map<SegmentId, std::vector<ShardState>>;
+
+SegmentStates StatesBySegment(const Sharding& sharding, absl::Span<const ShardState> states) {
+  SegmentStates by_segment;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      by_segment[{unit, i}].push_back({unit, i, kParameterState, unit->ShardState(i)});
+    }
   }
-  return state;
+  for (const ShardState& state : states) by_segment[{state.unit, state.segment}].push_back(state);
+  return by_segment;
 }
 
 // Parameters without elements are in nobody's shard, but the model has them.
@@ -103,7 +123,7 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
       if (parameter.numel() > 0) continue;
       const int segment = unit->layout().placement(static_cast<int>(i)).segment;
       const HeldPiece held{unit, static_cast<int>(i), {}};
-      AddPiece(held, {}, kParameterState, unit->ShardState(segment), pieces);
+      AddPiece(held, {}, {unit, segment, kParameterState, unit->ShardState(segment)}, pieces);
     }
   }
 }
@@ -144,7 +164,7 @@ std::string Listed(const char* what, const std::vector<std::string>& names) {
                       names.size() > shown.size() ? ", ..." : "");
 }
 
-std::vector<std::string> Warnings(const Differences& differences) {
+std::vector<std::string> Notes(const Differences& differences) {
   std::vector<std::string> lines;
   for (const std::string& name : differences.missing) {
     lines.push_back(absl::StrCat("parameter ", name, " is not in the checkpoint"));
@@ -173,19 +193,34 @@ absl::Status CopyRounded(Device& device, absl::Span<const float> values, const S
   return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
-// One parameter's piece of one moment; zeros if `reader` is null.
-absl::Status LoadMoment(CheckpointReader* reader, Device& device, const Parameter& parameter,
-                        const ShardLayout::Piece& piece, const std::string& state,
-                        const StateTensor& shard) {
-  std::vector<float> staging;
+// One parameter's piece of a state; zeros if `source` is null.
+absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
+                       const Parameter& parameter, const ShardLayout::Piece& piece,
+                       const ShardState& state) {
+  Device& device = state.unit->device();
+  // Equal types are copied: bits that are no number are kept as well.
+  const bool converts =
+      source != nullptr && source->dtype != ToSafetensorsDType(state.shard.dtype());
+  const auto size = static_cast<int64_t>(SizeOf(state.shard.dtype()));
+  std::vector<float> floats;
+  std::vector<uint8_t> bytes;
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
     const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-    staging.assign(static_cast<size_t>(count), 0.0f);
-    if (reader != nullptr) {
+    const int64_t begin = piece.begin + done;
+    const int64_t place = piece.shard_offset + done;
+    if (converts) {
+      floats.resize(static_cast<size_t>(count));
       ZEROTH_RETURN_IF_ERROR(
-          reader->Read(parameter.name(), state, piece.begin + done, absl::MakeSpan(staging)));
+          reader.Read(parameter.name(), state.name, begin, absl::MakeSpan(floats)));
+      ZEROTH_RETURN_IF_ERROR(CopyRounded(device, floats, state.shard, place));
+      continue;
     }
-    ZEROTH_RETURN_IF_ERROR(CopyRounded(device, staging, shard, piece.shard_offset + done));
+    bytes.assign(static_cast<size_t>(count * size), 0);
+    if (source != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(
+          reader.ReadBytes(parameter.name(), state.name, begin, absl::MakeSpan(bytes)));
+    }
+    ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, bytes.data(), state.shard, place, count));
   }
   return absl::OkStatus();
 }
@@ -195,15 +230,54 @@ bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
   return found != reader.index().parameters.end() && found->second.shape == parameter.shape();
 }
 
-absl::Status LoadMoments(CheckpointReader& reader, const AdamW& optimizer) {
-  for (const AdamW::Moment& moment : optimizer.moments()) {
-    const Unit& unit = *moment.unit;
-    for (const int index : unit.segment_layout(moment.segment).parameters) {
-      const Parameter& parameter = *unit.parameters()[static_cast<size_t>(index)];
-      const bool is_there =
-          HasParameter(reader, parameter) && reader.Find(parameter.name(), moment.name) != nullptr;
-      ZEROTH_RETURN_IF_ERROR(LoadMoment(is_there ? &reader : nullptr, unit.device(), parameter,
-                                        unit.PieceOf(index), moment.name, moment.shard));
+// The checkpoint's tensor for a state of a parameter; null if it has none.
+const CheckpointTensor* SourceOf(const CheckpointReader& reader, const Parameter& parameter,
+                                 const ShardState& state) {
+  return HasParameter(reader, parameter) ? reader.Find(parameter.name(), state.name) : nullptr;
+}
+
+const Parameter& ParameterOf(const ShardState& state, int index) {
+  return *state.unit->parameters()[static_cast<size_t>(index)];
+}
+
+// Whether what the checkpoint has of a state can become what is kept here.
+absl::Status CheckConvertible(const CheckpointReader& reader, const Parameter& parameter,
+                              const ShardState& state, const CheckpointTensor& source) {
+  const DType dtype = state.shard.dtype();
+  const bool both_float = IsFloatingPoint(dtype) && ConvertsToFloat32(source.dtype);
+  if (source.block == state.block && (both_float || source.dtype == ToSafetensorsDType(dtype))) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      reader.directory(), ": state \"", state.name, "\" of parameter \"", parameter.name(),
+      "\" is ", SafetensorsDTypeName(source.dtype), " in blocks of ", source.block,
+      ", but is kept as ", DTypeName(dtype), " in blocks of ", state.block,
+      " here: codes do not become numbers, nor numbers codes; keep it as it was"));
+}
+
+absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const ShardState> states,
+                         std::set<std::string>& incomplete) {
+  for (const ShardState& state : states) {
+    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+      const Parameter& parameter = ParameterOf(state, index);
+      const CheckpointTensor* const source = SourceOf(reader, parameter, state);
+      if (source == nullptr) {
+        if (parameter.numel() > 0) incomplete.insert(state.name);
+        continue;
+      }
+      ZEROTH_RETURN_IF_ERROR(CheckConvertible(reader, parameter, state, *source));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadStates(CheckpointReader& reader, absl::Span<const ShardState> states) {
+  for (const ShardState& state : states) {
+    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+      const Parameter& parameter = ParameterOf(state, index);
+      const ShardLayout::Piece piece = InBlocks(state.unit->PieceOf(index), state.block);
+      ZEROTH_RETURN_IF_ERROR(
+          LoadPiece(reader, SourceOf(reader, parameter, state), parameter, piece, state));
     }
   }
   return absl::OkStatus();
@@ -211,8 +285,8 @@ absl::Status LoadMoments(CheckpointReader& reader, const AdamW& optimizer) {
 
 }  // namespace
 
-std::vector<StatePiece> OwnedPieces(Sharding& sharding, const AdamW& optimizer) {
-  const auto state = MomentsOf(optimizer);
+std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states) {
+  const SegmentStates by_segment = StatesBySegment(sharding, states);
   std::vector<StatePiece> pieces;
   for (const bool replicated : {false, true}) {
     const std::vector<HeldPiece> held = HeldPieces(sharding, replicated);
@@ -222,19 +296,17 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, const AdamW& optimizer) 
     for (const HeldPiece& piece : held) {
       const int segment = piece.unit->layout().placement(piece.parameter).segment;
       const Holders holders = HoldersOf(sharding, piece.unit->segment_layout(segment));
-      // In two factors, since total * index may overflow.
+      // In two terms, since total * index may overflow.
       const auto cut = [&](int64_t i) {
         return total / holders.count * i + total % holders.count * i / holders.count;
       };
       const ShardLayout::Piece part =
-          PartOf(piece.piece, offset, cut(holders.index), cut(holders.index + 1));
+          PartOf(piece.piece, offset, cut(holders.index), cut(holders.index + 1),
+                 piece.unit->layout().block_numel());
       offset += piece.piece.numel();
       if (part.numel() == 0) continue;
-      AddPiece(piece, part, kParameterState, piece.unit->ShardState(segment), pieces);
-      const auto moments = state.find({piece.unit, segment});
-      if (moments == state.end()) continue;
-      for (const AdamW::Moment& moment : moments->second) {
-        AddPiece(piece, part, moment.name, moment.shard, pieces);
+      for (const ShardState& state : by_segment.at({piece.unit, segment})) {
+        AddPiece(piece, part, state, pieces);
       }
     }
   }
@@ -242,9 +314,9 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, const AdamW& optimizer) 
   return pieces;
 }
 
-absl::StatusOr<std::vector<std::string>> LoadState(CheckpointReader& reader, Sharding& sharding,
-                                                   AdamW& optimizer,
-                                                   const LoadStateOptions& options) {
+absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
+                                      absl::Span<const ShardState> states,
+                                      const LoadStateOptions& options) {
   const Differences differences = Compare(reader.index(), sharding);
   if (!differences.empty() && options.fill_missing == nullptr) {
     return absl::FailedPreconditionError(
@@ -253,13 +325,16 @@ absl::StatusOr<std::vector<std::string>> LoadState(CheckpointReader& reader, Sha
                      Listed("have another shape", differences.reshaped),
                      Listed("are not in the model", differences.unexpected)));
   }
+  LoadedState loaded;
+  ZEROTH_RETURN_IF_ERROR(CheckStates(reader, states, loaded.incomplete));
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
         if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
         return reader.Read(parameter.name(), kParameterState, begin, out);
       }));
-  ZEROTH_RETURN_IF_ERROR(LoadMoments(reader, optimizer));
-  return Warnings(differences);
+  ZEROTH_RETURN_IF_ERROR(LoadStates(reader, states));
+  loaded.notes = Notes(differences);
+  return loaded;
 }
 
 }  // namespace zeroth

@@ -7,11 +7,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,7 +44,8 @@ absl::Status SaveState(const std::string& directory, const Spread& spread,
     CheckpointSaverOptions options;
     options.directory = directory;
     ZEROTH_ASSIGN_OR_RETURN(const auto saver, CheckpointSaver::Create(world, device, options));
-    return saver->Save(5, {{"x", 1}}, OwnedPieces(*state.sharding, *state.optimizer)).status();
+    return saver->Save(5, {{"x", 1}}, OwnedPieces(*state.sharding, state.optimizer->states()))
+        .status();
   });
 }
 
@@ -51,9 +56,9 @@ absl::Status LoadAndCheck(const std::string& directory, const Spread& spread,
     state.Fill(/*version=*/2);
     ZEROTH_ASSIGN_OR_RETURN(const auto reader,
                             CheckpointReader::Open(CheckpointPath(directory, 5)));
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> warnings,
-                            LoadState(*reader, *state.sharding, *state.optimizer));
-    ZEROTH_TOY_EXPECT(warnings.empty());
+    ZEROTH_ASSIGN_OR_RETURN(const LoadedState loaded,
+                            LoadState(*reader, *state.sharding, state.optimizer->states()));
+    ZEROTH_TOY_EXPECT(loaded.notes.empty() && loaded.incomplete.empty());
     return state.Check(/*version=*/1);
   });
 }
@@ -111,7 +116,10 @@ absl::Status LoadOther(const std::vector<ToyUnit>& units, bool fill, std::vector
                             CheckpointReader::Open(CheckpointPath(dir.path(), 5)));
     LoadStateOptions options;
     if (fill) options.fill_missing = ReaderOf([](const Parameter&, int64_t) { return 77.0f; });
-    ZEROTH_ASSIGN_OR_RETURN(said, LoadState(*reader, *state.sharding, *state.optimizer, options));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const LoadedState loaded,
+        LoadState(*reader, *state.sharding, state.optimizer->states(), options));
+    said = loaded.notes;
     filled = state.sharding->units()[0]->ShardState(0).tensor().data<float>()[0];
     return absl::OkStatus();
   });
@@ -148,19 +156,79 @@ TEST(TrainingStateTest, AThawedParameterBeginsWithZeroMoments) {
             state.Fill(/*version=*/2);
             ZEROTH_ASSIGN_OR_RETURN(const auto reader,
                                     CheckpointReader::Open(CheckpointPath(dir.path(), 5)));
-            ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *state.sharding, *state.optimizer).status());
+            ZEROTH_ASSIGN_OR_RETURN(const LoadedState loaded,
+                                    LoadState(*reader, *state.sharding, state.optimizer->states()));
+            ZEROTH_TOY_EXPECT(loaded.incomplete == (std::set<std::string>{"m", "v"}));
             int wrong = 0;
             state.ForEach([&](const std::string& parameter, const std::string& name,
-                              int64_t element, const float& value) {
+                              int64_t element, absl::Span<uint8_t> bytes) {
               const bool thawed = parameter == "root.0" && name != "param";
               const float expected =
                   thawed ? 0.0f : testing::ElementOf(parameter, name, element, 1);
-              wrong += std::bit_cast<uint32_t>(value) != std::bit_cast<uint32_t>(expected);
+              wrong += std::memcmp(bytes.data(), &expected, bytes.size()) != 0;
             });
             ZEROTH_TOY_EXPECT(wrong == 0);
             return absl::OkStatus();
           }),
       absl::OkStatus());
+}
+
+TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
+  std::vector<Spread> spreads = AllSpreads();
+  for (Spread& spread : spreads) spread.state_dtype = DType::kUInt8;
+  // Parameters of several blocks, ends of which are no whole ones.
+  std::vector<ToyUnit> units = AwkwardUnits();
+  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  for (const Spread& from : spreads) {
+    const TemporaryDirectory dir;
+    ASSERT_EQ(SaveState(dir.path(), from, units), absl::OkStatus()) << from.name();
+    for (const Spread& to : spreads) {
+      EXPECT_EQ(LoadAndCheck(dir.path(), to, units), absl::OkStatus())
+          << "from " << from.name() << " to " << to.name();
+    }
+  }
+}
+
+TEST(TrainingStateTest, CodesDoNotBecomeNumbers) {
+  Spread codes{"full_shard", 2};
+  codes.state_dtype = DType::kUInt8;
+  const Spread numbers{"full_shard", 3};
+  for (const auto& [from, to] : {std::pair(codes, numbers), std::pair(numbers, codes)}) {
+    const TemporaryDirectory dir;
+    ASSERT_EQ(SaveState(dir.path(), from, AwkwardUnits()), absl::OkStatus());
+    const absl::Status status = LoadAndCheck(dir.path(), to, AwkwardUnits());
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("codes do not become numbers"));
+  }
+}
+
+TEST(TrainingStateTest, MomentsInBf16ComeBackAndWiden) {
+  const TemporaryDirectory dir;
+  Spread bf16{"full_shard", 3};
+  bf16.state_dtype = DType::kBFloat16;
+  ASSERT_EQ(SaveState(dir.path(), bf16, AwkwardUnits()), absl::OkStatus());
+  Spread other{"no_shard", 2};
+  other.state_dtype = DType::kBFloat16;
+  EXPECT_EQ(LoadAndCheck(dir.path(), other, AwkwardUnits()), absl::OkStatus());
+  // Fill wrote the lower half of a float into each; in fp32 that is its upper half.
+  const auto check = [&](Communicator& world, Device& device) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(TestState state,
+                            TestState::Create(world, device, {"full_shard", 2}, AwkwardUnits()));
+    ZEROTH_ASSIGN_OR_RETURN(const auto reader,
+                            CheckpointReader::Open(CheckpointPath(dir.path(), 5)));
+    ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *state.sharding, state.optimizer->states()).status());
+    int wrong = 0;
+    state.ForEach([&](const std::string& parameter, const std::string& name, int64_t element,
+                      absl::Span<uint8_t> bytes) {
+      const auto half = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(testing::ElementOf(parameter, name, element, 1)));
+      const uint32_t expected = uint32_t{half} << 16;
+      wrong += name != "param" && std::memcmp(bytes.data(), &expected, bytes.size()) != 0;
+    });
+    ZEROTH_TOY_EXPECT(wrong == 0);
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunToyRanks(2, check), absl::OkStatus());
 }
 
 }  // namespace
