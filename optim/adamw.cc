@@ -235,6 +235,18 @@ absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& gr
   return absl::OkStatus();
 }
 
+std::vector<ShardState> AdamW::states() const {
+  std::vector<ShardState> states;
+  for (const State& state : states_) {
+    states.push_back({state.unit, state.segment, "m", state.m});
+    states.push_back({state.unit, state.segment, "v", state.v});
+    if (!IsCoded(options_.state_dtype)) continue;
+    states.push_back({state.unit, state.segment, "m_scale", state.m_scale, kMomentBlock});
+    states.push_back({state.unit, state.segment, "v_scale", state.v_scale, kMomentBlock});
+  }
+  return states;
+}
+
 absl::Status AdamW::Update(const Tensor& grad_factor) {
   ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
   std::vector<StatePass> passes;

@@ -18,6 +18,7 @@
 #include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/parameter_group.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -80,6 +81,12 @@ class AdamW {
 
   // Steps taken.
   int64_t step() const { return step_; }
+  // As if so many had been taken: for moments that come from elsewhere.
+  void set_step(int64_t step) { step_ = step; }
+
+  // Its moments "m" and "v", with their scales "m_scale" and "v_scale" if they are 8-bit codes.
+  std::vector<ShardState> states() const;
+
   // Of this rank's moments, wherever they lie.
   int64_t MemoryBytes() const;
 

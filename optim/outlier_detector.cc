@@ -2,12 +2,35 @@
 
 #include "zeroth/optim/outlier_detector.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include "absl/strings/str_cat.h"
 
 namespace zeroth {
 
 double OutlierDetector::LargestZScore() { return std::sqrt(static_cast<double>(kWindow - 1)); }
+
+OutlierDetector::State OutlierDetector::state() const {
+  return {taken_,
+          std::vector<double>(window_.begin(), window_.begin() + std::min(taken_, kWindow))};
+}
+
+absl::Status OutlierDetector::Restore(const State& state) {
+  const bool fits = state.taken >= 0 &&
+                    static_cast<int64_t>(state.window.size()) == std::min(state.taken, kWindow);
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  if (!fits || !std::all_of(state.window.begin(), state.window.end(), is_finite)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "outlier detector: a restored window of ", state.window.size(), " values, after ",
+        state.taken, "; expected the last ", kWindow, " of them at most, all finite"));
+  }
+  taken_ = state.taken;
+  window_.fill(0);
+  std::copy(state.window.begin(), state.window.end(), window_.begin());
+  return absl::OkStatus();
+}
 
 std::optional<double> OutlierDetector::Add(double value) {
   if (!std::isfinite(value)) return std::nullopt;

@@ -6,6 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
 
 namespace zeroth {
 
@@ -24,6 +27,17 @@ class OutlierDetector {
   // 0 where all are equal. Nothing until the window is full. A value that is not finite is not
   // taken in, and has no score.
   std::optional<double> Add(double value);
+
+  // What a checkpoint keeps.
+  struct State {
+    int64_t taken = 0;
+    // The last min(taken, kWindow) values, in an order of the detector's own: on it depends how the
+    // mean is rounded.
+    std::vector<double> window;
+  };
+  State state() const;
+  // InvalidArgument if no detector could be in that state.
+  absl::Status Restore(const State& state);
 
  private:
   std::array<double, kWindow> window_{};

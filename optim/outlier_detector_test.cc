@@ -68,5 +68,24 @@ TEST(OutlierDetectorTest, TheLargestScoreIsThatOfOneAmongEquals) {
   EXPECT_NEAR(OutlierDetector::LargestZScore(), std::sqrt(127.0), 1e-12);
 }
 
+TEST(OutlierDetectorTest, ARestoredOneGivesTheSameBits) {
+  const auto value = [](int i) { return 1 / (1.0 + std::sin(i * i) / 3); };
+  for (const int before : {0, 5, 127, 128, 200, 300}) {
+    OutlierDetector one;
+    for (int i = 0; i < before; ++i) one.Add(value(i));
+    OutlierDetector other;
+    other.Add(-7);
+    ASSERT_TRUE(other.Restore(one.state()).ok()) << before;
+    for (int i = before; i < before + 300; ++i) EXPECT_EQ(other.Add(value(i)), one.Add(value(i)));
+  }
+  OutlierDetector detector;
+  for (const OutlierDetector::State& bad :
+       {OutlierDetector::State{-1, {}}, OutlierDetector::State{2, {1}},
+        OutlierDetector::State{129, std::vector<double>(129)},
+        OutlierDetector::State{1, {std::nan("")}}}) {
+    EXPECT_FALSE(detector.Restore(bad).ok()) << bad.taken;
+  }
+}
+
 }  // namespace
 }  // namespace zeroth

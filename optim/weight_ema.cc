@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -120,6 +121,15 @@ absl::Status WeightEma::Swap() {
   if (updates_ > 0) ZEROTH_RETURN_IF_ERROR(SwapAll());
   swapped_ = !swapped_;
   return absl::OkStatus();
+}
+
+std::vector<ShardState> WeightEma::states() const {
+  ZEROTH_CHECK(!swapped_);
+  std::vector<ShardState> states;
+  for (const State& state : states_) {
+    states.push_back({state.unit, state.segment, "ema", state.average});
+  }
+  return states;
 }
 
 int64_t WeightEma::MemoryBytes() const {

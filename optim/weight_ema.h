@@ -13,6 +13,7 @@
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -47,6 +48,10 @@ class WeightEma {
 
   // Updates so far.
   int64_t updates() const { return updates_; }
+  // As if so many had been made: for an average that comes from elsewhere.
+  void set_updates(int64_t updates) { updates_ = updates; }
+  // The averages, as "ema". Not while swapped.
+  std::vector<ShardState> states() const;
   // Of this rank's average, wherever it lies.
   int64_t MemoryBytes() const;
 

@@ -165,6 +165,25 @@ ABSL_FLAG(double, skip_grad_norm_zscore, kDefaults.skip_grad_norm_zscore,
 ABSL_FLAG(double, ema_decay, kDefaults.ema_decay,
           "Keep an exponential moving average of the weights with this decay, as 0.999; it is "
           "evaluated beside the weights and written to final_ema/. 0: none.");
+ABSL_FLAG(int64_t, checkpoint_every, kDefaults.checkpoint_every,
+          "Steps between checkpoints of the whole training state in --out, from which --resume "
+          "goes on with the same bits; 0: none. There is one at the end, too.");
+ABSL_FLAG(
+    int64_t, keep_last, kDefaults.keep_last,
+    "Checkpoints to keep, the newest ones; 0: all. Older ones go once a newer one is complete.");
+ABSL_FLAG(int64_t, keep_every, kDefaults.keep_every,
+          "Keep the checkpoints of every so many steps as well; 0: none.");
+ABSL_FLAG(std::string, resume, kDefaults.resume,
+          "Go on from a checkpoint: a directory step-N, or one that holds such, of which the "
+          "newest is taken; or auto: the newest in --out, and from the start if there is none. "
+          "World size, strategy and types may be others.");
+ABSL_FLAG(bool, allow_partial, kDefaults.allow_partial,
+          "With --resume, take from the checkpoint what fits the model, and say what does not; "
+          "false: refuse.");
+ABSL_FLAG(bool, async_checkpoint, kDefaults.async_checkpoint,
+          "Copy the state to host memory and write it from there while training goes on.");
+ABSL_FLAG(std::string, async_when_busy, kDefaults.async_when_busy,
+          "What a save does when two earlier ones are still being written: wait, or skip it.");
 
 namespace zeroth {
 
@@ -246,6 +265,13 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
   options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
   options.ema_decay = absl::GetFlag(FLAGS_ema_decay);
+  options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  options.keep_last = absl::GetFlag(FLAGS_keep_last);
+  options.keep_every = absl::GetFlag(FLAGS_keep_every);
+  options.resume = absl::GetFlag(FLAGS_resume);
+  options.allow_partial = absl::GetFlag(FLAGS_allow_partial);
+  options.async_checkpoint = absl::GetFlag(FLAGS_async_checkpoint);
+  options.async_when_busy = absl::GetFlag(FLAGS_async_when_busy);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -28,6 +28,7 @@ struct StepMetrics {
   std::optional<float> ema_eval_loss;  // of the average of the weights
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
+  std::optional<double> saving;  // the part of a checkpoint that has been written in the background
 };
 
 // Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched
@@ -38,6 +39,11 @@ class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
+
+  // Keeps the lines of the file about steps up to `step`, in place of which those after it will be
+  // written again; everything else in it, a summary included, is dropped. The file that was there
+  // stays until the new one is whole.
+  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}.

@@ -60,7 +60,12 @@ absl::Status ValidateSizes(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(
       AtLeast("sample_every", options.sample_every, 0, "0 (at the end only) or a number of steps"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("sample_tokens", options.sample_tokens, 0, zero));
-  return AtLeast("log_every", options.log_every, 1, one);
+  ZEROTH_RETURN_IF_ERROR(AtLeast("log_every", options.log_every, 1, one));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("checkpoint_every", options.checkpoint_every, 0,
+                                 "0 (no checkpoints) or a number of steps"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("keep_last", options.keep_last, 0, "0 (all) or a number of checkpoints"));
+  return AtLeast("keep_every", options.keep_every, 0, "0 (none) or a number of steps");
 }
 
 absl::Status ValidateNumbers(const TrainOptions& options) {
@@ -110,6 +115,21 @@ absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
         absl::StrCat("--", flag, "=", limit,
                      " and --cuda_graphs: a graph has the update in it, so that nothing can be "
                      "decided before; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCheckpoints(const TrainOptions& options) {
+  if (options.async_when_busy != "wait" && options.async_when_busy != "skip") {
+    return Bad("async_when_busy", options.async_when_busy, "wait or skip");
+  }
+  if (options.async_checkpoint && options.checkpoint_every == 0) {
+    return absl::InvalidArgumentError(
+        "--async_checkpoint needs --checkpoint_every: say how often to save");
+  }
+  if (options.allow_partial && options.resume.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow_partial needs --resume: say what to load as far as it fits");
   }
   return absl::OkStatus();
 }
@@ -183,6 +203,7 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(

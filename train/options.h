@@ -92,6 +92,14 @@ struct TrainOptions {
   double skip_grad_norm_zscore = 0;
   double ema_decay = 0;  // 0: no average
 
+  int64_t checkpoint_every = 0;
+  int64_t keep_last = 2;
+  int64_t keep_every = 0;
+  std::string resume;
+  bool allow_partial = false;
+  bool async_checkpoint = false;
+  std::string async_when_busy = "wait";
+
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
   // AdamWOptions::state_dtype; int8 is uint8 there. InvalidArgument for what is none.

@@ -29,6 +29,8 @@
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/progress.h"
+#include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/run_progress.h"
 #include "zeroth/train/sampler.h"
 #include "zeroth/train/step_trace.h"
 #include "zeroth/train/trainer.h"
@@ -154,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
+  ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
   ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
   const std::string final_directory = absl::StrCat(options.out, "/final");
   const std::string ema_directory =
@@ -205,16 +208,20 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
 // Rank 0's side of a run: what is printed and written.
 class Reporter {
  public:
+  // `first_step`: steps that earlier runs have made.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
-                                                          double gemm_peak) {
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics,
-                            MetricsWriter::Create(absl::StrCat(job.options.out, "/metrics.jsonl")));
+                                                          double gemm_peak, int64_t first_step) {
+    const std::string path = absl::StrCat(job.options.out, "/metrics.jsonl");
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics, first_step > 0
+                                                       ? MetricsWriter::Resume(path, first_step)
+                                                       : MetricsWriter::Create(path));
     ProgressOptions progress;
     progress.steps = job.options.steps;
     progress.log_every = job.options.log_every;
     progress.flops_per_token = trainer.model().FlopsPerToken(job.options.seq_len);
     progress.gemm_peak_flops = gemm_peak;
-    std::unique_ptr<Reporter> reporter(new Reporter(job, trainer, std::move(metrics), progress));
+    std::unique_ptr<Reporter> reporter(
+        new Reporter(job, trainer, std::move(metrics), progress, first_step));
     reporter->PrintHeader(gemm_peak);
     return reporter;
   }
@@ -253,7 +260,8 @@ class Reporter {
       collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
           {"calls", counter.calls}, {"bytes", counter.bytes}};
     }
-    const double tokens = static_cast<double>(last_.step * TokensPerStep(job_.options));
+    const double tokens =
+        static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
     ZEROTH_RETURN_IF_ERROR(
         metrics_.WriteSummary({{"steps", last_.step},
                                {"interrupted", interrupted},
@@ -284,8 +292,15 @@ class Reporter {
   }
 
  private:
-  Reporter(const Job& job, Trainer& trainer, MetricsWriter metrics, const ProgressOptions& progress)
-      : job_(job), trainer_(trainer), metrics_(std::move(metrics)), progress_(progress) {}
+  Reporter(const Job& job, Trainer& trainer, MetricsWriter metrics, const ProgressOptions& progress,
+           int64_t first_step)
+      : job_(job),
+        trainer_(trainer),
+        metrics_(std::move(metrics)),
+        progress_(progress),
+        first_step_(first_step) {
+    last_.step = first_step;
+  }
 
   void PrintHeader(double gemm_peak) {
     const TrainOptions& options = job_.options;
@@ -341,6 +356,7 @@ class Reporter {
   Trainer& trainer_;
   MetricsWriter metrics_;
   Progress progress_;
+  const int64_t first_step_;
   StepMetrics last_;
 };
 
@@ -353,7 +369,7 @@ class RankRun {
     ZEROTH_RETURN_IF_ERROR(SetUp());
     const Clock::time_point start = Clock::now();
     bool stop = false;
-    int64_t step = 0;
+    int64_t step = first_step_;
     while (step < options_.steps && !stop) {
       ZEROTH_ASSIGN_OR_RETURN(stop, Step(step, start));
       ++step;
@@ -361,6 +377,10 @@ class RankRun {
     const double seconds = SecondsSince(start);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
     ZEROTH_RETURN_IF_ERROR(Export());
+    if (checkpoints_ != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(checkpoints_->Wait());
+      SayNotes(checkpoints_->TakeNotes());
+    }
     if (reporter_ != nullptr) {
       ZEROTH_RETURN_IF_ERROR(reporter_->Finish(stop && step < options_.steps, seconds));
     }
@@ -380,8 +400,6 @@ class RankRun {
           Trainer::CanRecordSteps(world_, *device_),
           "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
     }
-    ZEROTH_ASSIGN_OR_RETURN(
-        loader_, DataLoader::Create(job_.data, LoaderOptionsFor(options_, world_.rank())));
     if (job_.eval_data != nullptr) {
       LoaderOptions eval_options = LoaderOptionsFor(options_, world_.rank());
       eval_options.shuffle = false;  // every evaluation sees the same text
@@ -395,15 +413,68 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(trainer_,
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
-    ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+    ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
+    ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
                             MeasureGemmPeak(world_, *device_, trainer_->kernels(),
                                             options_.mixed_precision().param_dtype));
     device_->allocator().Trim();
     device_->allocator().ResetPeaks();
     if (world_.rank() == 0) {
-      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak));
+      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    SayNotes(notes);
+    return absl::OkStatus();
+  }
+
+  DataOrder Order() const {
+    return {job_.data->size(), options_.seq_len, options_.seed, options_.shuffle};
+  }
+
+  // The state to begin with, and the loader's place; what there is to say about it.
+  absl::StatusOr<std::vector<std::string>> FillOrResume() {
+    Resumed resumed;
+    if (!options_.resume.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(resumed,
+                              Resume(options_, *trainer_, job_.source.Reader(options_.seed)));
+    }
+    LoaderOptions loader = LoaderOptionsFor(options_, world_.rank());
+    if (!resumed.progress.has_value()) {
+      ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+    } else {
+      const RunProgress& progress = *resumed.progress;
+      first_step_ = progress.steps;
+      skipped_steps_ = progress.skipped_steps;
+      // A place in other data, or in another order of them, means nothing.
+      if (progress.data == Order()) {
+        first_sequence_ = progress.sequences;
+      } else {
+        resumed.notes.push_back(
+            "resume    the data, or their order, are others: they are read from their beginning");
+      }
+      loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(loader_, DataLoader::Create(job_.data, loader));
+    return resumed.notes;
+  }
+
+  void SayNotes(const std::vector<std::string>& notes) {
+    if (reporter_ == nullptr) return;
+    for (const std::string& note : notes) reporter_->Say(note);
+  }
+
+  // After `steps` steps. Errors of earlier checkpoints, too.
+  absl::Status SaveCheckpoint(int64_t steps, bool last) {
+    ZEROTH_RETURN_IF_ERROR(checkpoints_->status());
+    if (checkpoints_->IsDue(steps, last)) {
+      RunProgress progress;
+      progress.steps = steps;
+      progress.skipped_steps = skipped_steps_;
+      progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
+      progress.data = Order();
+      ZEROTH_RETURN_IF_ERROR(checkpoints_->Save(std::move(progress)));
+    }
+    SayNotes(checkpoints_->TakeNotes());
     return absl::OkStatus();
   }
 
@@ -416,10 +487,10 @@ class RankRun {
       micro_batches.push_back(std::move(batch));
     }
     const double lr = job_.schedule.At(step);
-    trace_->BeforeStep(step);
+    trace_->BeforeStep(step - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
-    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step));
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
     if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
     StepMetrics metrics;
     metrics.step = step + 1;
@@ -445,9 +516,13 @@ class RankRun {
       }
     }
     if (reporter_ != nullptr) {
-      const double left = SecondsSince(start) / static_cast<double>(step + 1) *
+      if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
+      const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                           static_cast<double>(options_.steps - step - 1);
       ZEROTH_RETURN_IF_ERROR(reporter_->Step(metrics, left));
+    }
+    if (checkpoints_ != nullptr && !failed) {
+      ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
     }
     if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
       ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
@@ -531,7 +606,10 @@ class RankRun {
   std::optional<DataLoader> eval_loader_;
   std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
+  int64_t first_step_ = 0;      // steps that earlier runs have made
+  int64_t first_sequence_ = 0;  // sequences of the data that they have read
   int64_t skipped_steps_ = 0;
   absl::Status failure_;  // that ends the run, with everything saved that is good
 };

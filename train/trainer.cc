@@ -346,6 +346,34 @@ absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> m
   return result;
 }
 
+std::vector<ShardState> Trainer::states() const {
+  std::vector<ShardState> states = optimizer_->states();
+  if (ema_ == nullptr) return states;
+  for (ShardState& state : ema_->states()) states.push_back(std::move(state));
+  return states;
+}
+
+TrainerCounts Trainer::counts() const {
+  TrainerCounts counts;
+  counts.optimizer_steps = optimizer_->step();
+  if (ema_ != nullptr) counts.ema_updates = ema_->updates();
+  if (loss_scaler_.has_value()) counts.loss_scaler = loss_scaler_->state();
+  counts.losses = loss_detector_.state();
+  counts.grad_norms = grad_norm_detector_.state();
+  return counts;
+}
+
+absl::Status Trainer::Restore(const TrainerCounts& counts) {
+  if (loss_scaler_.has_value() && counts.loss_scaler.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(loss_scaler_->Restore(*counts.loss_scaler));
+  }
+  ZEROTH_RETURN_IF_ERROR(loss_detector_.Restore(counts.losses));
+  ZEROTH_RETURN_IF_ERROR(grad_norm_detector_.Restore(counts.grad_norms));
+  optimizer_->set_step(counts.optimizer_steps);
+  if (ema_ != nullptr) ema_->set_updates(counts.ema_updates);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {
   const absl::Span<const Batch> batches = absl::MakeConstSpan(&batch, 1);
   ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(batches));

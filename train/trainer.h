@@ -28,8 +28,10 @@
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/optim/outlier_detector.h"
 #include "zeroth/optim/parameter_group.h"
+#include "zeroth/optim/shard_state.h"
 #include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
 
@@ -125,6 +127,13 @@ class Trainer {
   Kernels& kernels() { return *kernels_; }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
+  // What is kept beside the parameters, the optimizer's and the average's, for those who save and
+  // restore it; between steps.
+  std::vector<ShardState> states() const;
+  TrainerCounts counts() const;
+  // Goes on from there, once parameters and states are those of that time. What this trainer does
+  // not have, or `counts` has not, is left as it is. InvalidArgument if a part of it cannot be.
+  absl::Status Restore(const TrainerCounts& counts);
   // nullptr without TrainerOptions::loss_scaler.
   LossScaler* loss_scaler() { return loss_scaler_.has_value() ? &*loss_scaler_ : nullptr; }
 
