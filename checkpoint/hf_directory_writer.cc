@@ -32,6 +32,11 @@ bool IsTokenizerFile(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+absl::Status NotATokenizerFile(const std::string& where, const std::string& name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": \"", name, "\" is not the name of a tokenizer file"));
+}
+
 bool IsModelFile(const std::string& name) {
   return name == "config.json" || name == "generation_config.json" ||
          name == "model.safetensors.index.json" ||
@@ -139,12 +144,15 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
 
 absl::Status HfDirectoryWriter::CopyTokenizerFile(const std::string& source) {
   const std::string name = fs::path(source).filename().string();
-  if (!IsTokenizerFile(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": \"", name, "\" is not the name of a tokenizer file"));
-  }
+  if (!IsTokenizerFile(name)) return NotATokenizerFile(source, name);
   ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(source));
-  return WriteFileDurably((fs::path(temporary_) / name).string(), file.text());
+  return WriteTokenizerFile(name, file.text());
+}
+
+absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
+                                                   absl::string_view content) {
+  if (!IsTokenizerFile(name)) return NotATokenizerFile(path_, name);
+  return WriteFileDurably((fs::path(temporary_) / name).string(), content);
 }
 
 absl::Status HfDirectoryWriter::Finish() {

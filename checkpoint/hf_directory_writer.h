@@ -40,6 +40,8 @@ class HfDirectoryWriter {
   // Copies a tokenizer file under its own name. InvalidArgument if the name is none of
   // HfTokenizerFileNames().
   absl::Status CopyTokenizerFile(const std::string& source);
+  // Writes a tokenizer file; InvalidArgument as above.
+  absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
   // As SafetensorsWriter::Write.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values) {

@@ -1,0 +1,251 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/llmc_model.h"
+
+#include <array>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int32_t kMagic = 20240326;
+constexpr int32_t kLlama3Magic = 20240803;
+constexpr size_t kHeaderBytes = 1024;
+// Far above any GPT-2, and small enough that no size below overflows 63 bits.
+constexpr int32_t kMaxWidth = 1 << 20;
+constexpr int32_t kMaxLayers = 1 << 16;
+constexpr int32_t kMaxRows = 1 << 24;
+
+struct Header {
+  SafetensorsDType dtype = SafetensorsDType::kF32;
+  int64_t positions = 0;
+  int64_t vocab = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t width = 0;
+  int64_t padded_vocab = 0;
+};
+
+// One kind of parameter of a block.
+struct Kind {
+  const char* name;
+  // In widths; columns 0 for a vector.
+  int rows;
+  int columns;
+};
+
+// In the file's order: all layers of the first kind, then all of the second, ...
+constexpr std::array<Kind, 12> kBlock = {{{"ln_1.weight", 1, 0},
+                                          {"ln_1.bias", 1, 0},
+                                          {"attn.c_attn.weight", 3, 1},
+                                          {"attn.c_attn.bias", 3, 0},
+                                          {"attn.c_proj.weight", 1, 1},
+                                          {"attn.c_proj.bias", 1, 0},
+                                          {"ln_2.weight", 1, 0},
+                                          {"ln_2.bias", 1, 0},
+                                          {"mlp.c_fc.weight", 4, 1},
+                                          {"mlp.c_fc.bias", 4, 0},
+                                          {"mlp.c_proj.weight", 1, 4},
+                                          {"mlp.c_proj.bias", 1, 0}}};
+
+int32_t HeaderInt(absl::Span<const uint8_t> file, size_t index) {
+  int32_t value = 0;
+  std::memcpy(&value, file.data() + index * sizeof(value), sizeof(value));
+  return value;
+}
+
+absl::Status CheckField(const char* name, size_t index, int64_t value, int64_t max) {
+  if (value >= 1 && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the ", name, " (header field ", index, ") is ",
+                                                 value, ", expected 1 to ", max));
+}
+
+int64_t Elements(const Header& header) {
+  int64_t per_layer = 0;
+  for (const Kind& kind : kBlock) {
+    const int64_t rows = kind.rows * header.width;
+    per_layer += kind.columns == 0 ? rows : rows * kind.columns * header.width;
+  }
+  const int64_t outside = header.padded_vocab + header.positions + 2;
+  return outside * header.width + header.layers * per_layer;
+}
+
+absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> file) {
+  if (file.size() < sizeof(int32_t) ||
+      (HeaderInt(file, 0) != kMagic && HeaderInt(file, 0) != kLlama3Magic)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not a model of llm.c: it does not begin with the int32 ", kMagic));
+  }
+  if (HeaderInt(file, 0) == kLlama3Magic) {
+    return absl::UnimplementedError(
+        "a Llama 3 model of llm.c, expected a GPT-2 model; export it to a Hugging Face directory");
+  }
+  if (file.size() < kHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("holds ", file.size(), " bytes, expected ",
+                                                   kHeaderBytes, " of header; is it truncated?"));
+  }
+  const int32_t version = HeaderInt(file, 1);
+  if (version != 3 && version != 5) {
+    return absl::UnimplementedError(
+        absl::StrCat("version ", version,
+                     " of llm.c's model files, expected 3 (fp32) or 5 (bf16); "
+                     "export it with a newer llm.c"));
+  }
+  Header header;
+  header.dtype = version == 3 ? SafetensorsDType::kF32 : SafetensorsDType::kBF16;
+  header.positions = HeaderInt(file, 2);
+  header.vocab = HeaderInt(file, 3);
+  header.layers = HeaderInt(file, 4);
+  header.heads = HeaderInt(file, 5);
+  header.width = HeaderInt(file, 6);
+  header.padded_vocab = HeaderInt(file, 7);
+  ZEROTH_RETURN_IF_ERROR(CheckField("context length", 2, header.positions, kMaxRows));
+  ZEROTH_RETURN_IF_ERROR(CheckField("padded vocabulary", 7, header.padded_vocab, kMaxRows));
+  ZEROTH_RETURN_IF_ERROR(CheckField("vocabulary", 3, header.vocab, header.padded_vocab));
+  ZEROTH_RETURN_IF_ERROR(CheckField("number of layers", 4, header.layers, kMaxLayers));
+  ZEROTH_RETURN_IF_ERROR(CheckField("width", 6, header.width, kMaxWidth));
+  ZEROTH_RETURN_IF_ERROR(CheckField("number of heads", 5, header.heads, header.width));
+  if (header.width % header.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the width (header field 6) is ", header.width,
+                                                   ", expected a multiple of the ", header.heads,
+                                                   " heads"));
+  }
+  const int64_t expected =
+      static_cast<int64_t>(kHeaderBytes) + Elements(header) * (BitsOf(header.dtype) / 8);
+  if (static_cast<int64_t>(file.size()) != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("holds ", file.size(), " bytes, expected ", expected, " for ", header.layers,
+                     " layers of width ", header.width, ", ", header.padded_vocab, " tokens and ",
+                     header.positions, " positions; is it truncated?"));
+  }
+  return header;
+}
+
+absl::StatusOr<HfConfig> MakeConfig(const Header& header, const std::string& path) {
+  nlohmann::json json;
+  json["model_type"] = "gpt2";
+  json["architectures"] = {"GPT2LMHeadModel"};
+  json["activation_function"] = "gelu_new";
+  json["vocab_size"] = header.vocab;
+  json["n_positions"] = header.positions;
+  json["n_ctx"] = header.positions;
+  json["n_embd"] = header.width;
+  json["n_layer"] = header.layers;
+  json["n_head"] = header.heads;
+  json["n_inner"] = nullptr;
+  // llm.c has it as a constant, and no dropout at all.
+  json["layer_norm_epsilon"] = 1e-5;
+  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[dropout] = 0.0;
+  json["tie_word_embeddings"] = true;
+  json["torch_dtype"] = header.dtype == SafetensorsDType::kF32 ? "float32" : "bfloat16";
+  // GPT-2's end of text is the last of its tokens.
+  json["bos_token_id"] = header.vocab - 1;
+  json["eos_token_id"] = header.vocab - 1;
+  return HfConfig::Parse(json.dump(), path);
+}
+
+std::map<std::string, SafetensorsEntry, std::less<>> Layout(const Header& header) {
+  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  const int64_t element = BitsOf(header.dtype) / 8;
+  int64_t position = static_cast<int64_t>(kHeaderBytes);
+  const auto add = [&](const std::string& name, const Shape& shape, int64_t stored) {
+    SafetensorsEntry entry;
+    entry.dtype = header.dtype;
+    entry.shape = shape;
+    entry.begin = position;
+    entry.end = position + shape.numel() * element;
+    tensors.emplace(absl::StrCat("transformer.", name), entry);
+    position += stored * element;
+  };
+  const int64_t width = header.width;
+  add("wte.weight", {header.vocab, width}, header.padded_vocab * width);
+  add("wpe.weight", {header.positions, width}, header.positions * width);
+  for (const Kind& kind : kBlock) {
+    const Shape shape = kind.columns == 0 ? Shape({kind.rows * width})
+                                          : Shape({kind.rows * width, kind.columns * width});
+    for (int64_t layer = 0; layer < header.layers; ++layer) {
+      add(absl::StrCat("h.", layer, ".", kind.name), shape, shape.numel());
+    }
+  }
+  add("ln_f.weight", {width}, width);
+  add("ln_f.bias", {width}, width);
+  return tensors;
+}
+
+// Linear layers, and nothing else of a block, are matrices.
+bool IsLinear(absl::string_view name, const SafetensorsEntry& entry) {
+  return entry.shape.rank() == 2 && absl::StartsWith(name, "transformer.h.");
+}
+
+}  // namespace
+
+bool HasLlmcModelMagic(absl::Span<const uint8_t> file) {
+  if (file.size() < sizeof(int32_t)) return false;
+  return HeaderInt(file, 0) == kMagic || HeaderInt(file, 0) == kLlama3Magic;
+}
+
+absl::StatusOr<std::unique_ptr<LlmcModelFile>> LlmcModelFile::Open(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  const absl::StatusOr<Header> header = ParseHeader(file.bytes());
+  if (!header.ok()) return Annotate(header.status(), path);
+  ZEROTH_ASSIGN_OR_RETURN(HfConfig config, MakeConfig(*header, path));
+  std::unique_ptr<LlmcModelFile> model(new LlmcModelFile(std::move(file), std::move(config)));
+  model->tensors_ = Layout(*header);
+  return model;
+}
+
+std::vector<std::string> LlmcModelFile::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, entry] : tensors_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsEntry* LlmcModelFile::Find(absl::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+absl::Status LlmcModelFile::ReadElements(absl::string_view name, int64_t begin,
+                                         absl::Span<float> out) const {
+  const SafetensorsEntry* entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  const absl::Span<const uint8_t> bytes = file_.bytes().subspan(
+      static_cast<size_t>(entry->begin), static_cast<size_t>(entry->end - entry->begin));
+  return ConvertElements(name, *entry, bytes, begin, out);
+}
+
+absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
+                             std::optional<DType> dtype) {
+  std::vector<TensorCopy> copies;
+  for (const std::string& name : model.names()) {
+    TensorCopy copy;
+    copy.from = name;
+    copy.to = name;
+    if (IsLinear(name, *model.Find(name))) copy.relayout = Relayout::kTranspose;
+    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(model, name));
+    copy.dtype = dtype.value_or(copy.dtype);
+    copies.push_back(std::move(copy));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(model, copies));
+  nlohmann::json json = model.config().json();
+  if (dtype) json["torch_dtype"] = TorchDTypeName(*dtype);
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), model.description()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<HfDirectoryWriter> writer,
+                          HfDirectoryWriter::Create(directory, config, std::move(tensors)));
+  ZEROTH_RETURN_IF_ERROR(CopyTensors(
+      model, copies, [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+        return writer->Write(name, begin, values);
+      }));
+  return writer->Finish();
+}
+
+}  // namespace zeroth

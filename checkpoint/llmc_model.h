@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// GPT-2 models as llm.c stores them (gpt2_124M.bin, gpt2_124M_bf16.bin, the model_*.bin of its
+// training runs): 256 little-endian int32 of header, then every parameter without a gap, all
+// layers of one kind together.
+
+#ifndef ZEROTH_CHECKPOINT_LLMC_MODEL_H_
+#define ZEROTH_CHECKPOINT_LLMC_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/checkpoint/weights_source.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/mapped_file.h"
+
+namespace zeroth {
+
+// Whether `file` begins as llm.c's GPT-2 models do.
+bool HasLlmcModelMagic(absl::Span<const uint8_t> file);
+
+// A model file, memory-mapped and checked as a whole by Open. Tensors have Hugging Face's names but
+// llm.c's layout: linear layers are [out, in], where a Hugging Face directory has them [in, out].
+// The rows that pad the vocabulary are left out. Immutable and thread-safe.
+class LlmcModelFile final : public WeightsSource {
+ public:
+  // NotFound or PermissionDenied from the file system. Unimplemented for other versions than 3
+  // (fp32) and 5 (bf16), and for llm.c's Llama 3. InvalidArgument for a header that describes no
+  // model, and for a file that is not exactly as long as its header says; found before anything is
+  // allocated for it.
+  static absl::StatusOr<std::unique_ptr<LlmcModelFile>> Open(const std::string& path);
+
+  std::vector<std::string> names() const override;
+  const SafetensorsEntry* Find(absl::string_view name) const override;
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
+  const std::string& description() const override { return file_.path(); }
+
+  const HfConfig& config() const { return config_; }
+
+ private:
+  LlmcModelFile(MappedFile file, HfConfig config)
+      : file_(std::move(file)), config_(std::move(config)) {}
+
+  MappedFile file_;
+  HfConfig config_;
+  // Ranges are of the whole file.
+  std::map<std::string, SafetensorsEntry, std::less<>> tensors_;
+};
+
+// Writes `model` as a Hugging Face directory, in its own type or in `dtype`. llm.c's files hold no
+// tokenizer.
+absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
+                             std::optional<DType> dtype = std::nullopt);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_LLMC_MODEL_H_

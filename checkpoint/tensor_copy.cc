@@ -1,0 +1,191 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/tensor_copy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// Elements that are held at a time: 4 MiB of float32.
+constexpr int64_t kPiece = int64_t{1} << 20;
+// Destination rows that a transposition gathers at a time, so that each read of a source row takes
+// whole cache lines.
+constexpr int64_t kStrip = 64;
+
+bool MovesHalves(Relayout relayout) {
+  return relayout == Relayout::kInterleaveHalves || relayout == Relayout::kSeparateHalves;
+}
+
+absl::Status CheckRelayout(const WeightsSource& source, const TensorCopy& copy,
+                           const Shape& shape) {
+  std::string expected;
+  if (copy.relayout == Relayout::kTranspose && shape.rank() != 2) {
+    expected = "two dimensions";
+  } else if (MovesHalves(copy.relayout) &&
+             (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % (2 * copy.heads) != 0)) {
+    expected = absl::StrCat("a first dimension that ", copy.heads,
+                            " attention heads divide into even parts");
+  }
+  if (expected.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(source.description(), ": tensor \"", copy.from,
+                                                 "\" has shape ", shape.ToString(), ", expected ",
+                                                 expected));
+}
+
+// Where row `row` of the destination lies in the source.
+int64_t SourceRow(const TensorCopy& copy, int64_t rows, int64_t row) {
+  const int64_t width = rows / copy.heads;
+  const int64_t half = width / 2;
+  const int64_t head = row / width;
+  const int64_t place = row % width;
+  const int64_t from = copy.relayout == Relayout::kInterleaveHalves
+                           ? place / 2 + place % 2 * half
+                           : place % half * 2 + place / half;
+  return head * width + from;
+}
+
+// Checks and forwards the pieces of one copy.
+class Copier {
+ public:
+  Copier(const WeightsSource& source, const TensorCopy& copy, const Shape& shape, TensorSink sink)
+      : source_(source), copy_(copy), shape_(shape), sink_(sink) {}
+
+  absl::Status Run() {
+    if (shape_.numel() == 0) return absl::OkStatus();
+    if (copy_.relayout == Relayout::kTranspose) return Transpose();
+    return MovesHalves(copy_.relayout) ? MoveRows() : CopyFlat();
+  }
+
+ private:
+  absl::Status CopyFlat() {
+    for (int64_t begin = 0; begin < shape_.numel(); begin += kPiece) {
+      values_.resize(static_cast<size_t>(std::min(kPiece, shape_.numel() - begin)));
+      ZEROTH_RETURN_IF_ERROR(source_.ReadElements(copy_.from, begin, absl::MakeSpan(values_)));
+      ZEROTH_RETURN_IF_ERROR(Emit(begin));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MoveRows() {
+    const int64_t rows = shape_.dim(0);
+    const int64_t width = shape_.numel() / rows;
+    const int64_t batch = std::max<int64_t>(1, kPiece / width);
+    for (int64_t begin = 0; begin < rows; begin += batch) {
+      const int64_t end = std::min(rows, begin + batch);
+      values_.resize(static_cast<size_t>((end - begin) * width));
+      for (int64_t row = begin; row < end; ++row) {
+        ZEROTH_RETURN_IF_ERROR(source_.ReadElements(
+            copy_.from, SourceRow(copy_, rows, row) * width,
+            absl::MakeSpan(values_).subspan(static_cast<size_t>((row - begin) * width),
+                                            static_cast<size_t>(width))));
+      }
+      ZEROTH_RETURN_IF_ERROR(Emit(begin * width));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Transpose() {
+    const int64_t rows = shape_.dim(0);
+    const int64_t columns = shape_.dim(1);
+    std::vector<float> strip;
+    for (int64_t begin = 0; begin < columns; begin += kStrip) {
+      const int64_t taken = std::min(kStrip, columns - begin);
+      strip.resize(static_cast<size_t>(taken));
+      values_.resize(static_cast<size_t>(taken * rows));
+      for (int64_t row = 0; row < rows; ++row) {
+        ZEROTH_RETURN_IF_ERROR(
+            source_.ReadElements(copy_.from, row * columns + begin, absl::MakeSpan(strip)));
+        for (int64_t i = 0; i < taken; ++i) {
+          values_[static_cast<size_t>(i * rows + row)] = strip[static_cast<size_t>(i)];
+        }
+      }
+      ZEROTH_RETURN_IF_ERROR(Emit(begin * rows));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Emit(int64_t begin) {
+    if (copy_.dtype == DType::kFloat16) ZEROTH_RETURN_IF_ERROR(CheckFloat16());
+    return sink_(copy_.to, begin, values_);
+  }
+
+  absl::Status CheckFloat16() const {
+    for (const float value : values_) {
+      if (std::isfinite(value) && !std::isfinite(ToFloat(ToFloat16(value)))) {
+        return absl::OutOfRangeError(
+            absl::StrCat(source_.description(), ": tensor \"", copy_.from, "\" holds ", value,
+                         ", more than the 65504 that fp16 can hold; choose bf16 or fp32"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const WeightsSource& source_;
+  const TensorCopy& copy_;
+  const Shape shape_;
+  TensorSink sink_;
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_view name) {
+  ZEROTH_RETURN_IF_ERROR(source.ShapeOf(name).status());
+  switch (source.Find(name)->dtype) {
+    case SafetensorsDType::kF32:
+    case SafetensorsDType::kF64:
+      return DType::kFloat32;
+    case SafetensorsDType::kF16:
+      return DType::kFloat16;
+    case SafetensorsDType::kBF16:
+      return DType::kBFloat16;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          source.description(), ": tensor \"", name, "\" is ",
+          SafetensorsDTypeName(source.Find(name)->dtype), ", expected F32, F16, BF16 or F64"));
+  }
+}
+
+std::string TorchDTypeName(DType dtype) {
+  ZEROTH_CHECK(IsFloatingPoint(dtype));
+  if (dtype == DType::kFloat16) return "float16";
+  return dtype == DType::kBFloat16 ? "bfloat16" : "float32";
+}
+
+absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource& source,
+                                                             absl::Span<const TensorCopy> copies) {
+  std::vector<TensorDeclaration> declarations;
+  declarations.reserve(copies.size());
+  for (const TensorCopy& copy : copies) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(copy.from));
+    ZEROTH_RETURN_IF_ERROR(CheckRelayout(source, copy, shape));
+    TensorDeclaration declaration;
+    declaration.name = copy.to;
+    declaration.dtype = copy.dtype;
+    declaration.shape =
+        copy.relayout == Relayout::kTranspose ? Shape({shape.dim(1), shape.dim(0)}) : shape;
+    declarations.push_back(std::move(declaration));
+  }
+  return declarations;
+}
+
+absl::Status CopyTensors(const WeightsSource& source, absl::Span<const TensorCopy> copies,
+                         TensorSink sink) {
+  for (const TensorCopy& copy : copies) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(copy.from));
+    ZEROTH_RETURN_IF_ERROR(CheckRelayout(source, copy, shape));
+    ZEROTH_RETURN_IF_ERROR(Copier(source, copy, shape, sink).Run());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth
