@@ -1,0 +1,343 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_config.h"
+
+#include <charconv>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/gguf/gguf_names.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+using Json = nlohmann::json;
+
+// Fills metadata under "<architecture>."; keeps the first error, so that a mapping reads as a list.
+class MetadataBuilder {
+ public:
+  MetadataBuilder(const HfConfig& config, absl::string_view architecture)
+      : config_(config), prefix_(absl::StrCat(architecture, ".")) {
+    metadata_.SetString("general.architecture", architecture);
+  }
+
+  void Count(absl::string_view key, const absl::StatusOr<int64_t>& value) {
+    if (!Keep(value.status())) return;
+    if (*value < 1 || *value > std::numeric_limits<uint32_t>::max()) {
+      Keep(absl::InvalidArgumentError(absl::StrCat(
+          config_.where(), ": ", prefix_, key, " would be ", *value, ", expected 1 to 2^32 - 1")));
+      return;
+    }
+    metadata_.SetUint32(absl::StrCat(prefix_, key), static_cast<uint32_t>(*value));
+  }
+
+  void Float(absl::string_view key, const absl::StatusOr<double>& value) {
+    if (Keep(value.status()))
+      metadata_.SetFloat(absl::StrCat(prefix_, key), static_cast<float>(*value));
+  }
+
+  void Text(absl::string_view key, absl::string_view value) {
+    metadata_.SetString(absl::StrCat(prefix_, key), value);
+  }
+
+  // Whether the config says for `key` what llama.cpp computes.
+  template <typename T>
+  void Require(absl::string_view key, const absl::StatusOr<T>& value, const T& expected) {
+    if (!Keep(value.status()) || *value == expected) return;
+    Keep(absl::UnimplementedError(
+        absl::StrCat(config_.where(), ": key \"", key, "\" is ", Json(*value).dump(), ", expected ",
+                     Json(expected).dump(), ", which is what llama.cpp computes")));
+  }
+
+  // True if `status` is OK.
+  bool Keep(const absl::Status& status) {
+    if (status_.ok()) status_ = status;
+    return status.ok();
+  }
+
+  absl::StatusOr<GgufMetadata> Build() && {
+    if (!status_.ok()) return status_;
+    return std::move(metadata_);
+  }
+
+ private:
+  const HfConfig& config_;
+  const std::string prefix_;
+  GgufMetadata metadata_;
+  absl::Status status_;
+};
+
+absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
+  MetadataBuilder out(config, "gpt2");
+  const absl::StatusOr<int64_t> width = config.GetInt("n_embd");
+  // transformers' own defaults, for keys that its older files leave out.
+  out.Count("context_length", config.Has("n_positions") ? config.GetInt("n_positions")
+                                                        : config.GetIntOr("n_ctx", 1024));
+  out.Count("embedding_length", width);
+  out.Count("block_count", config.GetInt("n_layer"));
+  out.Count("feed_forward_length", config.GetIntOr("n_inner", 4 * width.value_or(0)));
+  out.Count("attention.head_count", config.GetInt("n_head"));
+  out.Count("vocab_size", config.GetInt("vocab_size"));
+  out.Float("attention.layer_norm_epsilon", config.GetDoubleOr("layer_norm_epsilon", 1e-5));
+  absl::StatusOr<std::string> activation = config.GetStringOr("activation_function", "gelu_new");
+  // Two names of one function.
+  if (activation.ok() && *activation == "gelu_pytorch_tanh") activation = "gelu_new";
+  out.Require("activation_function", activation, std::string("gelu_new"));
+  out.Require("scale_attn_weights", config.GetBoolOr("scale_attn_weights", true), true);
+  out.Require("scale_attn_by_inverse_layer_idx",
+              config.GetBoolOr("scale_attn_by_inverse_layer_idx", false), false);
+  return std::move(out).Build();
+}
+
+// Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
+// "rope_parameters", and put the base there, too.
+struct RopeConfig {
+  std::string where;  // "rope_scaling" or "rope_parameters"; empty if neither is there
+  std::string type = "default";
+  double theta = 10000.0;
+};
+
+absl::StatusOr<RopeConfig> ReadRope(const HfConfig& config) {
+  RopeConfig rope;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (rope.where.empty() && config.Has(key)) rope.where = key;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", 10000.0));
+  if (rope.where.empty()) return rope;
+  ZEROTH_ASSIGN_OR_RETURN(rope.theta,
+                          config.GetDoubleOr(absl::StrCat(rope.where, ".rope_theta"), rope.theta));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type,
+                          config.GetStringOr(absl::StrCat(rope.where, ".type"), "default"));
+  ZEROTH_ASSIGN_OR_RETURN(rope.type,
+                          config.GetStringOr(absl::StrCat(rope.where, ".rope_type"), type));
+  return rope;
+}
+
+absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t heads, config.GetInt("num_attention_heads"));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t width, config.GetInt("hidden_size"));
+  if (heads < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.where(), ": key \"num_attention_heads\" is ", heads, ", expected at least 1"));
+  }
+  return config.GetIntOr("head_dim", width / heads);
+}
+
+absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config) {
+  MetadataBuilder out(config, "llama");
+  const absl::StatusOr<int64_t> heads = config.GetInt("num_attention_heads");
+  const absl::StatusOr<int64_t> head_dim = HeadDim(config);
+  out.Count("context_length", config.GetIntOr("max_position_embeddings", 2048));
+  out.Count("embedding_length", config.GetInt("hidden_size"));
+  out.Count("block_count", config.GetInt("num_hidden_layers"));
+  out.Count("feed_forward_length", config.GetInt("intermediate_size"));
+  out.Count("attention.head_count", heads);
+  out.Count("attention.head_count_kv", config.GetIntOr("num_key_value_heads", heads.value_or(0)));
+  out.Count("attention.key_length", head_dim);
+  out.Count("attention.value_length", head_dim);
+  out.Count("rope.dimension_count", head_dim);
+  out.Count("vocab_size", config.GetInt("vocab_size"));
+  out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
+  out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
+  const absl::StatusOr<RopeConfig> rope = ReadRope(config);
+  if (!rope.ok()) return rope.status();
+  out.Float("rope.freq_base", rope->theta);
+  if (rope->type == "linear") {
+    out.Text("rope.scaling.type", "linear");
+    out.Float("rope.scaling.factor", config.GetDouble(absl::StrCat(rope->where, ".factor")));
+  } else if (rope->type != "default" && rope->type != "llama3") {
+    out.Keep(absl::UnimplementedError(absl::StrCat(config.where(), ": key \"", rope->where,
+                                                   "\" has rope_type \"", rope->type,
+                                                   "\", expected default, linear or llama3")));
+  }
+  return std::move(out).Build();
+}
+
+// The shortest decimal that is the same float: 1e-05, not 9.999999747378752e-06.
+double ShortDecimal(double value) {
+  char text[32];
+  const auto written = std::to_chars(text, text + sizeof(text), static_cast<float>(value));
+  double shortened = value;
+  std::from_chars(text, written.ptr, shortened);
+  return shortened;
+}
+
+// Fills config.json from metadata under "<architecture>."; keeps the first error.
+class ConfigBuilder {
+ public:
+  ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture)
+      : metadata_(metadata), prefix_(absl::StrCat(architecture, ".")) {
+    json_["model_type"] = architecture;
+  }
+
+  int64_t Int(absl::string_view gguf) { return Value(metadata_.GetInt(Key(gguf))); }
+  int64_t IntOr(absl::string_view gguf, int64_t fallback) {
+    return Value(metadata_.GetIntOr(Key(gguf), fallback));
+  }
+  double Double(absl::string_view gguf) {
+    return ShortDecimal(Value(metadata_.GetDouble(Key(gguf))));
+  }
+  double DoubleOr(absl::string_view gguf, double fallback) {
+    return ShortDecimal(Value(metadata_.GetDoubleOr(Key(gguf), fallback)));
+  }
+  std::string TextOr(absl::string_view gguf, std::string fallback) {
+    return Value(metadata_.GetStringOr(Key(gguf), std::move(fallback)));
+  }
+  void Refuse(absl::string_view gguf, const std::string& found, absl::string_view expected) {
+    if (!status_.ok()) return;
+    status_ = absl::UnimplementedError(absl::StrCat(metadata_.where(), ": key \"", Key(gguf),
+                                                    "\" is ", found, ", expected ", expected));
+  }
+  Json& operator[](const char* key) { return json_[key]; }
+
+  absl::StatusOr<HfConfig> Build() && {
+    if (!status_.ok()) return status_;
+    for (const char* id : {"bos", "eos"}) {
+      const std::string key = absl::StrCat("tokenizer.ggml.", id, "_token_id");
+      if (!metadata_.Has(key)) continue;
+      ZEROTH_ASSIGN_OR_RETURN(json_[absl::StrCat(id, "_token_id")], metadata_.GetInt(key));
+    }
+    return HfConfig::Parse(json_.dump(), metadata_.where());
+  }
+
+ private:
+  std::string Key(absl::string_view gguf) const { return absl::StrCat(prefix_, gguf); }
+
+  template <typename T>
+  T Value(absl::StatusOr<T> value) {
+    if (value.ok()) return *std::move(value);
+    if (status_.ok()) status_ = value.status();
+    return T();
+  }
+
+  const GgufMetadata& metadata_;
+  const std::string prefix_;
+  Json json_;
+  absl::Status status_;
+};
+
+absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfigFacts& facts) {
+  ConfigBuilder out(metadata, "gpt2");
+  const int64_t width = out.Int("embedding_length");
+  const int64_t inner = out.Int("feed_forward_length");
+  const int64_t context = out.Int("context_length");
+  out["architectures"] = {"GPT2LMHeadModel"};
+  out["activation_function"] = "gelu_new";
+  out["n_positions"] = context;
+  out["n_ctx"] = context;
+  out["n_embd"] = width;
+  out["n_layer"] = out.Int("block_count");
+  out["n_head"] = out.Int("attention.head_count");
+  // transformers writes null for the usual width.
+  out["n_inner"] = inner / 4 == width && inner % 4 == 0 ? Json(nullptr) : Json(inner);
+  out["layer_norm_epsilon"] = out.Double("attention.layer_norm_epsilon");
+  out["vocab_size"] = out.IntOr("vocab_size", facts.vocab_size);
+  out["tie_word_embeddings"] = facts.tie_word_embeddings;
+  out["torch_dtype"] = facts.torch_dtype;
+  // A GGUF knows none; transformers' default of 0.1 would be a guess.
+  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) out[dropout] = 0.0;
+  return std::move(out).Build();
+}
+
+void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
+  const std::string type = out.TextOr("rope.scaling.type", "none");
+  if (facts.rope) {
+    out["rope_scaling"] = {{"rope_type", "llama3"},
+                           {"factor", ShortDecimal(facts.rope->factor)},
+                           {"low_freq_factor", facts.rope->low_freq_factor},
+                           {"high_freq_factor", facts.rope->high_freq_factor},
+                           {"original_max_position_embeddings", facts.rope->original_context}};
+  } else if (type == "linear") {
+    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", out.Double("rope.scaling.factor")}};
+  } else if (type != "none") {
+    out.Refuse("rope.scaling.type", absl::StrCat("\"", type, "\""), "none or linear");
+  }
+}
+
+absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfigFacts& facts) {
+  ConfigBuilder out(metadata, "llama");
+  const int64_t heads = out.Int("attention.head_count");
+  const int64_t width = out.Int("embedding_length");
+  const int64_t head_dim = out.IntOr("attention.key_length", heads > 0 ? width / heads : 0);
+  if (const int64_t rotated = out.IntOr("rope.dimension_count", head_dim); rotated != head_dim) {
+    out.Refuse("rope.dimension_count", absl::StrCat(rotated),
+               absl::StrCat(head_dim, ", the whole of a head"));
+  }
+  if (const int64_t experts = out.IntOr("expert_count", 0); experts != 0) {
+    out.Refuse("expert_count", absl::StrCat(experts), "0: mixtures of experts have no mapping");
+  }
+  out["architectures"] = {"LlamaForCausalLM"};
+  out["hidden_act"] = "silu";
+  out["max_position_embeddings"] = out.Int("context_length");
+  out["hidden_size"] = width;
+  out["intermediate_size"] = out.Int("feed_forward_length");
+  out["num_hidden_layers"] = out.Int("block_count");
+  out["num_attention_heads"] = heads;
+  out["num_key_value_heads"] = out.IntOr("attention.head_count_kv", heads);
+  out["head_dim"] = head_dim;
+  out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
+  out["rope_theta"] = out.DoubleOr("rope.freq_base", 10000.0);
+  out["vocab_size"] = out.IntOr("vocab_size", facts.vocab_size);
+  out["tie_word_embeddings"] = facts.tie_word_embeddings;
+  out["torch_dtype"] = facts.torch_dtype;
+  out["attention_bias"] = false;
+  out["mlp_bias"] = false;
+  SetRope(facts, out);
+  return std::move(out).Build();
+}
+
+}  // namespace
+
+absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.ModelType());
+  ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(type), config.where());
+  return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config);
+}
+
+absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
+  ZEROTH_ASSIGN_OR_RETURN(const RopeConfig config_rope, ReadRope(config));
+  if (config_rope.type != "llama3") return std::nullopt;
+  const auto key = [&](absl::string_view name) {
+    return absl::StrCat(config_rope.where, ".", name);
+  };
+  Llama3Rope rope;
+  ZEROTH_ASSIGN_OR_RETURN(rope.factor, config.GetDouble(key("factor")));
+  ZEROTH_ASSIGN_OR_RETURN(rope.low_freq_factor, config.GetDoubleOr(key("low_freq_factor"), 1.0));
+  ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor, config.GetDoubleOr(key("high_freq_factor"), 4.0));
+  ZEROTH_ASSIGN_OR_RETURN(rope.original_context,
+                          config.GetIntOr(key("original_max_position_embeddings"), 8192));
+  if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
+        rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.where(), ": key \"", config_rope.where,
+        "\": expected factor > 0 and 0 < low_freq_factor < high_freq_factor, and a context"));
+  }
+  return rope;
+}
+
+absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), metadata.where());
+  return architecture == "gpt2" ? Gpt2Config(metadata, facts) : LlamaConfig(metadata, facts);
+}
+
+absl::StatusOr<GgufHeads> GgufHeadsOf(const GgufMetadata& metadata) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  GgufHeads heads;
+  ZEROTH_ASSIGN_OR_RETURN(heads.query,
+                          metadata.GetInt(absl::StrCat(architecture, ".attention.head_count")));
+  ZEROTH_ASSIGN_OR_RETURN(
+      heads.key,
+      metadata.GetIntOr(absl::StrCat(architecture, ".attention.head_count_kv"), heads.query));
+  return heads;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,309 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/checkpoint/gguf/gguf_names.h"
+#include "zeroth/checkpoint/gguf/gguf_rope.h"
+#include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
+#include "zeroth/checkpoint/gguf/gguf_writer.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kEmbedding[] = "token_embd.weight";
+constexpr char kHead[] = "output.weight";
+
+// llama.cpp's numbers for general.file_type.
+uint32_t FileType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 1;
+    case DType::kBFloat16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+// Adds what `layout` says to a copy. `to_gguf`: the direction.
+void SetRelayout(GgufLayout layout, const GgufHeads& heads, bool to_gguf, TensorCopy* copy) {
+  if (layout == GgufLayout::kSame) return;
+  if (layout == GgufLayout::kTransposed) {
+    copy->relayout = Relayout::kTranspose;
+    return;
+  }
+  copy->relayout = to_gguf ? Relayout::kInterleaveHalves : Relayout::kSeparateHalves;
+  copy->heads = layout == GgufLayout::kQueryRows ? heads.query : heads.key;
+}
+
+// The order in which files are usually laid out: embeddings, blocks by number, the rest.
+std::tuple<int, int64_t, std::string> FileOrder(const std::string& name) {
+  constexpr absl::string_view kBlock = "blk.";
+  if (name.compare(0, kBlock.size(), kBlock.data()) != 0) {
+    const bool embedding = name.find("_embd") != std::string::npos;
+    return {embedding ? 0 : 2, 0, name};
+  }
+  return {1, std::atoll(name.c_str() + kBlock.size()), name};
+}
+
+absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
+                                                   const GgufMetadata& metadata,
+                                                   std::optional<DType> dtype) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
+  std::vector<TensorCopy> copies;
+  for (const std::string& name : weights.names()) {
+    auto renamed = GgufNameOf(architecture, name);
+    if (!renamed.ok()) return Annotate(renamed.status(), weights.description());
+    if (!renamed->has_value()) continue;
+    TensorCopy copy;
+    copy.from = name;
+    copy.to = (*renamed)->name;
+    SetRelayout((*renamed)->layout, heads, /*to_gguf=*/true, &copy);
+    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(weights, name));
+    copy.dtype = dtype.value_or(copy.dtype);
+    if ((*renamed)->always_float32 || weights.Find(name)->shape.rank() < 2) {
+      copy.dtype = DType::kFloat32;
+    }
+    copies.push_back(std::move(copy));
+  }
+  std::sort(copies.begin(), copies.end(), [](const TensorCopy& a, const TensorCopy& b) {
+    return FileOrder(a.to) < FileOrder(b.to);
+  });
+  return copies;
+}
+
+// A model that lacks a tensor would load nowhere; better said here, by the name that the user
+// knows.
+absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
+                           const std::vector<TensorCopy>& copies, bool to_gguf,
+                           const std::string& where) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t blocks,
+                          metadata.GetInt(absl::StrCat(architecture, ".block_count")));
+  std::set<std::string> present;
+  for (const TensorCopy& copy : copies) present.insert(to_gguf ? copy.to : copy.from);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string missing,
+                          MissingGgufTensor(architecture, blocks, tied, present));
+  if (missing.empty()) return absl::OkStatus();
+  std::string name = missing;
+  if (to_gguf) {
+    ZEROTH_ASSIGN_OR_RETURN(const auto renamed, HfNameOf(architecture, missing));
+    name = renamed->name;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": has no tensor \"", name, "\", which a model of ", blocks, " blocks",
+                   tied ? "" : " whose head is not the embedding", " needs"));
+}
+
+// The type of most elements.
+DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
+  std::map<DType, int64_t> elements;
+  for (const TensorDeclaration& tensor : tensors) elements[tensor.dtype] += tensor.shape.numel();
+  DType common = DType::kFloat32;
+  for (const auto& [dtype, count] : elements) {
+    if (count > elements[common]) common = dtype;
+  }
+  return common;
+}
+
+absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source,
+                           GgufMetadata* metadata) {
+  if (source == GgufVocabularySource::kNone) {
+    SetNoVocabulary(metadata);
+    return absl::OkStatus();
+  }
+  std::optional<GgufVocabulary> vocabulary = ByteVocabulary();
+  if (source == GgufVocabularySource::kFiles) {
+    ZEROTH_ASSIGN_OR_RETURN(vocabulary, ReadHfVocabulary(model.path()));
+    if (!vocabulary) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(model.path(),
+                       ": has no tokenizer.json, and no vocab.json with merges.txt; choose the "
+                       "byte vocabulary or none"));
+    }
+  }
+  // What config.json says of the two comes first. Llama 3 ends turns in several ways and lists
+  // them.
+  for (const auto& [key, id] :
+       {std::pair("bos_token_id", &vocabulary->bos), std::pair("eos_token_id", &vocabulary->eos)}) {
+    const absl::StatusOr<int64_t> found = model.config().GetInt(key);
+    if (found.ok() && *found >= 0) *id = *found;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t vocab_size, model.config().GetInt("vocab_size"));
+  return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata), model.path());
+}
+
+// The factors of Llama 3's rotary scaling as GGUF stores them; empty without such scaling.
+absl::StatusOr<std::vector<float>> RopeFactors(const HfConfig& config,
+                                               const GgufMetadata& metadata) {
+  if (!metadata.Has("llama.block_count")) return std::vector<float>();
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<Llama3Rope> rope, Llama3RopeOf(config));
+  if (!rope) return std::vector<float>();
+  ZEROTH_ASSIGN_OR_RETURN(const double theta, metadata.GetDouble("llama.rope.freq_base"));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t head_dim, metadata.GetInt("llama.rope.dimension_count"));
+  return Llama3RopeFactors(*rope, theta, head_dim);
+}
+
+// Whether two tensors hold the same bytes of one type and shape.
+absl::StatusOr<bool> SameTensor(const GgufFile& model, absl::string_view a, absl::string_view b) {
+  const SafetensorsEntry* const left = model.Find(a);
+  const SafetensorsEntry* const right = model.Find(b);
+  if (left == nullptr || right == nullptr) return false;
+  if (left->dtype != right->dtype || left->shape != right->shape) return false;
+  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> left_bytes, model.RawBytes(a));
+  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> right_bytes, model.RawBytes(b));
+  return left_bytes == right_bytes;
+}
+
+struct ImportPlan {
+  std::vector<TensorCopy> copies;
+  bool tied = false;
+};
+
+absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType> dtype) {
+  const GgufMetadata& metadata = model.metadata();
+  ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
+                          metadata.GetString("general.architecture"));
+  ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), model.description());
+  ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
+  ImportPlan plan;
+  plan.tied = model.Find(kHead) == nullptr;
+  if (architecture == "gpt2" && !plan.tied) {
+    ZEROTH_ASSIGN_OR_RETURN(plan.tied, SameTensor(model, kHead, kEmbedding));
+  }
+  for (const std::string& name : model.names()) {
+    if (plan.tied && name == kHead) continue;
+    auto renamed = HfNameOf(architecture, name);
+    if (!renamed.ok()) return Annotate(renamed.status(), model.description());
+    if (!renamed->has_value()) continue;
+    TensorCopy copy;
+    copy.from = name;
+    copy.to = (*renamed)->name;
+    SetRelayout((*renamed)->layout, heads, /*to_gguf=*/false, &copy);
+    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(model, name));
+    copy.dtype = dtype.value_or(copy.dtype);
+    plan.copies.push_back(std::move(copy));
+  }
+  return plan;
+}
+
+absl::StatusOr<std::optional<Llama3Rope>> ReadRopeFactors(const GgufFile& model) {
+  const SafetensorsEntry* const entry = model.Find(kGgufRopeFactors);
+  if (entry == nullptr) return std::nullopt;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> factors,
+                          model.ReadAll(kGgufRopeFactors, entry->shape));
+  ZEROTH_ASSIGN_OR_RETURN(const double theta,
+                          model.metadata().GetDoubleOr("llama.rope.freq_base", 10000.0));
+  auto rope = RecoverLlama3Rope(factors, theta);
+  if (!rope.ok()) {
+    return Annotate(rope.status(),
+                    absl::StrCat(model.description(), ": tensor \"", kGgufRopeFactors, "\""));
+  }
+  return *rope;
+}
+
+// The tokenizer's files by name; a note where there are none that could say what the file says.
+absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMetadata& metadata,
+                                                                  GgufImportNotes* notes) {
+  std::map<std::string, std::string> none;
+  const auto vocabulary = VocabularyOf(metadata);
+  if (absl::IsUnimplemented(vocabulary.status())) {
+    notes->push_back(std::string(vocabulary.status().message()));
+    return none;
+  }
+  if (!vocabulary.ok()) return vocabulary.status();
+  if (!vocabulary->has_value()) return none;
+  auto files = HfTokenizerFiles(**vocabulary);
+  if (absl::IsUnimplemented(files.status())) {
+    notes->push_back(std::string(files.status().message()));
+    return none;
+  }
+  if (!files.ok()) return Annotate(files.status(), metadata.where());
+  return files;
+}
+
+}  // namespace
+
+absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
+                             const GgufExportOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(GgufMetadata metadata, GgufMetadataOf(model.config()));
+  if (!options.name.empty()) metadata.SetString("general.name", options.name);
+  ZEROTH_RETURN_IF_ERROR(AddVocabulary(model, options.vocabulary, &metadata));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorCopy> copies,
+                          PlanExport(model.weights(), metadata, options.dtype));
+  // transformers' defaults differ between the families.
+  const bool tied_by_default = metadata.Has("gpt2.block_count");
+  ZEROTH_ASSIGN_OR_RETURN(const bool tied,
+                          model.config().GetBoolOr("tie_word_embeddings", tied_by_default));
+  ZEROTH_RETURN_IF_ERROR(
+      CheckComplete(metadata, tied, copies, /*to_gguf=*/true, model.weights().description()));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
+                          DeclareCopies(model.weights(), copies));
+  metadata.SetUint32("general.file_type", FileType(CommonDType(tensors)));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> factors, RopeFactors(model.config(), metadata));
+  if (!factors.empty()) {
+    TensorDeclaration declaration;
+    declaration.name = kGgufRopeFactors;
+    declaration.shape = Shape({static_cast<int64_t>(factors.size())});
+    tensors.push_back(std::move(declaration));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufWriter> writer,
+                          GgufWriter::Create(path, metadata, tensors));
+  ZEROTH_RETURN_IF_ERROR(
+      CopyTensors(model.weights(), copies,
+                  [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+                    return writer->Write(name, begin, values);
+                  }));
+  if (!factors.empty()) ZEROTH_RETURN_IF_ERROR(writer->Write(kGgufRopeFactors, 0, factors));
+  return writer->Finish();
+}
+
+absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
+                                                const GgufImportOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(model, options.dtype));
+  ZEROTH_RETURN_IF_ERROR(CheckComplete(model.metadata(), plan.tied, plan.copies,
+                                       /*to_gguf=*/false, model.description()));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
+                          DeclareCopies(model, plan.copies));
+  HfConfigFacts facts;
+  ZEROTH_ASSIGN_OR_RETURN(const Shape embedding, model.ShapeOf(kEmbedding));
+  facts.vocab_size = embedding.rank() > 0 ? embedding.dim(0) : 0;
+  facts.tie_word_embeddings = plan.tied;
+  facts.torch_dtype = TorchDTypeName(CommonDType(tensors));
+  ZEROTH_ASSIGN_OR_RETURN(facts.rope, ReadRopeFactors(model));
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfigOf(model.metadata(), facts));
+  GgufImportNotes notes;
+  ZEROTH_ASSIGN_OR_RETURN(const auto files, TokenizerFiles(model.metadata(), &notes));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<HfDirectoryWriter> writer,
+                          HfDirectoryWriter::Create(directory, config, std::move(tensors)));
+  for (const auto& [name, content] : files) {
+    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
+  }
+  ZEROTH_RETURN_IF_ERROR(
+      CopyTensors(model, plan.copies,
+                  [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+                    return writer->Write(name, begin, values);
+                  }));
+  ZEROTH_RETURN_IF_ERROR(writer->Finish());
+  return notes;
+}
+
+}  // namespace zeroth

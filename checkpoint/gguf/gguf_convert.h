@@ -1,0 +1,60 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Whole models between Hugging Face directories and GGUF files, one tensor after the other: a few
+// MiB of memory whatever the model's size.
+
+#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
+#define ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/core/base/dtype.h"
+
+namespace zeroth {
+
+enum class GgufVocabularySource {
+  kNone,   // ids in, ids out
+  kByte,   // the trainer's byte tokenizer
+  kFiles,  // the directory's tokenizer files
+};
+
+struct GgufExportOptions {
+  // Type of the matrices; nothing: each its own. Vectors and position embeddings are always F32,
+  // as llama.cpp wants them. fp16 refuses values that it cannot hold.
+  std::optional<DType> dtype;
+  GgufVocabularySource vocabulary = GgufVocabularySource::kFiles;
+  // general.name; empty: no such key.
+  std::string name;
+};
+
+// Writes `model` to a GGUF file at `path`, which appears whole or not at all. Unimplemented for
+// model families without a mapping, and where llama.cpp would compute something else
+// (gguf_config.h); InvalidArgument for tensors that the family does not have and, with kFiles, for
+// a directory without tokenizer files.
+absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
+                             const GgufExportOptions& options = {});
+
+struct GgufImportOptions {
+  // Type of all tensors; nothing: each its own.
+  std::optional<DType> dtype;
+};
+
+// What an import could not bring along, in sentences for the user; empty if nothing.
+using GgufImportNotes = std::vector<std::string>;
+
+// Writes `model` as a Hugging Face directory at `directory`: config.json, model.safetensors, and
+// the tokenizer's files where there are files that can express it. A head that equals the
+// embedding is the embedding: older exporters of GPT-2 stored it twice.
+absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
+                                                const GgufImportOptions& options = {});
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_

@@ -1,0 +1,373 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_writer.h"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+HfDirectory OpenModel(const std::string& path) {
+  auto model = HfDirectory::Open(path);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+std::unique_ptr<GgufFile> OpenGguf(const std::string& path) {
+  auto file = GgufFile::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  return *std::move(file);
+}
+
+GgufExportOptions Options(GgufVocabularySource vocabulary) {
+  GgufExportOptions options;
+  options.vocabulary = vocabulary;
+  return options;
+}
+
+// Both directories hold the same tensors, bit for bit.
+void ExpectSameWeights(const HfDirectory& a, const HfDirectory& b) {
+  ASSERT_EQ(a.weights().names(), b.weights().names());
+  for (const std::string& name : a.weights().names()) {
+    const Shape shape = a.weights().Find(name)->shape;
+    const auto left = a.weights().ReadAll(name, shape);
+    const auto right = b.weights().ReadAll(name, shape);
+    ASSERT_TRUE(left.ok() && right.ok()) << left.status() << right.status();
+    EXPECT_EQ(*left, *right) << name;
+  }
+}
+
+class RoundTripTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel(absl::StrCat("tests/testdata/", GetParam()));
+  const std::string path = dir.File("model.gguf");
+  const absl::Status exported = ConvertHfToGguf(model, path, Options(GgufVocabularySource::kByte));
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto file = OpenGguf(path);
+  const auto notes = ConvertGgufToHf(*file, dir.File("back"));
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  EXPECT_TRUE(notes->empty());
+  const HfDirectory back = OpenModel(dir.File("back"));
+  ExpectSameWeights(model, back);
+  // Everything that the format has a key for.
+  for (const char* key : {"model_type",
+                          "architectures",
+                          "vocab_size",
+                          "n_positions",
+                          "n_embd",
+                          "n_layer",
+                          "n_head",
+                          "n_inner",
+                          "layer_norm_epsilon",
+                          "activation_function",
+                          "hidden_size",
+                          "intermediate_size",
+                          "num_hidden_layers",
+                          "num_attention_heads",
+                          "num_key_value_heads",
+                          "head_dim",
+                          "rms_norm_eps",
+                          "max_position_embeddings",
+                          "hidden_act",
+                          "bos_token_id",
+                          "eos_token_id",
+                          "tie_word_embeddings",
+                          "torch_dtype"}) {
+    EXPECT_EQ(model.config().json().value(key, Json()), back.config().json().value(key, Json()))
+        << key;
+  }
+  EXPECT_EQ(back.TokenizerFiles().size(), 3u) << "vocab.json, merges.txt, tokenizer_config.json";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST(GgufConvertTest, Gpt2KeysAndTransposedMatrices) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/gpt2_tiny");
+  GgufExportOptions options = Options(GgufVocabularySource::kByte);
+  options.name = "tiny";
+  ASSERT_TRUE(ConvertHfToGguf(model, dir.File("m.gguf"), options).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "gpt2");
+  EXPECT_EQ(*metadata.GetString("general.name"), "tiny");
+  EXPECT_EQ(*metadata.GetInt("general.file_type"), 0);
+  EXPECT_EQ(*metadata.GetInt("gpt2.context_length"), 64);
+  EXPECT_EQ(*metadata.GetInt("gpt2.embedding_length"), 60);
+  EXPECT_EQ(*metadata.GetInt("gpt2.feed_forward_length"), 240);
+  EXPECT_EQ(*metadata.GetInt("gpt2.block_count"), 3);
+  EXPECT_EQ(*metadata.GetInt("gpt2.attention.head_count"), 4);
+  EXPECT_EQ(*metadata.GetDouble("gpt2.attention.layer_norm_epsilon"), static_cast<double>(1e-5f));
+  EXPECT_EQ((*metadata.GetStrings("tokenizer.ggml.tokens"))->size(), 257u);
+  EXPECT_EQ((**metadata.GetStrings("tokenizer.ggml.tokens"))[' '], "\xc4\xa0");
+  EXPECT_EQ(*metadata.GetInt("tokenizer.ggml.eos_token_id"), 256);
+  EXPECT_EQ(file->Find("output.weight"), nullptr) << "tied";
+  const auto stored = file->ReadAll("blk.1.attn_qkv.weight", {180, 60});
+  const auto original = model.weights().ReadAll("transformer.h.1.attn.c_attn.weight", {60, 180});
+  ASSERT_TRUE(stored.ok() && original.ok()) << stored.status() << original.status();
+  for (size_t out = 0; out < 180; ++out) {
+    for (size_t in = 0; in < 60; ++in) {
+      ASSERT_EQ((*stored)[out * 60 + in], (*original)[in * 180 + out]);
+    }
+  }
+}
+
+TEST(GgufConvertTest, LlamaKeysAndRotaryRows) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/llama_tiny");
+  ASSERT_TRUE(
+      ConvertHfToGguf(model, dir.File("m.gguf"), Options(GgufVocabularySource::kNone)).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("tokenizer.ggml.model"), "none");
+  EXPECT_EQ(*metadata.GetInt("llama.vocab_size"), 257);
+  EXPECT_EQ(*metadata.GetInt("llama.attention.head_count"), 6);
+  EXPECT_EQ(*metadata.GetInt("llama.attention.head_count_kv"), 2);
+  EXPECT_EQ(*metadata.GetInt("llama.rope.dimension_count"), 10);
+  EXPECT_EQ(*metadata.GetDouble("llama.rope.freq_base"), 10000.0);
+  EXPECT_EQ(*metadata.GetDouble("llama.attention.layer_norm_rms_epsilon"),
+            static_cast<double>(1e-5f));
+  // Hugging Face rotates (i, i + d/2), llama.cpp (2i, 2i + 1): row 2i + s of a head is row i + 5s.
+  for (const auto& [gguf, hf, heads] :
+       {std::tuple("blk.2.attn_q.weight", "model.layers.2.self_attn.q_proj.weight", size_t{6}),
+        std::tuple("blk.0.attn_k.weight", "model.layers.0.self_attn.k_proj.weight", size_t{2})}) {
+    const Shape shape = {static_cast<int64_t>(heads) * 10, 60};
+    const auto stored = file->ReadAll(gguf, shape);
+    const auto original = model.weights().ReadAll(hf, shape);
+    ASSERT_TRUE(stored.ok() && original.ok()) << stored.status() << original.status();
+    for (size_t head = 0; head < heads; ++head) {
+      for (size_t i = 0; i < 5; ++i) {
+        for (size_t side = 0; side < 2; ++side) {
+          for (size_t column = 0; column < 60; ++column) {
+            ASSERT_EQ((*stored)[(head * 10 + 2 * i + side) * 60 + column],
+                      (*original)[(head * 10 + i + 5 * side) * 60 + column]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GgufConvertTest, SixteenBitTypesSpareVectorsAndPositions) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/gpt2_tiny");
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    GgufExportOptions options = Options(GgufVocabularySource::kByte);
+    options.dtype = dtype;
+    ASSERT_TRUE(ConvertHfToGguf(model, dir.File("m.gguf"), options).ok());
+    const auto file = OpenGguf(dir.File("m.gguf"));
+    EXPECT_EQ(*file->metadata().GetInt("general.file_type"), dtype == DType::kFloat16 ? 1 : 32);
+    EXPECT_EQ(file->Find("token_embd.weight")->dtype, ToSafetensorsDType(dtype));
+    EXPECT_EQ(file->Find("blk.0.ffn_up.weight")->dtype, ToSafetensorsDType(dtype));
+    EXPECT_EQ(file->Find("blk.0.ffn_up.bias")->dtype, SafetensorsDType::kF32);
+    EXPECT_EQ(file->Find("position_embd.weight")->dtype, SafetensorsDType::kF32);
+    // And back: matrices rounded once, the rest as they were.
+    ASSERT_TRUE(ConvertGgufToHf(*file, dir.File("back")).ok());
+    const HfDirectory back = OpenModel(dir.File("back"));
+    EXPECT_EQ(*back.config().GetString("torch_dtype"),
+              dtype == DType::kFloat16 ? "float16" : "bfloat16");
+    for (const std::string& name : model.weights().names()) {
+      const Shape shape = model.weights().Find(name)->shape;
+      const auto original = model.weights().ReadAll(name, shape);
+      const auto copied = back.weights().ReadAll(name, shape);
+      ASSERT_TRUE(original.ok() && copied.ok());
+      const bool rounded = back.weights().Find(name)->dtype != SafetensorsDType::kF32;
+      EXPECT_EQ(rounded, shape.rank() == 2 && name != "transformer.wpe.weight") << name;
+      for (size_t i = 0; i < original->size(); ++i) {
+        const float exact = (*original)[i];
+        const float expected = !rounded                   ? exact
+                               : dtype == DType::kFloat16 ? ToFloat(ToFloat16(exact))
+                                                          : ToFloat(ToBFloat16(exact));
+        ASSERT_EQ((*copied)[i], expected) << name;
+      }
+    }
+  }
+}
+
+// A model of one small block in memory, as a directory.
+class SmallModelTest : public ::testing::Test {
+ protected:
+  static Json LlamaConfig() {
+    return {
+        {"model_type", "llama"},         {"hidden_size", 16},        {"intermediate_size", 4},
+        {"num_hidden_layers", 1},        {"num_attention_heads", 2}, {"vocab_size", 5},
+        {"max_position_embeddings", 32}, {"rope_theta", 500000.0},   {"tie_word_embeddings", true}};
+  }
+
+  static std::vector<TensorDeclaration> LlamaTensors() {
+    const std::string layer = "model.layers.0.";
+    return {{"model.embed_tokens.weight", DType::kBFloat16, {5, 16}},
+            {"model.norm.weight", DType::kBFloat16, {16}},
+            {layer + "input_layernorm.weight", DType::kBFloat16, {16}},
+            {layer + "post_attention_layernorm.weight", DType::kBFloat16, {16}},
+            {layer + "self_attn.q_proj.weight", DType::kBFloat16, {16, 16}},
+            {layer + "self_attn.k_proj.weight", DType::kBFloat16, {16, 16}},
+            {layer + "self_attn.v_proj.weight", DType::kBFloat16, {16, 16}},
+            {layer + "self_attn.o_proj.weight", DType::kBFloat16, {16, 16}},
+            {layer + "mlp.gate_proj.weight", DType::kBFloat16, {4, 16}},
+            {layer + "mlp.up_proj.weight", DType::kBFloat16, {4, 16}},
+            {layer + "mlp.down_proj.weight", DType::kBFloat16, {16, 4}}};
+  }
+
+  HfDirectory Write(const Json& config, const std::vector<TensorDeclaration>& tensors) {
+    const std::string path = dir_.File("model");
+    auto writer =
+        HfDirectoryWriter::Create(path, *HfConfig::Parse(config.dump(), "config.json"), tensors);
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    for (const TensorDeclaration& tensor : tensors) {
+      std::vector<float> values(static_cast<size_t>(tensor.shape.numel()));
+      for (float& value : values) value = static_cast<float>(next_++ % 128) / 64;
+      EXPECT_TRUE((*writer)->Write(tensor.name, 0, values).ok());
+    }
+    EXPECT_TRUE((*writer)->Finish().ok());
+    return OpenModel(path);
+  }
+
+  std::string Gguf() const { return dir_.File("m.gguf"); }
+
+  absl::Status Export(const Json& config, const std::vector<TensorDeclaration>& tensors) {
+    return ConvertHfToGguf(Write(config, tensors), Gguf(), Options(GgufVocabularySource::kNone));
+  }
+
+  TemporaryDirectory dir_;
+  int64_t next_ = 0;
+};
+
+TEST_F(SmallModelTest, Llama3ScalingBecomesFactorsAndComesBack) {
+  Json config = LlamaConfig();
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 32.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 8192}};
+  const absl::Status exported = Export(config, LlamaTensors());
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto file = OpenGguf(Gguf());
+  const auto factors = file->ReadAll("rope_freqs.weight", {4});
+  ASSERT_TRUE(factors.ok()) << factors.status();
+  // Wave lengths 2 pi 500000^(i/4): 6.28, 167, 4443, 118132. The first two are short, the last
+  // long; the third turns 8192 / 4443 = 1.84382 times, so (1.84382 - 1) / 3 = 0.281273 of the way.
+  EXPECT_EQ((*factors)[0], 1.0f);
+  EXPECT_EQ((*factors)[1], 1.0f);
+  EXPECT_NEAR((*factors)[2], 1.0 / ((1 - 0.281273) / 32 + 0.281273), 1e-3);
+  EXPECT_EQ((*factors)[3], 32.0f);
+  ASSERT_TRUE(ConvertGgufToHf(*file, dir_.File("back")).ok());
+  const HfDirectory back = OpenModel(dir_.File("back"));
+  EXPECT_EQ(back.config().json()["rope_scaling"], config["rope_scaling"]);
+  EXPECT_EQ(*back.config().GetBool("tie_word_embeddings"), true);
+  ExpectSameWeights(OpenModel(dir_.File("model")), back);
+}
+
+TEST_F(SmallModelTest, LinearScalingComesBackAndOthersAreRefused) {
+  Json config = LlamaConfig();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
+  ASSERT_TRUE(Export(config, LlamaTensors()).ok());
+  ASSERT_TRUE(ConvertGgufToHf(*OpenGguf(Gguf()), dir_.File("back")).ok());
+  EXPECT_EQ(OpenModel(dir_.File("back")).config().json()["rope_scaling"],
+            (Json{{"rope_type", "linear"}, {"factor", 2.5}}));
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.5}};
+  const absl::Status refused = Export(config, LlamaTensors());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("rope_type \"yarn\""));
+}
+
+TEST_F(SmallModelTest, RefusesWhatWouldLoadNowhere) {
+  const auto message = [&](const Json& config, const std::vector<TensorDeclaration>& tensors) {
+    const absl::Status status = Export(config, tensors);
+    return status.ok() ? "accepted" : std::string(status.message());
+  };
+  const auto changed = [](const char* key, const Json& value) {
+    Json config = LlamaConfig();
+    config[key] = value;
+    return config;
+  };
+  EXPECT_EQ(message(LlamaConfig(), LlamaTensors()), "accepted");
+  EXPECT_THAT(message(changed("model_type", "mamba"), LlamaTensors()),
+              HasSubstr("\"mamba\"; there are mappings for gpt2, llama"));
+  EXPECT_THAT(message(changed("hidden_act", "gelu"), LlamaTensors()),
+              HasSubstr("key \"hidden_act\" is \"gelu\", expected \"silu\""));
+  EXPECT_THAT(message(changed("num_hidden_layers", 2), LlamaTensors()),
+              HasSubstr("no tensor \"model.layers.1.input_layernorm.weight\""));
+  EXPECT_THAT(message(changed("num_hidden_layers", -1), LlamaTensors()),
+              HasSubstr("llama.block_count would be -1"));
+  EXPECT_THAT(message(changed("num_attention_heads", 0), LlamaTensors()),
+              HasSubstr("llama.attention.head_count would be 0"));
+  EXPECT_THAT(message(changed("num_key_value_heads", 3), LlamaTensors()),
+              HasSubstr("3 attention heads divide"));
+  EXPECT_THAT(message(changed("tie_word_embeddings", false), LlamaTensors()),
+              HasSubstr("no tensor \"lm_head.weight\""));
+  std::vector<TensorDeclaration> more = LlamaTensors();
+  more.push_back({"model.layers.0.mlp.router.weight", DType::kFloat32, {1}});
+  EXPECT_THAT(message(LlamaConfig(), more), HasSubstr("router.weight\" is none that"));
+  std::vector<TensorDeclaration> frequencies = LlamaTensors();
+  frequencies.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kFloat32, {4}});
+  EXPECT_EQ(message(LlamaConfig(), frequencies), "accepted");
+  const absl::Status no_tokenizer = ConvertHfToGguf(Write(LlamaConfig(), LlamaTensors()), Gguf());
+  EXPECT_THAT(std::string(no_tokenizer.message()), HasSubstr("has no tokenizer.json"));
+  Json outside = LlamaConfig();
+  outside["vocab_size"] = 300;
+  outside["eos_token_id"] = 300;
+  const absl::Status too_small = ConvertHfToGguf(Write(LlamaConfig(), LlamaTensors()), Gguf(),
+                                                 Options(GgufVocabularySource::kByte));
+  EXPECT_THAT(std::string(too_small.message()), HasSubstr("257 tokens, the model embeds 5"));
+  const absl::Status no_such_end =
+      ConvertHfToGguf(Write(outside, LlamaTensors()), Gguf(), Options(GgufVocabularySource::kByte));
+  EXPECT_THAT(std::string(no_such_end.message()), HasSubstr("ends a text is 300"));
+}
+
+TEST_F(SmallModelTest, AHeadThatRepeatsTheEmbeddingIsTheEmbedding) {
+  // As older exporters wrote GPT-2; with a head of its own, it keeps it.
+  for (const float last : {1.0f, 2.0f}) {
+    GgufMetadata metadata;
+    metadata.SetString("general.architecture", "gpt2");
+    for (const char* key : {"context_length", "embedding_length", "block_count",
+                            "attention.head_count", "feed_forward_length"}) {
+      metadata.SetUint32(absl::StrCat("gpt2.", key), 1);
+    }
+    metadata.SetFloat("gpt2.attention.layer_norm_epsilon", 1e-5f);
+    std::vector<TensorDeclaration> tensors;
+    for (const char* name : {"token_embd", "position_embd", "output", "blk.0.attn_qkv",
+                             "blk.0.attn_output", "blk.0.ffn_up", "blk.0.ffn_down"}) {
+      tensors.push_back({absl::StrCat(name, ".weight"), DType::kFloat32, {1, 1}});
+    }
+    for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
+      tensors.push_back({absl::StrCat(name, ".weight"), DType::kFloat32, {1}});
+    }
+    auto writer = GgufWriter::Create(Gguf(), metadata, tensors);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const TensorDeclaration& tensor : tensors) {
+      const std::vector<float> value = {tensor.name == "output.weight" ? last : 1.0f};
+      ASSERT_TRUE((*writer)->Write(tensor.name, 0, value).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+    const auto notes = ConvertGgufToHf(*OpenGguf(Gguf()), dir_.File("back"));
+    ASSERT_TRUE(notes.ok()) << notes.status();
+    const HfDirectory back = OpenModel(dir_.File("back"));
+    EXPECT_EQ(*back.config().GetBool("tie_word_embeddings"), last == 1.0f);
+    EXPECT_EQ(back.weights().Find("lm_head.weight") == nullptr, last == 1.0f);
+    EXPECT_EQ(*back.config().GetInt("vocab_size"), 1) << "from the embedding";
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,200 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_names.h"
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+struct Row {
+  absl::string_view hf;
+  absl::string_view gguf;
+  GgufLayout layout = GgufLayout::kSame;
+  bool always_float32 = false;
+};
+
+struct Family {
+  absl::string_view name;
+  // Before everything but the head, and before the number of a block.
+  absl::string_view hf_prefix;
+  absl::string_view hf_block;
+  std::vector<Row> outside;
+  std::vector<Row> inside;
+  // Tensors of a block that are no parameters, whole names.
+  std::vector<absl::string_view> ignored;
+};
+
+constexpr absl::string_view kGgufBlock = "blk.";
+// Both families keep the head outside their prefix.
+constexpr Row kHead = {"lm_head", "output"};
+
+const std::vector<Family>& Families() {
+  static const auto* const families =
+      new std::vector<Family>{{"gpt2",
+                               "transformer.",
+                               "h.",
+                               {{"wte", "token_embd"},
+                                // llama.cpp adds positions to embeddings without converting either.
+                                {"wpe", "position_embd", GgufLayout::kSame, true},
+                                {"ln_f", "output_norm"}},
+                               {{"ln_1", "attn_norm"},
+                                {"attn.c_attn", "attn_qkv", GgufLayout::kTransposed},
+                                {"attn.c_proj", "attn_output", GgufLayout::kTransposed},
+                                {"ln_2", "ffn_norm"},
+                                {"mlp.c_fc", "ffn_up", GgufLayout::kTransposed},
+                                {"mlp.c_proj", "ffn_down", GgufLayout::kTransposed}},
+                               {"attn.bias", "attn.masked_bias"}},
+                              {"llama",
+                               "model.",
+                               "layers.",
+                               {{"embed_tokens", "token_embd"}, {"norm", "output_norm"}},
+                               {{"input_layernorm", "attn_norm"},
+                                {"self_attn.q_proj", "attn_q", GgufLayout::kQueryRows},
+                                {"self_attn.k_proj", "attn_k", GgufLayout::kKeyRows},
+                                {"self_attn.v_proj", "attn_v"},
+                                {"self_attn.o_proj", "attn_output"},
+                                {"post_attention_layernorm", "ffn_norm"},
+                                {"mlp.gate_proj", "ffn_gate"},
+                                {"mlp.up_proj", "ffn_up"},
+                                {"mlp.down_proj", "ffn_down"}},
+                               {"self_attn.rotary_emb.inv_freq"}}};
+  return *families;
+}
+
+absl::StatusOr<const Family*> FindFamily(absl::string_view architecture) {
+  std::string known;
+  for (const Family& family : Families()) {
+    if (family.name == architecture) return &family;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", family.name);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("no mapping between the tensor names of Hugging Face and GGUF for \"",
+                   architecture, "\"; there are mappings for ", known));
+}
+
+// "12.rest" -> "12", leaving ".rest" without its dot in *text; empty if there is no number.
+absl::string_view TakeNumber(absl::string_view* text) {
+  size_t digits = 0;
+  while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
+  if (digits == 0 || digits >= text->size() || (*text)[digits] != '.') return "";
+  const absl::string_view number = text->substr(0, digits);
+  text->remove_prefix(digits + 1);
+  return number;
+}
+
+// "name.weight" -> "weight", leaving "name"; empty if it is neither weight nor bias.
+absl::string_view TakeKind(absl::string_view* text) {
+  for (const absl::string_view kind : {"weight", "bias"}) {
+    if (absl::EndsWith(*text, absl::StrCat(".", kind))) {
+      text->remove_suffix(kind.size() + 1);
+      return kind;
+    }
+  }
+  return "";
+}
+
+const Row* FindRow(const std::vector<Row>& rows, absl::string_view Row::*side,
+                   absl::string_view name) {
+  for (const Row& row : rows) {
+    if (row.*side == name) return &row;
+  }
+  return nullptr;
+}
+
+GgufTensorName Renamed(const Row& row, absl::string_view prefix, absl::string_view base,
+                       absl::string_view kind) {
+  GgufTensorName renamed;
+  renamed.name = absl::StrCat(prefix, base, ".", kind);
+  renamed.always_float32 = row.always_float32;
+  // A bias has no columns to exchange, but it has rows.
+  const bool same = row.layout == GgufLayout::kTransposed && kind == "bias";
+  renamed.layout = same ? GgufLayout::kSame : row.layout;
+  return renamed;
+}
+
+absl::Status Unknown(absl::string_view architecture, absl::string_view name,
+                     absl::string_view side) {
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\" is none that a ", side,
+                                                 " model of the family \"", architecture,
+                                                 "\" is known to have"));
+}
+
+}  // namespace
+
+absl::Status CheckGgufArchitecture(absl::string_view architecture) {
+  return FindFamily(architecture).status();
+}
+
+absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
+                                                         absl::string_view hf_name) {
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+  absl::string_view rest = hf_name;
+  const bool prefixed = absl::ConsumePrefix(&rest, family->hf_prefix);
+  absl::string_view number;
+  absl::string_view inner = rest;
+  if (absl::ConsumePrefix(&inner, family->hf_block)) number = TakeNumber(&inner);
+  if (!number.empty()) {
+    rest = inner;
+    for (const absl::string_view ignored : family->ignored) {
+      if (rest == ignored) return std::nullopt;
+    }
+  }
+  const absl::string_view kind = TakeKind(&rest);
+  const Row* row = nullptr;
+  if (!number.empty()) {
+    row = FindRow(family->inside, &Row::hf, rest);
+  } else if (!prefixed && rest == kHead.hf) {
+    row = &kHead;
+  } else {
+    row = FindRow(family->outside, &Row::hf, rest);
+  }
+  if (row == nullptr || kind.empty()) return Unknown(architecture, hf_name, "Hugging Face");
+  const std::string prefix = number.empty() ? "" : absl::StrCat(kGgufBlock, number, ".");
+  return Renamed(*row, prefix, row->gguf, kind);
+}
+
+absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
+                                                       absl::string_view gguf_name) {
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+  if (gguf_name == kGgufRopeFactors) return std::nullopt;
+  absl::string_view rest = gguf_name;
+  absl::string_view number;
+  if (absl::ConsumePrefix(&rest, kGgufBlock)) number = TakeNumber(&rest);
+  const absl::string_view kind = TakeKind(&rest);
+  const Row* row = FindRow(number.empty() ? family->outside : family->inside, &Row::gguf, rest);
+  if (row == nullptr && number.empty() && rest == kHead.gguf) row = &kHead;
+  if (row == nullptr || kind.empty()) return Unknown(architecture, gguf_name, "GGUF");
+  std::string prefix;
+  if (row != &kHead) prefix = std::string(family->hf_prefix);
+  if (!number.empty()) absl::StrAppend(&prefix, family->hf_block, number, ".");
+  return Renamed(*row, prefix, row->hf, kind);
+}
+
+absl::StatusOr<std::string> MissingGgufTensor(absl::string_view architecture, int64_t blocks,
+                                              bool tied, const std::set<std::string>& present) {
+  ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
+  std::vector<Row> outside = family->outside;
+  if (!tied) outside.push_back(kHead);
+  for (const Row& row : outside) {
+    std::string name = absl::StrCat(row.gguf, ".weight");
+    if (present.count(name) == 0) return name;
+  }
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (const Row& row : family->inside) {
+      std::string name = absl::StrCat(kGgufBlock, block, ".", row.gguf, ".weight");
+      if (present.count(name) == 0) return name;
+    }
+  }
+  return std::string();
+}
+
+}  // namespace zeroth
