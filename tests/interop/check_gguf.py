@@ -1,0 +1,219 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Holds a GGUF file against the Hugging Face directory that it was made of.
+
+Shares nothing with the C++ code: it reads both formats with Python's standard library alone, from
+their specifications, and knows the names and layouts that llama.cpp expects from its own tables.
+Prints what it compared; exits with 1 and a message at the first difference.
+
+  check_gguf.py MODEL_DIRECTORY FILE.gguf [--with-gguf-package]
+
+The last flag reads the file with the public "gguf" package as well; exit code 77 says that this
+Python does not have it.
+"""
+
+import json
+import os
+import struct
+import sys
+
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+
+
+def fail(message):
+    print("check_gguf.py:", message)
+    sys.exit(1)
+
+
+def expect(found, expected, what):
+    if found != expected:
+        fail("%s is %r, expected %r" % (what, found, expected))
+
+
+class Cursor:
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def take(self, code):
+        size = struct.calcsize("<" + code)
+        (value,) = struct.unpack_from("<" + code, self.data, self.at)
+        self.at += size
+        return value
+
+    def text(self):
+        length = self.take("Q")
+        value = self.data[self.at : self.at + length]
+        self.at += length
+        return value.decode("utf-8")
+
+    def value(self, kind):
+        if kind in SCALARS:
+            return self.take(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        expect(kind, ARRAY, "a value's type")
+        inner = self.take("I")
+        return [self.value(inner) for _ in range(self.take("Q"))]
+
+
+def read_gguf(path):
+    """Returns the metadata and, by name, (row-major shape, float32 bytes)."""
+    data = open(path, "rb").read()
+    cursor = Cursor(data)
+    expect(data[:4], b"GGUF", "the magic")
+    cursor.at = 4
+    expect(cursor.take("I"), 3, "the version")
+    tensors, pairs = cursor.take("Q"), cursor.take("Q")
+    metadata = {}
+    for _ in range(pairs):
+        key = cursor.text()
+        metadata[key] = cursor.value(cursor.take("I"))
+    infos = []
+    for _ in range(tensors):
+        name = cursor.text()
+        shape = [cursor.take("Q") for _ in range(cursor.take("I"))][::-1]
+        expect(cursor.take("I"), 0, "the type of " + name)
+        infos.append((name, shape, cursor.take("Q")))
+    alignment = metadata.get("general.alignment", 32)
+    begin = -(-cursor.at // alignment) * alignment
+    result, end = {}, 0
+    for name, shape, offset in infos:
+        # llama.cpp wants every tensor right behind the padding of the one before.
+        expect(offset, -(-end // alignment) * alignment, "the offset of " + name)
+        count = 1
+        for dim in shape:
+            count *= dim
+        end = offset + 4 * count
+        result[name] = (shape, data[begin + offset : begin + end])
+    expect(len(data), begin + -(-end // alignment) * alignment, "the size of the file")
+    return metadata, result
+
+
+def read_safetensors(path):
+    data = open(path, "rb").read()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        expect(entry["dtype"], "F32", "the type of " + name)
+        begin, end = entry["data_offsets"]
+        tensors[name] = (entry["shape"], data[8 + length + begin : 8 + length + end])
+    return tensors
+
+
+def transposed(shape, data):
+    rows, columns = shape
+    words = struct.unpack("<%dI" % (rows * columns), data)
+    turned = [words[row * columns + column] for column in range(columns) for row in range(rows)]
+    return [columns, rows], struct.pack("<%dI" % len(turned), *turned)
+
+
+def rotary(shape, data, heads):
+    rows = shape[0]
+    size = len(data) // rows
+    half = rows // heads // 2
+    order = [h * 2 * half + s * half + i for h in range(heads) for i in range(half) for s in (0, 1)]
+    return shape, b"".join(data[r * size : (r + 1) * size] for r in order)
+
+
+def expected_gpt2(config, tensors):
+    block = {
+        "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+    }
+    top = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm"}
+    for name, (shape, data) in tensors.items():
+        parts = name.split(".")
+        expect(parts.pop(0), "transformer", "the beginning of " + name)
+        kind = parts.pop()
+        if parts[0] != "h":
+            yield top[".".join(parts)] + "." + kind, (shape, data)
+            continue
+        inner = ".".join(parts[2:])
+        new = "blk.%s.%s.%s" % (parts[1], block[inner], kind)
+        yield new, transposed(shape, data) if kind == "weight" and "c_" in inner else (shape, data)
+
+
+def expected_llama(config, tensors):
+    block = {
+        "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    }
+    top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    for name, (shape, data) in tensors.items():
+        base, kind = name.rsplit(".", 1)
+        if base in top:
+            yield top[base] + "." + kind, (shape, data)
+            continue
+        _, _, number, inner = base.split(".", 3)
+        new = block[inner]
+        tensor = rotary(shape, data, heads[new]) if new in heads else (shape, data)
+        yield "blk.%s.%s.%s" % (number, new, kind), tensor
+
+
+KEYS = {
+    "gpt2": {
+        "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
+        "attention.head_count": "n_head", "vocab_size": "vocab_size",
+    },
+    "llama": {
+        "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+        "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
+        "attention.head_count": "num_attention_heads", "vocab_size": "vocab_size",
+        "attention.head_count_kv": "num_key_value_heads", "rope.dimension_count": "head_dim",
+    },
+}
+
+
+def check_package(path, metadata, tensors):
+    try:
+        import gguf
+    except ImportError as error:
+        print("no package gguf:", error)
+        sys.exit(77)
+    reader = gguf.GGUFReader(path)
+    for key, value in metadata.items():
+        field = reader.get_field(key)
+        if field is None:
+            fail("the package gguf finds no key " + key)
+        expect(field.contents(), value, "what the package gguf reads as " + key)
+    expect(sorted(t.name for t in reader.tensors), sorted(tensors), "the package gguf's tensors")
+    for tensor in reader.tensors:
+        shape, data = tensors[tensor.name]
+        expect([int(d) for d in tensor.shape][::-1], shape, "the package's shape of " + tensor.name)
+        if tensor.data.tobytes() != data:
+            fail("the package gguf reads other values in " + tensor.name)
+    print("the package gguf agrees")
+
+
+def main():
+    directory, path = sys.argv[1:3]
+    config = json.load(open(os.path.join(directory, "config.json")))
+    metadata, found = read_gguf(path)
+    family = config["model_type"]
+    expect(metadata["general.architecture"], family, "the architecture")
+    for key, name in KEYS[family].items():
+        expect(metadata["%s.%s" % (family, key)], config[name], key)
+    tensors = read_safetensors(os.path.join(directory, "model.safetensors"))
+    mapping = expected_gpt2 if family == "gpt2" else expected_llama
+    expected = dict(mapping(config, tensors))
+    expect(sorted(found), sorted(expected), "the list of tensors")
+    for name, (shape, data) in expected.items():
+        expect(found[name][0], shape, "the shape of " + name)
+        if found[name][1] != data:
+            fail("tensor %s has other values" % name)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    expect(len(tokens), config["vocab_size"], "the number of tokens")
+    expect(tokens[65], "A", "the token of the byte 65")
+    expect(len(metadata["tokenizer.ggml.token_type"]), len(tokens), "the number of token types")
+    print("%d tensors and %d keys agree" % (len(found), len(metadata)))
+    if "--with-gguf-package" in sys.argv:
+        check_package(path, metadata, found)
+
+
+main()

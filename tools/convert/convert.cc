@@ -1,0 +1,160 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tools/convert/convert.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/llmc_model.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+using Notes = std::vector<std::string>;
+
+// Tokens of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
+constexpr int64_t kByteTokens = 257;
+
+absl::StatusOr<std::optional<DType>> ParseDTypeFlag(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  const absl::StatusOr<DType> dtype = ParseDType(text);
+  if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype=", text, ": expected auto, fp32, fp16 or bf16"));
+  }
+  return *dtype;
+}
+
+bool HasTokenizer(const HfDirectory& model) {
+  const std::vector<std::string> files = model.TokenizerFiles();
+  return std::any_of(files.begin(), files.end(), [](const std::string& file) {
+    const std::string name = fs::path(file).filename().string();
+    return name == "tokenizer.json" || name == "vocab.json" || name == "tokenizer.model";
+  });
+}
+
+absl::StatusOr<GgufVocabularySource> ChooseVocabulary(const HfDirectory& model,
+                                                      const std::string& text) {
+  if (text == "files") return GgufVocabularySource::kFiles;
+  if (text == "byte") return GgufVocabularySource::kByte;
+  if (text == "none") return GgufVocabularySource::kNone;
+  if (text != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--vocabulary=", text, ": expected auto, files, byte or none"));
+  }
+  if (HasTokenizer(model)) return GgufVocabularySource::kFiles;
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t tokens, model.config().GetInt("vocab_size"));
+  return tokens == kByteTokens ? GgufVocabularySource::kByte : GgufVocabularySource::kNone;
+}
+
+std::string VocabularyNote(GgufVocabularySource source) {
+  switch (source) {
+    case GgufVocabularySource::kFiles:
+      return "Its vocabulary is that of the directory's tokenizer files.";
+    case GgufVocabularySource::kByte:
+      return "Its vocabulary is the bytes.";
+    default:
+      return "It has no vocabulary: programs that read it take and give token ids.";
+  }
+}
+
+// The last part of a path that may end with a slash.
+std::string LastPart(const std::string& path) {
+  const fs::path plain = fs::path(path).lexically_normal();
+  return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
+}
+
+absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType> dtype) {
+  if (!absl::EndsWith(options.out, ".gguf")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out=", options.out, ": ", options.in,
+        " is a directory, which becomes a GGUF file, so expected a name that ends in .gguf"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, HfDirectory::Open(options.in));
+  GgufExportOptions gguf;
+  gguf.dtype = dtype;
+  gguf.name = options.name.empty() ? LastPart(options.in) : options.name;
+  ZEROTH_ASSIGN_OR_RETURN(gguf.vocabulary, ChooseVocabulary(model, options.vocabulary));
+  ZEROTH_RETURN_IF_ERROR(ConvertHfToGguf(model, options.out, gguf));
+  return Notes{absl::StrCat("Wrote the GGUF file ", options.out, "."),
+               VocabularyNote(gguf.vocabulary)};
+}
+
+// What only a GGUF file can have is refused where none is written.
+absl::Status CheckDirectoryOptions(const ConvertOptions& options) {
+  if (absl::EndsWith(options.out, ".gguf")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--out=", options.out, ": ", options.in,
+                     " is a file, which becomes a directory, so expected no .gguf"));
+  }
+  if (options.vocabulary != "auto" || !options.name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.vocabulary != "auto" ? "--vocabulary" : "--name",
+        " is for writing GGUF files, and ", options.in, " becomes a Hugging Face directory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
+  ZEROTH_RETURN_IF_ERROR(CheckDirectoryOptions(options));
+  bool is_llmc = false;
+  {
+    ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(options.in));
+    is_llmc = HasLlmcModelMagic(file.bytes());
+    if (!is_llmc && !absl::StartsWith(file.text(), "GGUF")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.in, ": neither a GGUF file nor a GPT-2 model of llm.c, by its first bytes"));
+    }
+  }
+  Notes notes = {absl::StrCat("Wrote the Hugging Face directory ", options.out, ".")};
+  if (is_llmc) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LlmcModelFile> model,
+                            LlmcModelFile::Open(options.in));
+    ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, dtype));
+    notes.push_back(
+        "llm.c's files hold no tokenizer; GPT-2's vocab.json and merges.txt belong there.");
+    return notes;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> model, GgufFile::Open(options.in));
+  GgufImportOptions import;
+  import.dtype = dtype;
+  ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*model, options.out, import));
+  for (std::string& note : left) notes.push_back(absl::StrCat("No tokenizer: ", note, "."));
+  return notes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) {
+  if (options.in.empty() || options.out.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.in.empty() ? "--in" : "--out",
+                     " is missing: name what to convert and what to write, as in --in=model "
+                     "--out=model.gguf"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseDTypeFlag(options.dtype));
+  std::error_code error;
+  const fs::file_status status = fs::status(options.in, error);
+  if (!fs::exists(status)) {
+    return absl::NotFoundError(absl::StrCat("--in=", options.in, ": ",
+                                            error ? error.message() : "no such file or directory"));
+  }
+  return fs::is_directory(status) ? ToGguf(options, dtype) : FileToDirectory(options, dtype);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+
+#include "zeroth/tools/convert/convert.h"
+
+ABSL_FLAG(std::string, in, "",
+          "What to convert: a Hugging Face directory, a GGUF file, or a GPT-2 model of llm.c "
+          "(.bin). Required.");
+ABSL_FLAG(std::string, out, "",
+          "What to write: a GGUF file for a directory, a Hugging Face directory for a file. "
+          "Required.");
+ABSL_FLAG(
+    std::string, dtype, "auto",
+    "Type of the tensors: fp32, fp16, bf16, or auto: each keeps its own. Vectors and position "
+    "embeddings of a GGUF file are always fp32.");
+ABSL_FLAG(
+    std::string, vocabulary, "auto",
+    "Vocabulary of a GGUF file: files (tokenizer.json, or vocab.json and merges.txt, of --in), "
+    "byte (the trainer's byte tokenizer), none (token ids only), or auto: the first of these "
+    "that there is.");
+ABSL_FLAG(std::string, name, "", "Name of the model in a GGUF file; the last part of --in.");
+
+namespace {
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Converts models between Hugging Face directories and GGUF files, and from llm.c.\n\n"
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model.gguf");
+  absl::FlagsUsageConfig usage;
+  usage.contains_helpshort_flags = [](absl::string_view file) {
+    return absl::StrContains(file, "tools/convert/main.cc");
+  };
+  usage.contains_help_flags = usage.contains_helpshort_flags;
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    return Fail(std::string("unexpected argument '") + rest[1] +
+                "': flags start with --, as in --in=DIRECTORY; see --help");
+  }
+  // Under `bazel run` the program starts in Bazel's folders, but relative paths mean where the user
+  // stands.
+  const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
+  if (directory != nullptr && chdir(directory) != 0) {
+    return Fail(std::string("cannot enter ") + directory + ": " + std::strerror(errno));
+  }
+  zeroth::ConvertOptions options;
+  options.in = absl::GetFlag(FLAGS_in);
+  options.out = absl::GetFlag(FLAGS_out);
+  options.dtype = absl::GetFlag(FLAGS_dtype);
+  options.vocabulary = absl::GetFlag(FLAGS_vocabulary);
+  options.name = absl::GetFlag(FLAGS_name);
+  const auto notes = zeroth::Convert(options);
+  if (!notes.ok()) return Fail(std::string(notes.status().message()));
+  for (const std::string& note : *notes) std::printf("%s\n", note.c_str());
+  return 0;
+}
