@@ -10,6 +10,7 @@ load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
+load("//third_party/xxhash:repository.bzl", "xxhash_repository")
 
 def _maybe(rule, name, **kwargs):
     if not native.existing_rule(name):
@@ -23,6 +24,7 @@ def zeroth_dependencies():
     _maybe(highway_repository, "com_google_highway")
     _maybe(onednn_repository, "onednn")
     _maybe(nlohmann_json_repository, "nlohmann_json")
+    _maybe(xxhash_repository, "xxhash")
     _maybe(rules_cc_repository, "rules_cc")
 
     # Never fetched without a CUDA config.

@@ -3,7 +3,7 @@
 // What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
 // counts them in real steps, beside the formula.
 //
-//   bazel run //benchmarks:memory -- [preset] [ranks]
+//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy]
 
 #include <cmath>
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/dtype.h"
@@ -29,6 +30,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/presets.h"
 #include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -44,6 +46,7 @@ struct Lever {
   bool sync_every = true;
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
+  const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
   DType moment_dtype = DType::kFloat32;
   bool keeps_masters = true;
 };
@@ -54,11 +57,15 @@ constexpr Lever kLevers[] = {
     {"accumulate, sync last", 2, false},
     {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
     {"keep after forward", 1, true, false},
-    {"bf16 moments", 1, true, true, ActivationCheckpointing::kNone, DType::kBFloat16},
-    {"8-bit moments", 1, true, true, ActivationCheckpointing::kNone, DType::kUInt8},
-    {"no masters, bf16 mom.", 1, true, true, ActivationCheckpointing::kNone, DType::kBFloat16,
+    {"offload optimizer", 1, true, true, ActivationCheckpointing::kNone, "o"},
+    {"offload opt., grads", 1, true, true, ActivationCheckpointing::kNone, "go"},
+    {"offload all", 1, true, true, ActivationCheckpointing::kNone, "pgo"},
+    {"bf16 moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16},
+    {"8-bit moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8},
+    {"no masters, bf16 mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16,
      false},
-    {"no masters, 8-bit mom.", 1, true, true, ActivationCheckpointing::kNone, DType::kUInt8, false},
+    {"no masters, 8-bit mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8,
+     false},
 };
 
 ModelNumel CountNumel(const LanguageModel& model) {
@@ -88,6 +95,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
+  options.sharding.offload = setup.offload;
   options.adamw.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
@@ -123,34 +131,40 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   };
   const double state = peak(MemoryCategory::kParameters) +
                        peak(MemoryCategory::kGatheredParameters) +
-                       peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer);
+                       peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer) +
+                       peak(MemoryCategory::kOffloadStaging);
   std::cout << absl::StreamFormat(
-      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
+      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
       setup.strategy,
       absl::StrCat(DTypeName(setup.precision.param_dtype), "/",
                    DTypeName(setup.precision.reduce_dtype)),
       lever.name, peak(MemoryCategory::kParameters) / kMiB,
       peak(MemoryCategory::kGatheredParameters) / kMiB, peak(MemoryCategory::kGradients) / kMiB,
-      peak(MemoryCategory::kOptimizer) / kMiB, state / kMiB, formula.total() / kMiB,
-      100 * (state / formula.total() - 1), peak(MemoryCategory::kActivations) / kMiB,
+      peak(MemoryCategory::kOptimizer) / kMiB, peak(MemoryCategory::kOffloadStaging) / kMiB,
+      state / kMiB, formula.total() / kMiB, 100 * (state / formula.total() - 1),
+      peak(MemoryCategory::kActivations) / kMiB,
       (peak(MemoryCategory::kWorkspace) + peak(MemoryCategory::kCommunication)) / kMiB,
       static_cast<double>(stats.total.peak_bytes) / kMiB);
   std::cout.flush();
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& preset, int ranks) {
+// Every strategy's rows, or those of `only`.
+absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
+  if (!only.empty()) ZEROTH_RETURN_IF_ERROR(StrategyRegistry::Create(only, {}).status());
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config));
   const ModelNumel numel = CountNumel(*model);
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
-      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
+      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
       preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "precision", "lever", "params",
-      "gathered", "grads", "moments", "state", "formula", "off", "activ.", "scratch", "all");
+      "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.", "scratch",
+      "all");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    if (!only.empty() && only != strategy) continue;
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const Lever& lever : kLevers) {
         MemoryFormulaOptions setup;
@@ -161,6 +175,10 @@ absl::Status Run(const std::string& preset, int ranks) {
         setup.micro_batches = lever.micro_batches;
         setup.sync_every_micro_batch = lever.sync_every;
         setup.reshard_after_forward = lever.reshard_after_forward;
+        const absl::string_view kinds = lever.offload;
+        setup.offload.parameters = absl::StrContains(kinds, 'p');
+        setup.offload.gradients = absl::StrContains(kinds, 'g');
+        setup.offload.optimizer = absl::StrContains(kinds, 'o');
         setup.moment_dtype = lever.moment_dtype;
         if (!lever.keeps_masters) {
           if (dtype != DType::kBFloat16) continue;
@@ -185,7 +203,7 @@ int main(int argc, char** argv) {
     std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
     return EXIT_FAILURE;
   }
-  const absl::Status status = zeroth::Run(preset, ranks);
+  const absl::Status status = zeroth::Run(preset, ranks, argc > 3 ? argv[3] : "");
   if (status.ok()) return EXIT_SUCCESS;
   std::cerr << status << "\n";
   return EXIT_FAILURE;

@@ -2,47 +2,11 @@
 
 #include "zeroth/checkpoint/safetensors.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
-namespace {
-
-// Elements lie at any byte, so they are copied out one by one; compilers turn that into plain
-// unaligned loads.
-template <typename T, typename Convert>
-void ConvertElements(const uint8_t* from, absl::Span<float> out, Convert convert) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    T value;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-    out[i] = convert(value);
-  }
-}
-
-void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<float> out) {
-  switch (dtype) {
-    case SafetensorsDType::kF32:
-      std::memcpy(out.data(), from, out.size() * sizeof(float));
-      return;
-    case SafetensorsDType::kF16:
-      return ConvertElements<Float16>(from, out, [](Float16 value) { return ToFloat(value); });
-    case SafetensorsDType::kBF16:
-      return ConvertElements<BFloat16>(from, out, [](BFloat16 value) { return ToFloat(value); });
-    case SafetensorsDType::kF64:
-      return ConvertElements<double>(from, out,
-                                     [](double value) { return static_cast<float>(value); });
-    default:
-      ZEROTH_CHECK(ConvertsToFloat32(dtype));
-  }
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(file.bytes(), path));

@@ -299,6 +299,17 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> file) {
   return header;
 }
 
+// Elements lie at any byte, so they are copied out one by one; compilers turn that into plain
+// unaligned loads.
+template <typename T, typename Convert>
+void ConvertElements(const uint8_t* from, absl::Span<float> out, Convert convert) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    out[i] = convert(value);
+  }
+}
+
 }  // namespace
 
 absl::string_view SafetensorsDTypeName(SafetensorsDType dtype) {
@@ -339,6 +350,23 @@ SafetensorsDType ToSafetensorsDType(DType dtype) {
 bool ConvertsToFloat32(SafetensorsDType dtype) {
   return dtype == SafetensorsDType::kF32 || dtype == SafetensorsDType::kF16 ||
          dtype == SafetensorsDType::kBF16 || dtype == SafetensorsDType::kF64;
+}
+
+void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<float> out) {
+  switch (dtype) {
+    case SafetensorsDType::kF32:
+      std::memcpy(out.data(), from, out.size() * sizeof(float));
+      return;
+    case SafetensorsDType::kF16:
+      return ConvertElements<Float16>(from, out, [](Float16 value) { return ToFloat(value); });
+    case SafetensorsDType::kBF16:
+      return ConvertElements<BFloat16>(from, out, [](BFloat16 value) { return ToFloat(value); });
+    case SafetensorsDType::kF64:
+      return ConvertElements<double>(from, out,
+                                     [](double value) { return static_cast<float>(value); });
+    default:
+      ZEROTH_CHECK(ConvertsToFloat32(dtype));
+  }
 }
 
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims) {

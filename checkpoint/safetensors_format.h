@@ -61,6 +61,8 @@ int BitsOf(SafetensorsDType dtype);
 SafetensorsDType ToSafetensorsDType(DType dtype);
 // True for F32, F16, BF16 and F64: what ReadElements converts to float32.
 bool ConvertsToFloat32(SafetensorsDType dtype);
+// out[i] = element i of those at `from`, which need not be aligned. Aborts unless `dtype` converts.
+void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<float> out);
 
 // One tensor of a file.
 struct SafetensorsEntry {

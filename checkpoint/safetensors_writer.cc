@@ -129,11 +129,12 @@ absl::Status SafetensorsWriter::WriteHeader(const std::map<std::string, std::str
                      " bytes, readers accept ", kMaxSafetensorsHeaderBytes));
   }
   text.resize(static_cast<size_t>(length), ' ');
-  std::string bytes(8, '\0');
-  std::memcpy(bytes.data(), &length, 8);
-  bytes += text;
-  return WriteAt(fd_, temporary_, 0,
-                 absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  header_.assign(8, '\0');
+  std::memcpy(header_.data(), &length, 8);
+  header_ += text;
+  return WriteAt(
+      fd_, temporary_, 0,
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(header_.data()), header_.size()));
 }
 
 absl::StatusOr<SafetensorsWriter::Slot*> SafetensorsWriter::FindSlot(absl::string_view name) {
@@ -144,6 +145,12 @@ absl::StatusOr<SafetensorsWriter::Slot*> SafetensorsWriter::FindSlot(absl::strin
     return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
   }
   return &found->second;
+}
+
+absl::StatusOr<int64_t> SafetensorsWriter::FileOffset(absl::string_view name) const {
+  const auto found = slots_.find(name);
+  if (found != slots_.end()) return data_begin_ + found->second.entry.begin;
+  return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
 }
 
 absl::Status SafetensorsWriter::Claim(absl::string_view name, Slot& slot, int64_t begin,

@@ -62,6 +62,11 @@ class SafetensorsWriter {
   // tensor's bytes.
   absl::Status WriteBytes(absl::string_view name, int64_t begin, absl::Span<const uint8_t> bytes);
 
+  // Byte of the file that a tensor's data begin at; NotFound for an undeclared name.
+  absl::StatusOr<int64_t> FileOffset(absl::string_view name) const;
+  // All bytes of the file before the data.
+  const std::string& header() const { return header_; }
+
   // Checks that every byte was written (FailedPrecondition names the first tensor and range that
   // was not), flushes, and renames over `path`. The writer accepts nothing afterwards.
   absl::Status Finish();
@@ -83,6 +88,7 @@ class SafetensorsWriter {
   const std::string path_;
   const std::string temporary_;
   int fd_ = -1;
+  std::string header_;
   int64_t data_begin_ = 0;
   mutable std::mutex mutex_;
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_

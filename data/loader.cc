@@ -88,6 +88,12 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     return absl::OutOfRangeError(
         absl::StrCat("step ", step, " of the loader is negative or too large to count"));
   }
+  if (__builtin_add_overflow(first, options_.first_window, &first) || first < 0 ||
+      first > std::numeric_limits<int64_t>::max() - global_batch()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", step, " of the loader, whose step 0 begins at window ",
+                     options_.first_window, ", is before the first window or beyond the last"));
+  }
   first += options_.rank * options_.batch_size;
   const auto seq = static_cast<size_t>(options_.seq_len);
   Batch batch;

@@ -30,6 +30,9 @@ struct LoaderOptions {
   int64_t rank = 0;
   uint64_t seed = 0;    // of the shuffling
   bool shuffle = true;  // false: in order
+  // Windows of the endless sequence that come before step 0; negative if early steps do not exist.
+  // So a run of another global batch goes on behind what an earlier one has seen.
+  int64_t first_window = 0;
 };
 
 // Cuts a token source into batches. A stream is cut into windows of seq_len + 1 tokens that start

@@ -66,6 +66,26 @@ std::vector<int32_t> RowStarts(const DataLoader& loader, int64_t steps, int64_t 
   return starts;
 }
 
+TEST(DataLoaderTest, GoesOnWhereARunOfAnotherGlobalBatchStopped) {
+  for (const bool shuffle : {false, true}) {
+    LoaderOptions options{.batch_size = 2, .seq_len = 3, .world_size = 1, .shuffle = shuffle};
+    const std::vector<int32_t> whole = RowStarts(Make(100, options), 60);
+    // Five steps of 2, then steps of 3 from step 5 on, and steps of 1: fewer windows, then more,
+    // than the steps so far would take.
+    for (const int64_t batch : {3, 1}) {
+      options.batch_size = batch;
+      options.first_window = 10 - 5 * batch;
+      const DataLoader loader = Make(100, options);
+      const std::vector<int32_t> rest = RowStarts(loader, 30, 5);
+      EXPECT_EQ(rest, std::vector<int32_t>(whole.begin() + 10, whole.begin() + 10 + 30 * batch));
+    }
+    options.batch_size = 3;
+    options.first_window = -5;
+    EXPECT_EQ(Make(100, options).Load(1).status().code(), absl::StatusCode::kOutOfRange);
+    EXPECT_TRUE(Make(100, options).Load(2).ok());
+  }
+}
+
 TEST(DataLoaderTest, StreamInOrderWrapsAround) {
   // 11 tokens: windows at 0, 3, 6; token 10 is left over.
   const DataLoader loader = Make(11, {.batch_size = 2, .seq_len = 3, .shuffle = false});

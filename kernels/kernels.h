@@ -211,6 +211,34 @@ inline constexpr int64_t kAdamWCoefficients = 11;
 // Neighbours that share one scale where moments are stored in 8 bits.
 inline constexpr int64_t kMomentBlock = 128;
 
+// Values as int8 codes and one fp32 scale for each block of them, largest magnitude / 127
+// (QuantizedBlocks says how they lie): code = value / scale to the nearest, ties to even. An error
+// is at most half a scale. A block that holds an infinity or NaN has scale NaN, so that all of it
+// comes back as NaN: an overflow must not vanish on its way.
+struct QuantizeArgs {
+  Tensor values;  // [n] fp32, bf16 or fp16
+  int64_t block = 256;
+  Tensor quantized;  // uint8 [QuantizedBlocks{n, block}.bytes()]
+};
+
+struct DequantizeArgs {
+  Tensor quantized;    // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;  // each quantised by itself
+  int64_t block = 256;
+  Tensor values;  // [pieces * n] fp32, bf16 or fp16
+};
+
+// sum = (mean of pieces or) sum of pieces, along the tree of core/comm/communicator.h in fp32; each
+// result is rounded once.
+struct SumQuantizedArgs {
+  Tensor quantized;  // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;
+  int64_t block = 256;
+  bool mean = false;
+  Tensor sum;               // [n] fp32, bf16 or fp16
+  bool accumulate = false;  // add to sum, which is fp32
+};
+
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
 // passed.
@@ -270,8 +298,15 @@ class Kernels {
   virtual absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   // x *= factor.
   virtual absl::Status Scale(const Tensor& x, float factor) = 0;
+  // x += weight * (target - x), each operation rounded by itself, so that an element's result does
+  // not depend on its place: exponential averages.
+  virtual absl::Status Lerp(const Tensor& x, const Tensor& target, float weight) = 0;
   // Between fp32, bf16 and fp16, rounding to nearest even; same count; not in place.
   virtual absl::Status Cast(const Tensor& src, const Tensor& dst) = 0;
+
+  virtual absl::Status Quantize(const QuantizeArgs& args) = 0;
+  virtual absl::Status Dequantize(const DequantizeArgs& args) = 0;
+  virtual absl::Status SumQuantized(const SumQuantizedArgs& args) = 0;
 
   virtual absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) = 0;
 

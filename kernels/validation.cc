@@ -12,6 +12,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/quantized_blocks.h"
 
 namespace zeroth {
 namespace {
@@ -437,6 +438,14 @@ absl::Status ValidateScale(const Device& device, const Tensor& x) {
   return check.status();
 }
 
+absl::Status ValidateLerp(const Device& device, const Tensor& x, const Tensor& target) {
+  Checker check("Lerp", device);
+  SharedType type;
+  if (!check.Kind("x", x, type)) return check.status();
+  check.Exactly("target", target, x.shape(), type);
+  return check.status();
+}
+
 absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor& dst) {
   Checker check("Cast", device);
   if (!check.Place("src", src) || !check.Place("dst", dst)) return check.status();
@@ -447,6 +456,55 @@ absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor&
   require_float("src", src);
   require_float("dst", dst);
   check.Count("dst", dst, src.numel(), dst.dtype());
+  return check.status();
+}
+
+namespace {
+
+// `quantized` holds `pieces` of `count` values each.
+void CheckQuantized(Checker& check, const Tensor& quantized, int64_t pieces, int64_t count,
+                    int64_t block) {
+  const bool sizes =
+      check.Require(pieces >= 1, "pieces", absl::StrCat("is ", pieces, ", expected at least 1")) &&
+      check.Require(block >= 1, "block", absl::StrCat("is ", block, ", expected at least 1 value"));
+  if (!sizes) return;
+  check.Exactly("quantized", quantized, {pieces * QuantizedBlocks{count, block}.bytes()},
+                DType::kUInt8);
+}
+
+}  // namespace
+
+absl::Status ValidateQuantize(const Device& device, const QuantizeArgs& args) {
+  Checker check("Quantize", device);
+  SharedType type;
+  if (check.Kind("values", args.values, type)) {
+    CheckQuantized(check, args.quantized, 1, args.values.numel(), args.block);
+  }
+  return check.status();
+}
+
+absl::Status ValidateDequantize(const Device& device, const DequantizeArgs& args) {
+  Checker check("Dequantize", device);
+  SharedType type;
+  if (!check.Kind("values", args.values, type)) return check.status();
+  const int64_t pieces = args.pieces;
+  const bool divides = pieces < 1 || args.values.numel() % pieces == 0;
+  if (check.Require(divides, "values",
+                    absl::StrCat("is ", args.values.shape().ToString(), ", expected a multiple of ",
+                                 pieces, " pieces"))) {
+    CheckQuantized(check, args.quantized, pieces, pieces < 1 ? 0 : args.values.numel() / pieces,
+                   args.block);
+  }
+  return check.status();
+}
+
+absl::Status ValidateSumQuantized(const Device& device, const SumQuantizedArgs& args) {
+  Checker check("SumQuantized", device);
+  SharedType type;
+  if (!check.Kind("sum", args.sum, type)) return check.status();
+  check.Require(!args.accumulate || args.sum.dtype() == DType::kFloat32, "sum",
+                absl::StrCat("is ", DTypeName(args.sum.dtype()), ", expected fp32 to accumulate"));
+  CheckQuantized(check, args.quantized, args.pieces, args.sum.numel(), args.block);
   return check.status();
 }
 

@@ -40,7 +40,11 @@ absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up,
                                     const Tensor& dgate_up);
 absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b, const Tensor& out);
 absl::Status ValidateScale(const Device& device, const Tensor& x);
+absl::Status ValidateLerp(const Device& device, const Tensor& x, const Tensor& target);
 absl::Status ValidateCast(const Device& device, const Tensor& src, const Tensor& dst);
+absl::Status ValidateQuantize(const Device& device, const QuantizeArgs& args);
+absl::Status ValidateDequantize(const Device& device, const DequantizeArgs& args);
+absl::Status ValidateSumQuantized(const Device& device, const SumQuantizedArgs& args);
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args);
 absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args);
 absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum);

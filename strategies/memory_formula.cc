@@ -2,12 +2,15 @@
 
 #include "zeroth/strategies/memory_formula.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 namespace {
@@ -46,12 +49,15 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double own = model.total / shards;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
-  bytes.parameters = Bytes(options.precision.master_dtype) * own;
-  bytes.optimizer = MomentBytes(options.moment_dtype) * own;
+  const OffloadOptions& offload = options.offload;
+  (offload.parameters ? bytes.offloaded : bytes.parameters) +=
+      Bytes(options.precision.master_dtype) * own;
+  (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
+      MomentBytes(options.moment_dtype) * own;
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
-  if (cut || !options.precision.computes_in_masters()) {
+  if (cut || !options.precision.computes_in_masters() || offload.parameters) {
     bytes.gathered_parameters =
         Bytes(options.precision.param_dtype) * (keeps_all ? model.total : in_turns);
   }
@@ -61,9 +67,27 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool adds_up_in_full =
       several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer");
   const bool adds_up_in_shards = several && cut && !adds_up_in_full;
-  bytes.gradients_at_rest = (adds_up_in_shards ? Bytes(DType::kFloat32) : gradient) * own;
+  const double shard_gradient = adds_up_in_shards ? Bytes(DType::kFloat32) : gradient;
+  if (offload.gradients) {
+    bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
+  } else {
+    bytes.gradients_at_rest = shard_gradient * own;
+  }
   bytes.gradients = bytes.gradients_at_rest;
-  if (cut) bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
+  if (cut || offload.gradients) {
+    bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
+  }
+
+  const double largest_shard = std::max(model.root, model.block) / shards;
+  const double chunk = std::min(static_cast<double>(offload.chunk_numel), largest_shard);
+  const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
+                        (offload.gradients ? shard_gradient : 0) +
+                        (offload.optimizer ? MomentBytes(options.moment_dtype) : 0);
+  bytes.offload_staging = StatePasses::kSlots * update * chunk;
+  if (offload.parameters && !options.precision.computes_in_masters()) {
+    // Of gathers, which round on the way.
+    bytes.offload_staging += Bytes(DType::kFloat32) * chunk;
+  }
   return bytes;
 }
 

@@ -13,6 +13,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 
 namespace zeroth {
 
@@ -32,6 +33,7 @@ struct MemoryFormulaOptions {
   bool reshard_after_forward = true;
   int64_t micro_batches = 1;
   bool sync_every_micro_batch = true;
+  OffloadOptions offload;
 };
 
 // Peak bytes of one rank by category; activations, communication and workspace are no part of it.
@@ -41,8 +43,12 @@ struct StateBytes {
   double gradients = 0;
   double optimizer = 0;
   double gradients_at_rest = 0;  // of `gradients`, what is left between steps
+  double offload_staging = 0;    // what is on its way, in chunks
+  double offloaded = 0;          // in the store, and no part of the sum
 
-  double total() const { return parameters + gathered_parameters + gradients + optimizer; }
+  double total() const {
+    return parameters + gathered_parameters + gradients + optimizer + offload_staging;
+  }
 };
 
 // With AdamW's two moments, and two buffers that units take turns in. InvalidArgument

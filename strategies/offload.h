@@ -30,7 +30,7 @@ struct OffloadOptions {
   std::string directory;
   // Elements of each kind of state that pass through memory at a time: what the passage costs in
   // memory, whatever the model. At least 1; multiples of 16 keep chunks aligned.
-  int64_t chunk_numel = int64_t{1} << 20;
+  int64_t chunk_numel = int64_t{1} << 18;
   // A store of your own in place of the device's; `directory` is empty then.
   std::shared_ptr<OffloadStore> store;
 

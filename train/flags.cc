@@ -59,6 +59,13 @@ ABSL_FLAG(
     std::string, memory_limit, kDefaults.memory_limit,
     "Memory that a rank may use, as 500MiB or 2GiB; more is refused, saying by how much. 0: no "
     "limit but the machine's.");
+ABSL_FLAG(std::string, offload, kDefaults.offload,
+          "What of a rank's state lies beyond its device's memory, in files under a CPU and in the "
+          "host's memory under a GPU: none, all, or a list of parameters, gradients and optimizer. "
+          "Changes memory and time, no result.");
+ABSL_FLAG(std::string, offload_dir, kDefaults.offload_dir,
+          "Directory for those files, which have no names and go with the run. Empty: the "
+          "system's for temporary files.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
 ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
@@ -147,6 +154,36 @@ ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
 ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
           "Which linear layers of the blocks have adapters: all, or the ends of their names with "
           "commas in between, as q_proj,v_proj.");
+ABSL_FLAG(double, lora_b_lr_scale, kDefaults.lora_b_lr_scale,
+          "Learning rate of the adapters' second halves, those that begin as zeros, times --lr "
+          "(LoRA+ advises 16); 1: as that of the first.");
+ABSL_FLAG(double, skip_loss_zscore, kDefaults.skip_loss_zscore,
+          "Skip the update of a step whose loss is more standard deviations than this above the "
+          "mean of the last 128 steps; 0: never.");
+ABSL_FLAG(double, skip_grad_norm_zscore, kDefaults.skip_grad_norm_zscore,
+          "The same for the gradient norm before clipping; 0: never.");
+ABSL_FLAG(double, ema_decay, kDefaults.ema_decay,
+          "Keep an exponential moving average of the weights with this decay, as 0.999; it is "
+          "evaluated beside the weights and written to final_ema/. 0: none.");
+ABSL_FLAG(int64_t, checkpoint_every, kDefaults.checkpoint_every,
+          "Steps between checkpoints of the whole training state in --out, from which --resume "
+          "goes on with the same bits; 0: none. There is one at the end, too.");
+ABSL_FLAG(
+    int64_t, keep_last, kDefaults.keep_last,
+    "Checkpoints to keep, the newest ones; 0: all. Older ones go once a newer one is complete.");
+ABSL_FLAG(int64_t, keep_every, kDefaults.keep_every,
+          "Keep the checkpoints of every so many steps as well; 0: none.");
+ABSL_FLAG(std::string, resume, kDefaults.resume,
+          "Go on from a checkpoint: a directory step-N, or one that holds such, of which the "
+          "newest is taken; or auto: the newest in --out, and from the start if there is none. "
+          "World size, strategy and types may be others.");
+ABSL_FLAG(bool, allow_partial, kDefaults.allow_partial,
+          "With --resume, take from the checkpoint what fits the model, and say what does not; "
+          "false: refuse.");
+ABSL_FLAG(bool, async_checkpoint, kDefaults.async_checkpoint,
+          "Copy the state to host memory and write it from there while training goes on.");
+ABSL_FLAG(std::string, async_when_busy, kDefaults.async_when_busy,
+          "What a save does when two earlier ones are still being written: wait, or skip it.");
 
 namespace zeroth {
 
@@ -180,6 +217,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.reduction = absl::GetFlag(FLAGS_reduction);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.memory_limit = absl::GetFlag(FLAGS_memory_limit);
+  options.offload = absl::GetFlag(FLAGS_offload);
+  options.offload_dir = absl::GetFlag(FLAGS_offload_dir);
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
@@ -222,6 +261,17 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
   options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
   options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
+  options.lora_b_lr_scale = absl::GetFlag(FLAGS_lora_b_lr_scale);
+  options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
+  options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
+  options.ema_decay = absl::GetFlag(FLAGS_ema_decay);
+  options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  options.keep_last = absl::GetFlag(FLAGS_keep_last);
+  options.keep_every = absl::GetFlag(FLAGS_keep_every);
+  options.resume = absl::GetFlag(FLAGS_resume);
+  options.allow_partial = absl::GetFlag(FLAGS_allow_partial);
+  options.async_checkpoint = absl::GetFlag(FLAGS_async_checkpoint);
+  options.async_when_busy = absl::GetFlag(FLAGS_async_when_busy);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

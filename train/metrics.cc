@@ -6,11 +6,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -39,6 +42,27 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
   return MetricsWriter(path, std::move(file));
 }
 
+absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
+  std::string kept;
+  std::ifstream before(path);
+  for (std::string line; std::getline(before, line);) {
+    // The last line may have been cut off by what ended the run.
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    if (json["step"].get<int64_t>() <= step) absl::StrAppend(&kept, line, "\n");
+  }
+  const std::string temporary = TemporarySibling(path, "tmp");
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(temporary, kept));
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  std::ofstream file(path, std::ios::app);
+  if (error || !file) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write ", path, ": ", error ? error.message() : std::strerror(errno)));
+  }
+  return MetricsWriter(path, std::move(file));
+}
+
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
   std::string line =
       absl::StrCat("{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
@@ -49,8 +73,14 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value())
     absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
+  if (metrics.loss_zscore.has_value())
+    absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
+  if (metrics.grad_norm_zscore.has_value())
+    absl::StrAppend(&line, ", \"grad_norm_zscore\": ", Number(*metrics.grad_norm_zscore));
   if (metrics.eval_loss.has_value())
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
+  if (metrics.ema_eval_loss.has_value())
+    absl::StrAppend(&line, ", \"ema_eval_loss\": ", Number(*metrics.ema_eval_loss));
   return WriteLine(line + "}");
 }
 

@@ -23,8 +23,12 @@ struct StepMetrics {
   double tokens_per_second = 0;
   int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
   std::optional<float> eval_loss;
-  int64_t skipped_steps = 0;         // so far, because a gradient was not finite
-  std::optional<double> loss_scale;  // of the step, where the loss is scaled
+  std::optional<double> loss_scale;    // of the step, where the loss is scaled
+  int64_t skipped_steps = 0;           // so far: a gradient was not finite, or the step an outlier
+  std::optional<float> ema_eval_loss;  // of the average of the weights
+  std::optional<double> loss_zscore;
+  std::optional<double> grad_norm_zscore;
+  std::optional<double> saving;  // the part of a checkpoint that has been written in the background
 };
 
 // Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched
@@ -35,6 +39,11 @@ class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
   static absl::StatusOr<MetricsWriter> Create(const std::string& path);
+
+  // Keeps the lines of the file about steps up to `step`, in place of which those after it will be
+  // written again; everything else in it, a summary included, is dropped. The file that was there
+  // stays until the new one is whole.
+  static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}.

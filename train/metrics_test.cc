@@ -78,5 +78,40 @@ TEST(MetricsTest, APathThatCannotBeWrittenIsNamed) {
       << status;
 }
 
+TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
+  const std::string path = testing::TempDir() + "/resumed.jsonl";
+  const auto lines = [&] {
+    std::vector<std::string> all;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  };
+  {
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (int i = 1; i <= 5; ++i) {
+      StepMetrics metrics;
+      metrics.step = i;
+      ASSERT_TRUE(writer->Write(metrics).ok());
+    }
+    ASSERT_TRUE(writer->WriteSummary({{"steps", 5}}).ok());
+  }
+  const std::vector<std::string> before = lines();
+  ASSERT_EQ(before.size(), 6u);
+  std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";
+  {
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Resume(path, 3);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    StepMetrics metrics;
+    metrics.step = 4;
+    metrics.loss = 7;
+    ASSERT_TRUE(writer->Write(metrics).ok());
+  }
+  const std::vector<std::string> after = lines();
+  ASSERT_EQ(after.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(after[i], before[i]);
+  EXPECT_NE(after[3].find("\"loss\": 7"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace zeroth

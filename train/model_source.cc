@@ -104,22 +104,18 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
   return model;
 }
 
-absl::Status ModelSource::Fill(Sharding& sharding, uint64_t seed) const {
-  if (!directory_.has_value()) return sharding.Initialize(seed);
-  const WeightsSource& weights = directory_->weights();
-  std::map<std::string, std::string> stored;
-  for (const Parameter* parameter : sharding.parameters()) {
-    stored[parameter->name()] = StoredName(weights, parameter->name());
-  }
-  return sharding.Load([&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
-    const std::string& name = stored.at(parameter.name());
-    // What may be missing was decided in Open: adapters begin as in a model from scratch.
-    if (weights.Find(name) == nullptr) {
-      parameter.initializer().Fill(seed, parameter.name(), begin, out);
-      return absl::OkStatus();
+ParameterReader ModelSource::Reader(uint64_t seed) const {
+  return [this, seed](const Parameter& parameter, int64_t begin,
+                      absl::Span<float> out) -> absl::Status {
+    if (directory_.has_value()) {
+      const WeightsSource& weights = directory_->weights();
+      const std::string name = StoredName(weights, parameter.name());
+      if (weights.Find(name) != nullptr) return weights.ReadElements(name, begin, out);
     }
-    return weights.ReadElements(name, begin, out);
-  });
+    // What may be missing was decided in Open: adapters begin as in a model from scratch.
+    parameter.initializer().Fill(seed, parameter.name(), begin, out);
+    return absl::OkStatus();
+  };
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(

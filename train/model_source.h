@@ -31,7 +31,9 @@ class ModelSource {
   // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
   // initializers from `seed`, as adapters are that the files do not have. Weights that are missing,
   // unexpected or of another shape are an error that lists them.
-  absl::Status Fill(Sharding& sharding, uint64_t seed) const;
+  absl::Status Fill(Sharding& sharding, uint64_t seed) const { return sharding.Load(Reader(seed)); }
+  // The same, range by range. This object outlives it.
+  ParameterReader Reader(uint64_t seed) const;
   // As --tokenizer says.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice) const;
   // Files to hand on with the trained model.

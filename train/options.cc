@@ -15,6 +15,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/optim/outlier_detector.h"
 
 namespace zeroth {
 namespace {
@@ -59,7 +60,12 @@ absl::Status ValidateSizes(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(
       AtLeast("sample_every", options.sample_every, 0, "0 (at the end only) or a number of steps"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("sample_tokens", options.sample_tokens, 0, zero));
-  return AtLeast("log_every", options.log_every, 1, one);
+  ZEROTH_RETURN_IF_ERROR(AtLeast("log_every", options.log_every, 1, one));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("checkpoint_every", options.checkpoint_every, 0,
+                                 "0 (no checkpoints) or a number of steps"));
+  ZEROTH_RETURN_IF_ERROR(
+      AtLeast("keep_last", options.keep_last, 0, "0 (all) or a number of checkpoints"));
+  return AtLeast("keep_every", options.keep_every, 0, "0 (none) or a number of steps");
 }
 
 absl::Status ValidateNumbers(const TrainOptions& options) {
@@ -67,6 +73,7 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta1", options.beta1));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta2", options.beta2));
+  ZEROTH_RETURN_IF_ERROR(Fraction("ema_decay", options.ema_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("eps", options.eps));
   ZEROTH_RETURN_IF_ERROR(NotNegative("weight_decay", options.weight_decay));
   ZEROTH_RETURN_IF_ERROR(NotNegative("clip_grad_norm", options.clip_grad_norm));
@@ -79,6 +86,11 @@ absl::Status ValidateLora(const TrainOptions& options) {
   if (!std::isfinite(options.lora_alpha)) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
+  ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
+  if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
+                                                   " needs --lora_rank: there is no B"));
+  }
   if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));
@@ -87,6 +99,37 @@ absl::Status ValidateLora(const TrainOptions& options) {
     if (target.empty()) {
       return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateZScore(const char* flag, double limit, bool cuda_graphs) {
+  if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
+    return Bad(flag, limit,
+               absl::StrCat("0 (never) or a z-score that a step can exceed: below ",
+                            OutlierDetector::LargestZScore())
+                   .c_str());
+  }
+  if (limit > 0 && cuda_graphs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", limit,
+                     " and --cuda_graphs: a graph has the update in it, so that nothing can be "
+                     "decided before; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCheckpoints(const TrainOptions& options) {
+  if (options.async_when_busy != "wait" && options.async_when_busy != "skip") {
+    return Bad("async_when_busy", options.async_when_busy, "wait or skip");
+  }
+  if (options.async_checkpoint && options.checkpoint_every == 0) {
+    return absl::InvalidArgumentError(
+        "--async_checkpoint needs --checkpoint_every: say how often to save");
+  }
+  if (options.allow_partial && options.resume.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow_partial needs --resume: say what to load as far as it fits");
   }
   return absl::OkStatus();
 }
@@ -140,6 +183,13 @@ absl::Status Validate(const TrainOptions& options) {
   if (!ParseBytes(options.memory_limit).ok()) {
     return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
+  if (const absl::StatusOr<OffloadOptions> parsed = ParseOffload(options.offload); !parsed.ok()) {
+    return Bad("offload", options.offload,
+               "none, all, or a list of parameters, gradients and optimizer");
+  } else if (!parsed->any() && !options.offload_dir.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--offload_dir=", options.offload_dir,
+                                                   " without --offload: nothing is offloaded"));
+  }
   if (options.grad_sync != "every" && options.grad_sync != "last") {
     return Bad("grad_sync", options.grad_sync, "every or last");
   }
@@ -153,6 +203,11 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
+  ZEROTH_RETURN_IF_ERROR(
+      ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
 }
@@ -190,6 +245,31 @@ LoraOptions TrainOptions::lora() const {
     }
   }
   return lora;
+}
+
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {
+  OffloadOptions offload;
+  if (text == "none") return offload;
+  if (text == "all") text = "parameters,gradients,optimizer";
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    bool* const kind = part == "parameters"  ? &offload.parameters
+                       : part == "gradients" ? &offload.gradients
+                       : part == "optimizer" ? &offload.optimizer
+                                             : nullptr;
+    if (kind == nullptr || *kind) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", part, "' in '", text,
+          "': expected parameters, gradients or optimizer, each once, or none or all"));
+    }
+    *kind = true;
+  }
+  return offload;
+}
+
+OffloadOptions TrainOptions::offload_options() const {
+  OffloadOptions options = *ParseOffload(offload);
+  options.directory = offload_dir;
+  return options;
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {

@@ -16,6 +16,7 @@
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
 
 namespace zeroth {
 
@@ -38,6 +39,8 @@ struct TrainOptions {
   std::string reduction = "tree";
   int shard_size = 0;
   std::string memory_limit = "0";
+  std::string offload = "none";
+  std::string offload_dir;   // empty: the device's choice
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
@@ -84,6 +87,18 @@ struct TrainOptions {
   int64_t lora_rank = 0;  // 0: everything is trained
   double lora_alpha = 16;
   std::string lora_targets = "all";
+  double lora_b_lr_scale = 1;
+  double skip_loss_zscore = 0;
+  double skip_grad_norm_zscore = 0;
+  double ema_decay = 0;  // 0: no average
+
+  int64_t checkpoint_every = 0;
+  int64_t keep_last = 2;
+  int64_t keep_every = 0;
+  std::string resume;
+  bool allow_partial = false;
+  bool async_checkpoint = false;
+  std::string async_when_busy = "wait";
 
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
@@ -93,6 +108,8 @@ struct TrainOptions {
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   // The adapters that the flags ask for.
   LoraOptions lora() const;
+  // The same for offload and offload_dir.
+  OffloadOptions offload_options() const;
 };
 
 // InvalidArgument names the flag, its value, and what is allowed.
@@ -104,6 +121,10 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
 // "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
 // finite ones included.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// "none", "all", or a comma-separated list of parameters, gradients and optimizer.
+// InvalidArgument for anything else.
+absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text);
 
 // The threads that each rank gets: what was asked for, or the machine's cores divided among the
 // ranks, at least one.

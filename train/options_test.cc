@@ -75,6 +75,10 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.init_from = "dir";
        }},
       {"--out", [](TrainOptions& o) { o.out.clear(); }},
+      {"--offload=weights: expected none, all, or a list",
+       [](TrainOptions& o) { o.offload = "weights"; }},
+      {"--offload_dir=/scratch without --offload",
+       [](TrainOptions& o) { o.offload_dir = "/scratch"; }},
   };
   for (const auto& [message, spoil] : cases) {
     TrainOptions options = Valid();
@@ -101,6 +105,28 @@ TEST(OptionsTest, Timeouts) {
   for (const char* text : {"", "0", "-1s", "10", "ten minutes"}) {
     EXPECT_FALSE(ParseTimeout(text).ok()) << text;
   }
+}
+
+TEST(OptionsTest, KindsOfStateToOffload) {
+  const auto kinds = [](const char* text) {
+    const OffloadOptions options = *ParseOffload(text);
+    return std::string(options.parameters ? "p" : "") + (options.gradients ? "g" : "") +
+           (options.optimizer ? "o" : "");
+  };
+  EXPECT_EQ(kinds("none"), "");
+  EXPECT_EQ(kinds("all"), "pgo");
+  EXPECT_EQ(kinds("optimizer"), "o");
+  EXPECT_EQ(kinds("optimizer,gradients"), "go");
+  EXPECT_EQ(kinds("parameters,gradients,optimizer"), "pgo");
+  for (const char* text : {"", ",", "optimizer,", "none,optimizer", "optimizer,optimizer", "ALL"}) {
+    EXPECT_FALSE(ParseOffload(text).ok()) << text;
+  }
+  TrainOptions options = Valid();
+  options.offload = "gradients";
+  options.offload_dir = "/scratch";
+  EXPECT_EQ(Validate(options), absl::OkStatus());
+  EXPECT_TRUE(options.offload_options().gradients);
+  EXPECT_EQ(options.offload_options().directory, "/scratch");
 }
 
 TEST(OptionsTest, SizesInBytes) {

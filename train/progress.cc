@@ -58,6 +58,9 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   if (metrics.loss_scale.has_value()) {
     absl::StrAppend(&line, "  scale ", absl::StrFormat("%g", *metrics.loss_scale));
   }
+  if (metrics.saving.has_value()) {
+    absl::StrAppendFormat(&line, "  saving %.0f%%", 100 * *metrics.saving);
+  }
   absl::StrAppend(&line, "  mem ", FormatBytes(metrics.memory_peak_bytes), "/rank  left ",
                   FormatDuration(seconds_left));
   return line;

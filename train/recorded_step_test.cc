@@ -64,6 +64,7 @@ struct RunSetup {
   int64_t micro_batches = 1;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   DType state_dtype = DType::kFloat32;  // of moments
+  OffloadOptions offload;
 };
 
 // Everything that a run shows.
@@ -141,6 +142,7 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
     options.sharding.mixed_precision = setup.precision;
+    options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
     options.adamw.state_dtype = setup.state_dtype;
     options.clip_grad_norm = 0.5;
@@ -229,6 +231,30 @@ TEST_F(RecordedStepTest, RoundingGoesOnByTheStep) {
     setup.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
     setup.state_dtype = state_dtype;
     EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 6); }), 3);
+  }
+}
+
+TEST_F(RecordedStepTest, TransfersOfOffloadedStateAreRecordedToo) {
+  for (const char* const strategy : {"no_shard", "full_shard"}) {
+    for (const MixedPrecision& precision : {kFloat32, kAllBFloat16}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        RunSetup setup;
+        setup.strategy = strategy;
+        setup.precision = precision;
+        setup.micro_batches = micro_batches;
+        setup.offload.parameters = true;
+        setup.offload.gradients = true;
+        setup.offload.optimizer = true;
+        setup.offload.chunk_numel = 100;
+        EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+        const Course course = [](TrainingRun& run) { return Steps(run, 5); };
+        const Trace offloaded = Follow(setup, /*record_steps=*/true, course);
+        setup.offload = OffloadOptions();
+        const Trace in_memory = Follow(setup, /*record_steps=*/false, course);
+        ExpectSameBits(offloaded.numbers, in_memory.numbers);
+        EXPECT_EQ(offloaded.weights, in_memory.weights);
+      }
+    }
   }
 }
 

@@ -29,6 +29,8 @@
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/progress.h"
+#include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/run_progress.h"
 #include "zeroth/train/sampler.h"
 #include "zeroth/train/step_trace.h"
 #include "zeroth/train/trainer.h"
@@ -51,6 +53,7 @@ struct Job {
   std::shared_ptr<const TokenSource> eval_data;
   LrSchedule schedule;
   std::string final_directory;
+  std::string ema_directory;  // empty: no average is kept
 };
 
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
@@ -153,13 +156,19 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
+  ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
   ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
   const std::string final_directory = absl::StrCat(options.out, "/final");
-  ZEROTH_RETURN_IF_ERROR(
-      CheckExport(*model, final_directory, source.TokenizerFiles(options.tokenizer)));
+  const std::string ema_directory =
+      options.ema_decay > 0 ? absl::StrCat(final_directory, "_ema") : "";
+  for (const std::string& directory : {final_directory, ema_directory}) {
+    if (directory.empty()) continue;
+    ZEROTH_RETURN_IF_ERROR(
+        CheckExport(*model, directory, source.TokenizerFiles(options.tokenizer)));
+  }
   return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
                                       std::move(data), std::move(eval_data), std::move(schedule),
-                                      final_directory});
+                                      final_directory, ema_directory});
 }
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
@@ -170,6 +179,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.scheduler.prefetch = options.prefetch;
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
+  trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -179,26 +189,39 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.weight_decay = options.weight_decay;
   trainer.adamw.state_dtype = *options.moment_dtype();
   trainer.adamw.seed = options.seed;
+  if (options.lora_b_lr_scale != 1) {
+    ParameterGroup b_halves;
+    b_halves.pattern = "*.lora_B";
+    b_halves.lr_scale = options.lora_b_lr_scale;
+    trainer.parameter_groups = {b_halves};
+  }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
   trainer.record_steps = options.cuda_graphs;
+  trainer.skip_loss_zscore = options.skip_loss_zscore;
+  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
+  trainer.ema_decay = options.ema_decay;
   return trainer;
 }
 
 // Rank 0's side of a run: what is printed and written.
 class Reporter {
  public:
+  // `first_step`: steps that earlier runs have made.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
-                                                          double gemm_peak) {
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics,
-                            MetricsWriter::Create(absl::StrCat(job.options.out, "/metrics.jsonl")));
+                                                          double gemm_peak, int64_t first_step) {
+    const std::string path = absl::StrCat(job.options.out, "/metrics.jsonl");
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics, first_step > 0
+                                                       ? MetricsWriter::Resume(path, first_step)
+                                                       : MetricsWriter::Create(path));
     ProgressOptions progress;
     progress.steps = job.options.steps;
     progress.log_every = job.options.log_every;
     progress.flops_per_token = trainer.model().FlopsPerToken(job.options.seq_len);
     progress.gemm_peak_flops = gemm_peak;
-    std::unique_ptr<Reporter> reporter(new Reporter(job, trainer, std::move(metrics), progress));
+    std::unique_ptr<Reporter> reporter(
+        new Reporter(job, trainer, std::move(metrics), progress, first_step));
     reporter->PrintHeader(gemm_peak);
     return reporter;
   }
@@ -209,6 +232,10 @@ class Reporter {
     if (metrics.eval_loss.has_value()) {
       progress_.Print(
           absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
+    }
+    if (metrics.ema_eval_loss.has_value()) {
+      progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights",
+                                      metrics.step, *metrics.ema_eval_loss));
     }
     return metrics_.Write(metrics);
   }
@@ -233,7 +260,8 @@ class Reporter {
       collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
           {"calls", counter.calls}, {"bytes", counter.bytes}};
     }
-    const double tokens = static_cast<double>(last_.step * TokensPerStep(job_.options));
+    const double tokens =
+        static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
     ZEROTH_RETURN_IF_ERROR(
         metrics_.WriteSummary({{"steps", last_.step},
                                {"interrupted", interrupted},
@@ -249,17 +277,30 @@ class Reporter {
                                {"world_size", job_.options.world_size},
                                {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                {"memory_peak_bytes_by_category", memory},
+                               {"offload",
+                                {{"reserved_bytes", stats.offload.reserved_bytes},
+                                 {"bytes_read", stats.offload.bytes_read},
+                                 {"bytes_written", stats.offload.bytes_written}}},
                                {"collectives", collectives}}));
     progress_.Print(
-        absl::StrFormat("%s after %d steps in %s: model in %s, metrics in %s/metrics.jsonl",
+        absl::StrFormat("%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
                         interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
-                        job_.final_directory, job_.options.out));
+                        job_.final_directory,
+                        job_.ema_directory.empty() ? "" : " (averaged: " + job_.ema_directory + ")",
+                        job_.options.out));
     return absl::OkStatus();
   }
 
  private:
-  Reporter(const Job& job, Trainer& trainer, MetricsWriter metrics, const ProgressOptions& progress)
-      : job_(job), trainer_(trainer), metrics_(std::move(metrics)), progress_(progress) {}
+  Reporter(const Job& job, Trainer& trainer, MetricsWriter metrics, const ProgressOptions& progress,
+           int64_t first_step)
+      : job_(job),
+        trainer_(trainer),
+        metrics_(std::move(metrics)),
+        progress_(progress),
+        first_step_(first_step) {
+    last_.step = first_step;
+  }
 
   void PrintHeader(double gemm_peak) {
     const TrainOptions& options = job_.options;
@@ -277,6 +318,11 @@ class Reporter {
         "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
         options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
         100 * stats.local_ratio));
+    if (stats.offload.reserved_bytes > 0) {
+      progress_.Print(
+          absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory", options.offload,
+                          static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+    }
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
@@ -310,6 +356,7 @@ class Reporter {
   Trainer& trainer_;
   MetricsWriter metrics_;
   Progress progress_;
+  const int64_t first_step_;
   StepMetrics last_;
 };
 
@@ -322,15 +369,18 @@ class RankRun {
     ZEROTH_RETURN_IF_ERROR(SetUp());
     const Clock::time_point start = Clock::now();
     bool stop = false;
-    int64_t step = 0;
+    int64_t step = first_step_;
     while (step < options_.steps && !stop) {
       ZEROTH_ASSIGN_OR_RETURN(stop, Step(step, start));
       ++step;
     }
     const double seconds = SecondsSince(start);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
-    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory,
-                                       job_.source.TokenizerFiles(options_.tokenizer)));
+    ZEROTH_RETURN_IF_ERROR(Export());
+    if (checkpoints_ != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(checkpoints_->Wait());
+      SayNotes(checkpoints_->TakeNotes());
+    }
     if (reporter_ != nullptr) {
       ZEROTH_RETURN_IF_ERROR(reporter_->Finish(stop && step < options_.steps, seconds));
     }
@@ -350,8 +400,6 @@ class RankRun {
           Trainer::CanRecordSteps(world_, *device_),
           "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
     }
-    ZEROTH_ASSIGN_OR_RETURN(
-        loader_, DataLoader::Create(job_.data, LoaderOptionsFor(options_, world_.rank())));
     if (job_.eval_data != nullptr) {
       LoaderOptions eval_options = LoaderOptionsFor(options_, world_.rank());
       eval_options.shuffle = false;  // every evaluation sees the same text
@@ -365,15 +413,68 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(trainer_,
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
-    ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+    ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
+    ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
                             MeasureGemmPeak(world_, *device_, trainer_->kernels(),
                                             options_.mixed_precision().param_dtype));
     device_->allocator().Trim();
     device_->allocator().ResetPeaks();
     if (world_.rank() == 0) {
-      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak));
+      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    SayNotes(notes);
+    return absl::OkStatus();
+  }
+
+  DataOrder Order() const {
+    return {job_.data->size(), options_.seq_len, options_.seed, options_.shuffle};
+  }
+
+  // The state to begin with, and the loader's place; what there is to say about it.
+  absl::StatusOr<std::vector<std::string>> FillOrResume() {
+    Resumed resumed;
+    if (!options_.resume.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(resumed,
+                              Resume(options_, *trainer_, job_.source.Reader(options_.seed)));
+    }
+    LoaderOptions loader = LoaderOptionsFor(options_, world_.rank());
+    if (!resumed.progress.has_value()) {
+      ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+    } else {
+      const RunProgress& progress = *resumed.progress;
+      first_step_ = progress.steps;
+      skipped_steps_ = progress.skipped_steps;
+      // A place in other data, or in another order of them, means nothing.
+      if (progress.data == Order()) {
+        first_sequence_ = progress.sequences;
+      } else {
+        resumed.notes.push_back(
+            "resume    the data, or their order, are others: they are read from their beginning");
+      }
+      loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
+    }
+    ZEROTH_ASSIGN_OR_RETURN(loader_, DataLoader::Create(job_.data, loader));
+    return resumed.notes;
+  }
+
+  void SayNotes(const std::vector<std::string>& notes) {
+    if (reporter_ == nullptr) return;
+    for (const std::string& note : notes) reporter_->Say(note);
+  }
+
+  // After `steps` steps. Errors of earlier checkpoints, too.
+  absl::Status SaveCheckpoint(int64_t steps, bool last) {
+    ZEROTH_RETURN_IF_ERROR(checkpoints_->status());
+    if (checkpoints_->IsDue(steps, last)) {
+      RunProgress progress;
+      progress.steps = steps;
+      progress.skipped_steps = skipped_steps_;
+      progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
+      progress.data = Order();
+      ZEROTH_RETURN_IF_ERROR(checkpoints_->Save(std::move(progress)));
+    }
+    SayNotes(checkpoints_->TakeNotes());
     return absl::OkStatus();
   }
 
@@ -386,16 +487,18 @@ class RankRun {
       micro_batches.push_back(std::move(batch));
     }
     const double lr = job_.schedule.At(step);
-    trace_->BeforeStep(step);
+    trace_->BeforeStep(step - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
-    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step));
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
     if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
     metrics.grad_norm = result.grad_norm;
     if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
+    metrics.loss_zscore = result.loss_zscore;
+    metrics.grad_norm_zscore = result.grad_norm_zscore;
     const bool failed = result.skipped && HandleSkipped(step + 1, result);
     metrics.skipped_steps = skipped_steps_;
     metrics.lr = lr;
@@ -406,11 +509,20 @@ class RankRun {
     if (eval_loader_.has_value() &&
         (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
       ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
+      if (trainer_->ema() != nullptr) {
+        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+        ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
+        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+      }
     }
     if (reporter_ != nullptr) {
-      const double left = SecondsSince(start) / static_cast<double>(step + 1) *
+      if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
+      const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                           static_cast<double>(options_.steps - step - 1);
       ZEROTH_RETURN_IF_ERROR(reporter_->Step(metrics, left));
+    }
+    if (checkpoints_ != nullptr && !failed) {
+      ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
     }
     if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
       ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
@@ -430,6 +542,15 @@ class RankRun {
       }
       return false;
     }
+    if (result.outlier) {
+      if (reporter_ != nullptr) {
+        reporter_->Say(absl::StrFormat(
+            "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
+            result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
+            norm));
+      }
+      return false;
+    }
     if (options_.on_nonfinite == "skip") {
       if (reporter_ != nullptr) {
         reporter_->Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
@@ -442,6 +563,16 @@ class RankRun {
         "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
         step, norm, job_.final_directory, step - 1));
     return true;
+  }
+
+  // The weights, and their average if there is one, each as a model of its own.
+  absl::Status Export() {
+    const std::vector<std::string> tokenizer_files = job_.source.TokenizerFiles(options_.tokenizer);
+    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory, tokenizer_files));
+    if (trainer_->ema() == nullptr) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.ema_directory, tokenizer_files));
+    return trainer_->ema()->Swap();
   }
 
   absl::StatusOr<float> Evaluate() {
@@ -475,7 +606,10 @@ class RankRun {
   std::optional<DataLoader> eval_loader_;
   std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
+  int64_t first_step_ = 0;      // steps that earlier runs have made
+  int64_t first_sequence_ = 0;  // sequences of the data that they have read
   int64_t skipped_steps_ = 0;
   absl::Status failure_;  // that ends the run, with everything saved that is good
 };

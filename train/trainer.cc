@@ -15,10 +15,32 @@
 
 namespace zeroth {
 
+namespace {
+
+absl::Status ValidateOutlierOptions(const TrainerOptions& options) {
+  for (const double limit : {options.skip_loss_zscore, options.skip_grad_norm_zscore}) {
+    if (!(limit >= 0) || limit >= OutlierDetector::LargestZScore()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a z-score limit of ", limit,
+          ": expected 0 (none), or one that a step can exceed: below ",
+          OutlierDetector::LargestZScore(), " in a window of ", OutlierDetector::kWindow));
+    }
+    if (limit > 0 && options.record_steps) {
+      return absl::InvalidArgumentError(
+          "outliers cannot be skipped in recorded steps: the update is played together with what "
+          "the verdict would be on");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options) {
   if (options.record_steps) ZEROTH_RETURN_IF_ERROR(CanRecordSteps(world, device));
+  ZEROTH_RETURN_IF_ERROR(ValidateOutlierOptions(options));
   std::unique_ptr<Trainer> trainer(new Trainer);
   trainer->world_ = &world;
   trainer->device_ = &device;
@@ -28,6 +50,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   if (options.loss_scaler.has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
+  trainer->skip_loss_zscore_ = options.skip_loss_zscore;
+  trainer->skip_grad_norm_zscore_ = options.skip_grad_norm_zscore;
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
@@ -42,7 +66,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
                           Sharding::Create(world, device, sharding, plan.units));
   ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
-                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
+                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw,
+                                        options.parameter_groups));
+  if (options.ema_decay != 0) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        trainer->ema_,
+        WeightEma::Create(*trainer->sharding_, *trainer->kernels_, options.ema_decay));
+  }
   trainer->context_ = std::make_unique<Context>(device, *trainer->kernels_, trainer->tape_);
   return trainer;
 }
@@ -242,29 +272,106 @@ absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
   return step.norm_and_scale;
 }
 
+absl::StatusOr<StepResult> Trainer::ReadResult(const Tensor& shared, const Tensor& norm_and_scale) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
+  StepResult result;
+  const double sum = std::accumulate(means.begin(), means.end() - 1, 0.0);
+  result.loss = static_cast<float>(sum / static_cast<double>(means.size() - 1));
+  result.grad_norm = static_cast<double>(norm[0]);
+  result.stop = means.back() > 0;
+  result.skipped = !std::isfinite(norm[0]);
+  return result;
+}
+
+void Trainer::Judge(StepResult& result) {
+  const auto exceeds = [](const std::optional<double>& score, double limit) {
+    return limit > 0 && score.has_value() && *score > limit;
+  };
+  result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
+  result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
+  result.outlier = exceeds(result.loss_zscore, skip_loss_zscore_) ||
+                   exceeds(result.grad_norm_zscore, skip_grad_norm_zscore_);
+}
+
+absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
+                                               bool stop) {
+  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, stop, inputs));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor norm_and_scale,
+      GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
+  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
+  ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs.shared, norm_and_scale));
+  // What is not finite is skipped in any case, and would drown the windows.
+  if (!result.skipped) Judge(result);
+  result.skipped = result.skipped || result.outlier;
+  if (!result.skipped) {
+    const Tensor scale = norm_and_scale.View(1, Shape({1}));
+    ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
+  }
+  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
+  return result;
+}
+
 absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
                                          bool stop) {
+  if (ema_ != nullptr && ema_->swapped()) {
+    return absl::FailedPreconditionError(
+        "a step while the average of the weights is swapped in; swap it back first");
+  }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_ASSIGN_OR_RETURN(StepResult result, StepWithoutAverage(micro_batches, lr, stop));
+  result.loss_scale = loss_scale();
+  if (loss_scaler_.has_value() && !result.outlier) {
+    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
+    result.overflowed = result.skipped && explained;
+  }
+  // Only now is it known whether the step counts; nobody waits for this.
+  if (ema_ != nullptr && !result.skipped) ZEROTH_RETURN_IF_ERROR(ema_->Update());
+  return result;
+}
+
+absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> micro_batches,
+                                                       double lr, bool stop) {
+  if (looks_for_outliers()) return JudgedStep(micro_batches, lr, stop);
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
   Tensor shared;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
                           EnqueueOrPlayStep(micro_batches, lr, stop, shared));
   // Only here, with the whole step enqueued, does the host wait for the device.
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
-  StepResult result;
-  const double sum = std::accumulate(means.begin(), means.end() - 1, 0.0);
-  result.loss = static_cast<float>(sum / static_cast<double>(micro_batches.size()));
-  result.grad_norm = static_cast<double>(norm[0]);
-  result.stop = means.back() > 0;
-  result.skipped = !std::isfinite(norm[0]);
+  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, ReadResult(shared, norm_and_scale));
   if (result.skipped) optimizer_->ForgetSkippedStep();
-  result.loss_scale = loss_scale();
-  if (loss_scaler_.has_value()) {
-    const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
-    result.overflowed = result.skipped && explained;
-  }
   return result;
+}
+
+std::vector<ShardState> Trainer::states() const {
+  std::vector<ShardState> states = optimizer_->states();
+  if (ema_ == nullptr) return states;
+  for (ShardState& state : ema_->states()) states.push_back(std::move(state));
+  return states;
+}
+
+TrainerCounts Trainer::counts() const {
+  TrainerCounts counts;
+  counts.optimizer_steps = optimizer_->step();
+  if (ema_ != nullptr) counts.ema_updates = ema_->updates();
+  if (loss_scaler_.has_value()) counts.loss_scaler = loss_scaler_->state();
+  counts.losses = loss_detector_.state();
+  counts.grad_norms = grad_norm_detector_.state();
+  return counts;
+}
+
+absl::Status Trainer::Restore(const TrainerCounts& counts) {
+  if (loss_scaler_.has_value() && counts.loss_scaler.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(loss_scaler_->Restore(*counts.loss_scaler));
+  }
+  ZEROTH_RETURN_IF_ERROR(loss_detector_.Restore(counts.losses));
+  ZEROTH_RETURN_IF_ERROR(grad_norm_detector_.Restore(counts.grad_norms));
+  optimizer_->set_step(counts.optimizer_steps);
+  if (ema_ != nullptr) ema_->set_updates(counts.ema_updates);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {

@@ -26,7 +26,12 @@
 #include "zeroth/nn/tape.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/loss_scaler.h"
+#include "zeroth/optim/outlier_detector.h"
+#include "zeroth/optim/parameter_group.h"
+#include "zeroth/optim/shard_state.h"
+#include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
 
@@ -35,12 +40,20 @@ struct TrainerOptions {
   WrapPolicy wrap = WrapBlocks();
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
-  double clip_grad_norm = 1.0;  // 0: no clipping
+  std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()
+  double clip_grad_norm = 1.0;                   // 0: no clipping
   // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
   std::optional<LossScalerOptions> loss_scaler;
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or
   // only the last one's, with those of the others added up in full before (less traffic).
   bool sync_every_micro_batch = true;
+  // Skip the update of a step whose loss, or gradient norm, has a larger z-score among those of the
+  // last OutlierDetector::kWindow steps; 0: never. The host then waits for the gradients of each
+  // step before it enqueues the update. Not together with record_steps.
+  double skip_loss_zscore = 0;
+  double skip_grad_norm_zscore = 0;
+  // Keep a moving average of the weights with this decay, see WeightEma; 0: none.
+  double ema_decay = 0;
   // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
   // Trainer::Step.
   bool record_steps = false;
@@ -50,12 +63,15 @@ struct StepResult {
   float loss = 0;        // mean over the batches of all ranks, the same on every rank
   double grad_norm = 0;  // of the mean gradient, before clipping
   bool stop = false;     // some rank asked to stop
-  // The norm is not a finite fp32, so nothing was updated: parameters and moments are those of the
-  // step before. The same on every rank.
+  // Nothing was updated, parameters and moments are those of the step before: the norm is not a
+  // finite fp32, or the step is an outlier. The same on every rank.
   bool skipped = false;
   // It was skipped because of the loss scale, which has been lowered: nothing is wrong.
   bool overflowed = false;
   double loss_scale = 1;  // that the step was made with
+  bool outlier = false;   // by one of the z-scores, which there are once their windows are full
+  std::optional<double> loss_zscore;
+  std::optional<double> grad_norm_zscore;
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
@@ -63,7 +79,8 @@ struct StepResult {
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
-  // Load. Fails as CanRecordSteps if steps are to be recorded.
+  // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores or
+  // a decay out of their range.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
@@ -75,7 +92,8 @@ class Trainer {
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
   // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
   // what one batch of all of them gives. `stop` asks all ranks to end together (StepResult::stop).
-  // InvalidArgument unless there is a micro-batch and all are of one shape.
+  // InvalidArgument unless there is a micro-batch and all are of one shape; FailedPrecondition
+  // while the average of the weights is swapped in.
   //
   // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
   // recorded, and it and later steps of that shape are played; the two before it make what a step
@@ -104,9 +122,18 @@ class Trainer {
   LanguageModel& model() { return *model_; }
   Sharding& sharding() { return *sharding_; }
   AdamW& optimizer() { return *optimizer_; }
+  // The average of the weights over the steps that were not skipped; nullptr if none is kept.
+  WeightEma* ema() { return ema_.get(); }
   Kernels& kernels() { return *kernels_; }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
+  // What is kept beside the parameters, the optimizer's and the average's, for those who save and
+  // restore it; between steps.
+  std::vector<ShardState> states() const;
+  TrainerCounts counts() const;
+  // Goes on from there, once parameters and states are those of that time. What this trainer does
+  // not have, or `counts` has not, is left as it is. InvalidArgument if a part of it cannot be.
+  absl::Status Restore(const TrainerCounts& counts);
   // nullptr without TrainerOptions::loss_scaler.
   LossScaler* loss_scaler() { return loss_scaler_.has_value() ? &*loss_scaler_ : nullptr; }
 
@@ -146,6 +173,15 @@ class Trainer {
   // device. Without `lr`, AdamW::BeginStep is the caller's. Losses go into inputs.shared; returns
   // the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const Inputs& inputs, std::optional<double> lr);
+  // The means over ranks and the norm of a step, once the device has them.
+  static absl::StatusOr<StepResult> ReadResult(const Tensor& shared, const Tensor& norm_and_scale);
+  bool looks_for_outliers() const { return skip_loss_zscore_ > 0 || skip_grad_norm_zscore_ > 0; }
+  // A step whose update waits for the verdict on its loss and norm.
+  absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
+                                        bool stop);
+  void Judge(StepResult& result);
+  absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
+                                                bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
                                            bool stop, Tensor& shared);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
@@ -160,11 +196,16 @@ class Trainer {
   bool sync_every_micro_batch_ = true;
   bool record_steps_ = false;
   std::optional<LossScaler> loss_scaler_;
+  double skip_loss_zscore_ = 0;
+  double skip_grad_norm_zscore_ = 0;
+  OutlierDetector loss_detector_;
+  OutlierDetector grad_norm_detector_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sharding> sharding_;
   std::unique_ptr<ShardingHooks> hooks_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<WeightEma> ema_;
   Tape tape_;
   std::unique_ptr<Context> context_;
   StepKind last_kind_;          // of the latest step that was not played

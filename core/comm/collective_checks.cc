@@ -121,6 +121,25 @@ absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op) {
   return CheckReduceOp(buffer.dtype, op);
 }
 
+absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size) {
+  ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
+  ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
+  if (recv.dtype != send.dtype) {
+    return absl::InvalidArgumentError(absl::StrCat("send is ", DTypeName(send.dtype),
+                                                   " and recv is ", DTypeName(recv.dtype),
+                                                   ", expected one type"));
+  }
+  if (send.count != recv.count || send.count % size != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("send.count is ", send.count, " and recv.count ", recv.count,
+                     ", expected the same multiple of size = ", size));
+  }
+  if (Overlap(send, recv)) {
+    return absl::InvalidArgumentError("recv overlaps send; an all-to-all is not in place");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBroadcast(const BufferView& buffer, int root, int size) {
   ZEROTH_RETURN_IF_ERROR(CheckView(buffer, "buffer"));
   if (root >= 0 && root < size) return absl::OkStatus();

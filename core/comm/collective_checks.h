@@ -21,6 +21,7 @@ absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int 
 absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
                                 bool accumulate, int rank, int size);
 absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op);
+absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size);
 absl::Status CheckBroadcast(const BufferView& buffer, int root, int size);
 
 }  // namespace zeroth

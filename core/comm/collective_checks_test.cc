@@ -67,6 +67,18 @@ TEST_F(CollectiveChecksTest, ReduceScatter) {
       "mean of int64");
 }
 
+TEST_F(CollectiveChecksTest, AllToAll) {
+  EXPECT_TRUE(CheckAllToAll(View(0, 12), View(12, 12), 3).ok());
+  EXPECT_TRUE(CheckAllToAll({}, {}, 3).ok()) << "nothing to send";
+  ExpectRefused(CheckAllToAll(View(0, 12), View(12, 9), 3), "send.count is 12 and recv.count 9");
+  ExpectRefused(CheckAllToAll(View(0, 10), View(12, 10), 3), "the same multiple of size = 3");
+  ExpectRefused(CheckAllToAll(View(0, 12), View(6, 12), 3), "not in place");
+  ExpectRefused(CheckAllToAll(View(0, 12), View(12, 12, DType::kInt32), 3),
+                "send is fp32 and recv is int32");
+  ExpectRefused(CheckAllToAll(BufferView(nullptr, 3, DType::kFloat32), View(12, 3), 3),
+                "send.data is null");
+}
+
 TEST_F(CollectiveChecksTest, AllReduceAndBroadcast) {
   EXPECT_TRUE(CheckAllReduce(View(0, 12), ReduceOp::kMean).ok());
   ExpectRefused(CheckAllReduce(View(0, 12, DType::kUInt8), ReduceOp::kMean), "mean of uint8");

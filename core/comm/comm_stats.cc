@@ -22,6 +22,8 @@ absl::string_view CollectiveOpName(CollectiveOp op) {
       return "reduce_scatter";
     case CollectiveOp::kAllReduce:
       return "all_reduce";
+    case CollectiveOp::kAllToAll:
+      return "all_to_all";
     case CollectiveOp::kBroadcast:
       return "broadcast";
     case CollectiveOp::kBarrier:
@@ -40,6 +42,7 @@ int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_si
   switch (op) {
     case CollectiveOp::kAllGather:
     case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kAllToAll:
       return whole * others + rest * others / group_size;
     case CollectiveOp::kAllReduce:
       return 2 * whole * others + 2 * rest * others / group_size;

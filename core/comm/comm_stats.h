@@ -15,8 +15,15 @@
 
 namespace zeroth {
 
-enum class CollectiveOp : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kBarrier };
-inline constexpr int kCollectiveOpCount = 5;
+enum class CollectiveOp : uint8_t {
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kBroadcast,
+  kBarrier
+};
+inline constexpr int kCollectiveOpCount = 6;
 // "all_gather", …
 absl::string_view CollectiveOpName(CollectiveOp op);
 

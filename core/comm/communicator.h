@@ -95,6 +95,10 @@ class Communicator {
   // In place; the same bits on every rank.
   virtual absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                  absl::string_view label) = 0;
+  // send.count == recv.count, divisible by size(): piece p of send becomes piece rank() of rank p's
+  // recv, as it is. Not in place.
+  virtual absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
+                                absl::string_view label) = 0;
   virtual absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                                  absl::string_view label) = 0;
   // Done on `stream` once every rank has come this far on its own stream.

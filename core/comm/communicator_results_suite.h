@@ -94,6 +94,38 @@ absl::Status CheckAllReduceOf(TestRank& rank, int64_t count, ReduceOp op) {
   return absl::OkStatus();
 }
 
+// Piece p of rank r's send is piece r of rank p's recv.
+template <typename T>
+absl::Status CheckAllToAllOf(TestRank& rank, int64_t count) {
+  const int64_t total = count * rank.size();
+  const auto sends = TestValuesOfAll<T>(4, rank.size(), total);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor send,
+                          ToDevice(rank.device, sends[static_cast<size_t>(rank.rank())]));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor recv,
+                          ToDevice(rank.device, std::vector<T>(static_cast<size_t>(total))));
+  ZEROTH_RETURN_IF_ERROR(rank.world.AllToAll(send, recv, rank.stream, "exchange"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<T> received, Fetch<T>(recv, rank.stream));
+  std::vector<T> expected;
+  for (const std::vector<T>& sent : sends) {
+    const auto piece = sent.begin() + rank.rank() * count;
+    expected.insert(expected.end(), piece, piece + count);
+  }
+  ExpectSameBits(received, expected);
+  return absl::OkStatus();
+}
+
+TEST_P(CommunicatorTest, AllToAllTransposesPieces) {
+  ExpectAllOk([](TestRank& rank) {
+    return ForEachType([&](auto type) -> absl::Status {
+      for (int64_t count : SuiteCounts<decltype(type)>()) {
+        SCOPED_TRACE(::testing::Message() << count << " elements");
+        ZEROTH_RETURN_IF_ERROR(CheckAllToAllOf<decltype(type)>(rank, count / 8));
+      }
+      return absl::OkStatus();
+    });
+  });
+}
+
 TEST_P(CommunicatorTest, AllGatherPlacesEveryRanksElements) {
   ExpectAllOk([](TestRank& rank) {
     return ForEachType([&](auto type) -> absl::Status {
@@ -315,6 +347,8 @@ TEST_P(CommunicatorTest, CountsAndRecordsCalls) {
     ZEROTH_RETURN_IF_ERROR(
         rank.world.ReduceScatter(full, shard, ReduceOp::kSum, rank.stream, "rs"));
     ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(full, ReduceOp::kSum, rank.stream, "ar"));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor other, ToDevice(rank.device, zeros));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllToAll(full, other, rank.stream, "aa"));
     ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(shard, 0, rank.stream, "bc"));
     ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "end"));
     const std::vector<CommStats::Entry> record = rank.world.stats().TakeRecord();
@@ -325,6 +359,7 @@ TEST_P(CommunicatorTest, CountsAndRecordsCalls) {
         {CollectiveOp::kAllGather, "unit 1 with a name longer than small strings", pieces},
         {CollectiveOp::kReduceScatter, "rs", pieces},
         {CollectiveOp::kAllReduce, "ar", 2 * pieces},
+        {CollectiveOp::kAllToAll, "aa", pieces},
         {CollectiveOp::kBroadcast, "bc", n == 1 ? 0 : 40},
         {CollectiveOp::kBarrier, "end", 0}};
     EXPECT_EQ(record.size(), expected.size());

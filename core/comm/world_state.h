@@ -53,8 +53,9 @@ class WorldState {
   // Breaks the world unless it is broken, on account of `world_rank`.
   void BreakLocked(const absl::Status& reason, int world_rank);
   void Break(const absl::Status& reason, int world_rank);
-  // As Break, for a call that `world_rank` issued but whose stream will not run it, for the stream's
-  // error `cause` (OK: unknown). What the rank then returns may say more, so RootCause() prefers it.
+  // As Break, for a call that `world_rank` issued but whose stream will not run it, for the
+  // stream's error `cause` (OK: unknown). What the rank then returns may say more, so RootCause()
+  // prefers it.
   void BreakByDroppedCall(const std::string& call, int world_rank, const absl::Status& cause);
   // As Break, because `world_rank` gave up a communicator on which others wait. That is what a rank
   // does on its way out of an error of its own, so here too RootCause() prefers what it returns.

@@ -35,7 +35,7 @@ absl::Status Allocator::CheckLimit(size_t bytes) const {
   if (over <= 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "that is %.0f bytes above the memory limit of %d; raise the limit, shard over "
-      "more ranks, or use a smaller batch or activation checkpointing",
+      "more ranks, offload state, or use a smaller batch or activation checkpointing",
       over, limit_));
 }
 

@@ -18,6 +18,7 @@
 #include "zeroth/kernels/testing/embedding_suite.h"
 #include "zeroth/kernels/testing/low_precision_adamw_suite.h"
 #include "zeroth/kernels/testing/norm_suite.h"
+#include "zeroth/kernels/testing/quantize_suite.h"
 #include "zeroth/kernels/testing/rope_suite.h"
 #include "zeroth/kernels/testing/sum_of_squares_suite.h"
 
@@ -31,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, ElementwiseSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, EmbeddingSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, LowPrecisionAdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, NormSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, QuantizeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, RopeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, SumOfSquaresSuite, ::testing::Values("cpu"));
 

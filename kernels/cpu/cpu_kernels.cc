@@ -23,6 +23,7 @@
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
 #include "zeroth/kernels/cpu/linear_cross_entropy.h"
 #include "zeroth/kernels/cpu/norm.h"
+#include "zeroth/kernels/cpu/quantize.h"
 #include "zeroth/kernels/cpu/sum_of_squares.h"
 #include "zeroth/kernels/cpu/swiglu.h"
 #include "zeroth/kernels/validation.h"
@@ -298,10 +299,45 @@ absl::Status CpuKernels::Scale(const Tensor& x, float factor) {
   });
 }
 
+absl::Status CpuKernels::Lerp(const Tensor& x, const Tensor& target, float weight) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLerp(device_, x, target));
+  return stream_.Enqueue([x, target, weight] {
+    cpu::Lerp(x.numel(), weight, x.dtype(), target.raw_data(), x.raw_data());
+    return absl::OkStatus();
+  });
+}
+
 absl::Status CpuKernels::Cast(const Tensor& src, const Tensor& dst) {
   ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
   return stream_.Enqueue([src, dst] {
     cpu::Cast(src.numel(), src.dtype(), src.raw_data(), dst.dtype(), dst.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Quantize(const QuantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateQuantize(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::Quantize({args.values.numel(), args.block}, args.values.dtype(), args.values.raw_data(),
+                  args.quantized.data<uint8_t>());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Dequantize(const DequantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateDequantize(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::Dequantize({args.values.numel() / args.pieces, args.block}, args.pieces,
+                    args.quantized.data<uint8_t>(), args.values.dtype(), args.values.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::SumQuantized(const SumQuantizedArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSumQuantized(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::SumQuantized({args.sum.numel(), args.block}, args.pieces, args.quantized.data<uint8_t>(),
+                      args.mean, args.accumulate, args.sum.dtype(), args.sum.raw_data());
     return absl::OkStatus();
   });
 }

@@ -36,6 +36,16 @@ HWY_INLINE void ScalePiece(int64_t begin, int64_t end, float factor, void* x) {
       [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, piece);
 }
 
+template <typename T>
+HWY_INLINE void LerpPiece(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  T* piece = static_cast<T*>(x) + begin;
+  Transform(
+      static_cast<size_t>(end - begin), piece,
+      [weight](auto d, auto from, auto to)
+          HWY_ATTR { return hn::Add(from, hn::Mul(hn::Set(d, weight), hn::Sub(to, from))); },
+      piece, static_cast<const T*>(target) + begin);
+}
+
 // HWY_EXPORT takes the name of a function.
 void AddF32(int64_t begin, int64_t end, const void* a, const void* b, void* out) {
   AddPiece<float>(begin, end, a, b, out);
@@ -55,6 +65,15 @@ void ScaleBF16(int64_t begin, int64_t end, float factor, void* x) {
 void ScaleF16(int64_t begin, int64_t end, float factor, void* x) {
   ScalePiece<Float16>(begin, end, factor, x);
 }
+void LerpF32(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<float>(begin, end, weight, target, x);
+}
+void LerpBF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<BFloat16>(begin, end, weight, target, x);
+}
+void LerpF16(int64_t begin, int64_t end, float weight, const void* target, void* x) {
+  LerpPiece<Float16>(begin, end, weight, target, x);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
@@ -69,6 +88,9 @@ HWY_EXPORT(AddF16);
 HWY_EXPORT(ScaleF32);
 HWY_EXPORT(ScaleBF16);
 HWY_EXPORT(ScaleF16);
+HWY_EXPORT(LerpF32);
+HWY_EXPORT(LerpBF16);
+HWY_EXPORT(LerpF16);
 
 void Add(int64_t n, DType dtype, const void* a, const void* b, void* out) {
   const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddF32),
@@ -82,6 +104,13 @@ void Scale(int64_t n, float factor, DType dtype, void* x) {
                                    HWY_DYNAMIC_DISPATCH(ScaleBF16), HWY_DYNAMIC_DISPATCH(ScaleF16));
   ParallelFor(n, kElementGrain,
               [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, factor, x); });
+}
+
+void Lerp(int64_t n, float weight, DType dtype, const void* target, void* x) {
+  const auto piece = ByElementType(dtype, HWY_DYNAMIC_DISPATCH(LerpF32),
+                                   HWY_DYNAMIC_DISPATCH(LerpBF16), HWY_DYNAMIC_DISPATCH(LerpF16));
+  ParallelFor(n, kElementGrain,
+              [=](int64_t, int64_t begin, int64_t end) { piece(begin, end, weight, target, x); });
 }
 
 void FillZero(int64_t n, DType dtype, void* x) {

@@ -15,6 +15,7 @@
 #include "zeroth/kernels/cuda/gemm.h"
 #include "zeroth/kernels/cuda/linear_cross_entropy.h"
 #include "zeroth/kernels/cuda/norm.h"
+#include "zeroth/kernels/cuda/quantize.h"
 #include "zeroth/kernels/cuda/rope.h"
 #include "zeroth/kernels/cuda/sum_of_squares.h"
 #include "zeroth/kernels/validation.h"
@@ -353,12 +354,45 @@ absl::Status CudaKernels::Scale(const Tensor& x, float factor) {
   return Finish(cuda::Scale(x.numel(), x.dtype(), x.raw_data(), factor, target_), x);
 }
 
+absl::Status CudaKernels::Lerp(const Tensor& x, const Tensor& target, float weight) {
+  ZEROTH_RETURN_IF_ERROR(ValidateLerp(device_, x, target));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Lerp(x.numel(), x.dtype(), x.raw_data(), target.raw_data(), weight, target_),
+                x, target);
+}
+
 absl::Status CudaKernels::Cast(const Tensor& src, const Tensor& dst) {
   ZEROTH_RETURN_IF_ERROR(ValidateCast(device_, src, dst));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
   return Finish(
       cuda::Cast(src.numel(), src.raw_data(), src.dtype(), dst.raw_data(), dst.dtype(), target_),
       src, dst);
+}
+
+absl::Status CudaKernels::Quantize(const QuantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateQuantize(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Quantize({args.values.numel(), args.block}, args.values.dtype(),
+                               args.values.raw_data(), args.quantized.data<uint8_t>(), target_),
+                args.values, args.quantized);
+}
+
+absl::Status CudaKernels::Dequantize(const DequantizeArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateDequantize(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Dequantize({args.values.numel() / args.pieces, args.block}, args.pieces,
+                                 args.quantized.data<uint8_t>(), args.values.dtype(),
+                                 args.values.raw_data(), target_),
+                args.quantized, args.values);
+}
+
+absl::Status CudaKernels::SumQuantized(const SumQuantizedArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateSumQuantized(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::SumQuantized({args.sum.numel(), args.block}, args.pieces,
+                                   args.quantized.data<uint8_t>(), args.mean, args.accumulate,
+                                   args.sum.dtype(), args.sum.raw_data(), target_),
+                args.quantized, args.sum);
 }
 
 absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {

@@ -47,7 +47,11 @@ class CudaKernels final : public Kernels {
                               const Tensor& dgate_up) override;
   absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) override;
   absl::Status Scale(const Tensor& x, float factor) override;
+  absl::Status Lerp(const Tensor& x, const Tensor& target, float weight) override;
   absl::Status Cast(const Tensor& src, const Tensor& dst) override;
+  absl::Status Quantize(const QuantizeArgs& args) override;
+  absl::Status Dequantize(const DequantizeArgs& args) override;
+  absl::Status SumQuantized(const SumQuantizedArgs& args) override;
   absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) override;
   absl::Status AdamW(const AdamWArgs& args) override;
   absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;

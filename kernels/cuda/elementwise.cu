@@ -17,6 +17,12 @@ struct ScaleOf {
   float factor;
   __device__ float operator()(float x) const { return __fmul_rn(x, factor); }
 };
+struct LerpOf {
+  float weight;
+  __device__ float operator()(float x, float to) const {
+    return __fadd_rn(x, __fmul_rn(weight, __fsub_rn(to, x)));
+  }
+};
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -150,6 +156,13 @@ absl::Status Scale(int64_t count, DType dtype, void* x, float factor, const Laun
   return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     return Apply<ScaleOf, T, T>(count, ScaleOf{factor}, x, x, target);
+  });
+}
+
+absl::Status Lerp(int64_t count, DType dtype, void* x, const void* to, float weight,
+                  const LaunchTarget& target) {
+  return DispatchType(dtype, [&](auto tag) {
+    return Apply<LerpOf, typename decltype(tag)::type>(count, LerpOf{weight}, x, x, to, target);
   });
 }
 

@@ -21,6 +21,9 @@ absl::Status Add(int64_t count, DType dtype, const void* a, const void* b, void*
                  const LaunchTarget& target);
 // x *= factor.
 absl::Status Scale(int64_t count, DType dtype, void* x, float factor, const LaunchTarget& target);
+// x += weight * (to - x).
+absl::Status Lerp(int64_t count, DType dtype, void* x, const void* to, float weight,
+                  const LaunchTarget& target);
 // Between fp32, bf16 and fp16.
 absl::Status Cast(int64_t count, const void* src, DType src_dtype, void* dst, DType dst_dtype,
                   const LaunchTarget& target);

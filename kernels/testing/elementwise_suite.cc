@@ -39,6 +39,28 @@ TEST_P(ElementwiseSuite, AddAndScaleAreTheFloatOperations) {
   }
 }
 
+TEST_P(ElementwiseSuite, LerpIsThreeFloatOperationsOnEachElement) {
+  for (const DType dtype : kElementTypes) {
+    for (const int64_t n : {0, 1, 5, 16, 31, 100, 40000}) {
+      for (const float weight : {0.0f, 0.3f, 1.0f, 1e-4f}) {
+        const std::vector<float> from = RoundTo(dtype, RandomNormal(n));
+        const std::vector<float> to = RoundTo(dtype, RandomNormal(n));
+        std::vector<float> expected;
+        for (size_t i = 0; i < from.size(); ++i) {
+          const float difference = to[i] - from[i];
+          const float part = weight * difference;
+          expected.push_back(from[i] + part);
+        }
+        const Tensor x = Upload({n}, from, dtype);
+        const Tensor target = Upload({n}, to, dtype);
+        ASSERT_TRUE(kernels().Lerp(x, target, weight).ok());
+        EXPECT_EQ(Download(x), RoundTo(dtype, expected));
+        EXPECT_EQ(Download(target), to);
+      }
+    }
+  }
+}
+
 // Ties, carries into the exponent, subnormals, overflow and NaN: every value that rounding could
 // treat in its own way.
 TEST_P(ElementwiseSuite, StoresRoundToNearestEven) {
@@ -108,6 +130,7 @@ TEST_P(ElementwiseSuite, RefusesWhatDoesNotFit) {
                 {"Add", "out is bf16, expected fp32 as a"});
   ExpectInvalid(kernels().Scale(UploadTokens({1}, {1}), 2.0f),
                 {"Scale", "x is int32, expected fp32, bf16 or fp16"});
+  ExpectInvalid(kernels().Lerp(x, y, 0.5f), {"Lerp", "target is [3, 2], expected [2, 3]"});
   ExpectInvalid(kernels().BiasGradient(x, Upload({2}, {0, 0}), false),
                 {"BiasGradient", "dbias is [2], expected [3]"});
   Matrix outside(x);

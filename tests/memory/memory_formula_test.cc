@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -46,7 +47,7 @@ absl::StatusOr<ModelNumel> CountParameters() {
 using Case = MemoryFormulaOptions;
 
 absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& mutex,
-                       std::vector<MemoryStats>& measured) {
+                       std::vector<ShardingStats>& measured) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
@@ -57,6 +58,7 @@ absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& m
   options.sharding.strategy_options.shard_size = test_case.shard_size;
   options.sharding.strategy_options.reshard_after_forward = test_case.reshard_after_forward;
   options.sharding.mixed_precision = test_case.precision;
+  options.sharding.offload = test_case.offload;
   options.adamw.state_dtype = test_case.moment_dtype;
   options.sync_every_micro_batch = test_case.sync_every_micro_batch;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
@@ -72,7 +74,7 @@ absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& m
   for (int step = 0; step < 2; ++step) {
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
   }
-  const MemoryStats stats = device->allocator().stats();
+  const ShardingStats stats = trainer->sharding().stats();
   std::lock_guard<std::mutex> lock(mutex);
   measured.push_back(stats);
   return absl::OkStatus();
@@ -86,7 +88,7 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   ASSERT_EQ(sizes->total, 124439808);
   std::mutex mutex;
-  std::vector<MemoryStats> measured;
+  std::vector<ShardingStats> measured;
   const absl::Status status = RunLocalRanks(test_case.world_size, [&](Communicator& world) {
     return TrainRank(test_case, world, mutex, measured);
   });
@@ -94,7 +96,8 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
   const absl::StatusOr<StateBytes> expected = PredictStateBytes(*sizes, test_case);
   ASSERT_TRUE(expected.ok()) << expected.status();
   ASSERT_EQ(measured.size(), static_cast<size_t>(test_case.world_size));
-  for (const MemoryStats& rank : measured) {
+  for (const ShardingStats& stats : measured) {
+    const MemoryStats& rank = stats.memory;
     const auto peak = [&](MemoryCategory category) {
       return static_cast<double>(rank[category].peak_bytes);
     };
@@ -107,7 +110,12 @@ TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
                 kTolerance * expected->gradients);
     EXPECT_NEAR(peak(MemoryCategory::kOptimizer), expected->optimizer,
                 kTolerance * expected->optimizer);
+    EXPECT_NEAR(peak(MemoryCategory::kOffloadStaging), expected->offload_staging,
+                kTolerance * expected->offload_staging);
+    EXPECT_NEAR(static_cast<double>(stats.offload.reserved_bytes), expected->offloaded,
+                kTolerance * expected->offloaded);
     // Between steps nothing full is left.
+    EXPECT_EQ(rank[MemoryCategory::kOffloadStaging].current_bytes, 0);
     EXPECT_EQ(rank[MemoryCategory::kGatheredParameters].current_bytes, 0);
     EXPECT_NEAR(static_cast<double>(rank[MemoryCategory::kGradients].current_bytes),
                 expected->gradients_at_rest, kTolerance * expected->gradients_at_rest);
@@ -125,6 +133,36 @@ Case Of(const std::string& strategy, int world_size, const MixedPrecision& preci
 
 constexpr const char* kStrategies[] = {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard",
                                        "hybrid_shard"};
+
+// `kinds`: letters of "pgo", for parameters, gradients and optimizer.
+Case Offloading(Case test_case, absl::string_view kinds) {
+  test_case.offload.parameters = absl::StrContains(kinds, 'p');
+  test_case.offload.gradients = absl::StrContains(kinds, 'g');
+  test_case.offload.optimizer = absl::StrContains(kinds, 'o');
+  return test_case;
+}
+
+std::vector<Case> OffloadCases() {
+  const MixedPrecision low = {DType::kBFloat16, DType::kBFloat16};
+  std::vector<Case> cases;
+  for (const char* strategy : kStrategies) {
+    cases.push_back(Offloading(Of(strategy, 2), "pgo"));
+  }
+  for (const char* strategy : {"no_shard", "shard_optimizer", "full_shard"}) {
+    Case accumulating = Offloading(Of(strategy, 2, low), "pgo");
+    for (const bool sync_every : {true, false}) {
+      accumulating.micro_batches = 2;
+      accumulating.sync_every_micro_batch = sync_every;
+      cases.push_back(accumulating);
+    }
+  }
+  for (const char* kinds : {"p", "g", "o", "go"}) {
+    cases.push_back(Offloading(Of("full_shard", 4), kinds));
+  }
+  cases.push_back(Offloading(Of("full_shard", 1), "pgo"));
+  cases.push_back(Offloading(Of("full_shard", 2, low), "pgo"));
+  return cases;
+}
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
@@ -152,6 +190,8 @@ std::vector<Case> Cases() {
   Case kept = Of("full_shard", 4);
   kept.reshard_after_forward = false;
   cases.push_back(kept);
+  const std::vector<Case> offloading = OffloadCases();
+  cases.insert(cases.end(), offloading.begin(), offloading.end());
   return cases;
 }
 
@@ -165,6 +205,11 @@ INSTANTIATE_TEST_SUITE_P(
         absl::StrAppend(&name, "_micro_", test_case.sync_every_micro_batch ? "every" : "last");
       }
       if (!test_case.reshard_after_forward) absl::StrAppend(&name, "_kept");
+      if (test_case.offload.any()) {
+        absl::StrAppend(&name, "_offload_", test_case.offload.parameters ? "p" : "",
+                        test_case.offload.gradients ? "g" : "",
+                        test_case.offload.optimizer ? "o" : "");
+      }
       if (test_case.precision.master_dtype != DType::kFloat32) {
         absl::StrAppend(&name, "_without_masters");
       }

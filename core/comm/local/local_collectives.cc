@@ -90,6 +90,18 @@ absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, Redu
   return mover.Reduce(reduction);
 }
 
+absl::Status AllToAllShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
+  const int size = static_cast<int>(ranks.size());
+  const BufferView& recv = ranks[static_cast<size_t>(rank)].recv;
+  const int64_t count = recv.count / size;
+  for (int step = 0; step < size; ++step) {
+    const int peer = (rank + step) % size;
+    const BufferView& send = ranks[static_cast<size_t>(peer)].send;
+    ZEROTH_RETURN_IF_ERROR(CopyElements(Piece(send, rank, count), Piece(recv, peer, count), mover));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root,
                             LocalMover& mover) {
   return CopyElements(ranks[static_cast<size_t>(root)].send, ranks[static_cast<size_t>(rank)].recv,

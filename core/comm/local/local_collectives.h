@@ -26,6 +26,7 @@ absl::Status ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, 
 absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
                             LocalMover& mover);
 // Copies the root's send into this rank's recv; nothing to do for the root.
+absl::Status AllToAllShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover);
 absl::Status BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root,
                             LocalMover& mover);
 

@@ -91,6 +91,8 @@ class PendingCall {
         return ReduceScatterShare(rank_, ranks, *call_.reduce, mover);
       case CollectiveOp::kAllReduce:
         return AllReduceShare(rank_, ranks, *call_.reduce, mover);
+      case CollectiveOp::kAllToAll:
+        return AllToAllShare(rank_, ranks, mover);
       case CollectiveOp::kBroadcast:
         return BroadcastShare(rank_, ranks, *call_.root, mover);
       case CollectiveOp::kBarrier:
@@ -147,6 +149,12 @@ absl::Status LocalCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream
   call.reduce = op;
   return Enqueue(CollectiveOp::kAllReduce, CheckAllReduce(buffer, op), std::move(call),
                  {buffer, buffer}, buffer, stream);
+}
+
+absl::Status LocalCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
+                                         absl::string_view label) {
+  return Enqueue(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size()),
+                 MakeCall(send.count, send.dtype, label), {send, recv}, send, stream);
 }
 
 absl::Status LocalCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,

@@ -399,6 +399,28 @@ absl::Status NcclCommunicator::EnqueueLibraryAllReduce(const BufferView& buffer,
   return stream.Update(cuda::TreeReduce(mean, Multiprocessors(stream), stream.handle()));
 }
 
+absl::Status NcclCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
+                                        absl::string_view label) {
+  return Run(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size()),
+             MakeCall(send.count, send.dtype, label), send, stream,
+             [&](cuda::CudaStream& on) -> absl::Status {
+               if (send.count == 0) return absl::OkStatus();
+               const auto count = static_cast<size_t>(send.count / size());
+               const size_t bytes = count * SizeOf(send.dtype);
+               return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
+                 Group group;
+                 for (int peer = 0; peer < size(); ++peer) {
+                   const size_t at = static_cast<size_t>(peer) * bytes;
+                   group.Add(ncclSend(Bytes(send) + at, count, TypeOf(send.dtype), peer,
+                                      communicator, on.handle()));
+                   group.Add(ncclRecv(Bytes(recv) + at, count, TypeOf(recv.dtype), peer,
+                                      communicator, on.handle()));
+                 }
+                 return group.End();
+               });
+             });
+}
+
 absl::Status NcclCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
                                          absl::string_view label) {
   CollectiveCall call = MakeCall(buffer.count, buffer.dtype, label);

@@ -1,0 +1,134 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPrefix[] = "step-";
+constexpr char kUnfinished[] = ".unfinished-";
+constexpr char kDeleted[] = ".deleted-";
+constexpr char kAside[] = "set-aside-";
+
+// Names of the directories in `directory`; none if it does not exist.
+absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return ErrnoStatus(error.value(), absl::StrCat("list directory ", directory));
+  }
+  return names;
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? ErrnoStatus(error.value(), absl::StrCat("remove ", path)) : absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointName(int64_t step) { return absl::StrFormat("%s%08d", kPrefix, step); }
+
+std::optional<int64_t> ParseCheckpointName(absl::string_view name) {
+  absl::string_view digits = name;
+  int64_t step = 0;
+  if (!absl::ConsumePrefix(&digits, kPrefix) || !absl::SimpleAtoi(digits, &step)) return {};
+  // One name for each step: no signs, spaces or other numbers of zeros.
+  return step >= 0 && CheckpointName(step) == name ? std::optional(step) : std::nullopt;
+}
+
+std::string CheckpointPath(const std::string& directory, int64_t step) {
+  return absl::StrCat(directory, "/", CheckpointName(step));
+}
+
+std::string UnfinishedCheckpointPath(const std::string& directory, int64_t step) {
+  return absl::StrCat(directory, "/", kUnfinished, CheckpointName(step));
+}
+
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(const std::string& directory) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, Subdirectories(directory));
+  std::vector<int64_t> steps;
+  for (const std::string& name : names) {
+    if (const std::optional<int64_t> step = ParseCheckpointName(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+absl::Status ValidateRetention(const RetentionOptions& options) {
+  if (options.keep_last >= 0 && options.keep_every >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("retention of checkpoints: keep_last = ", options.keep_last,
+                   ", keep_every = ", options.keep_every, "; expected at least 0"));
+}
+
+std::vector<int64_t> SuperfluousCheckpoints(const std::vector<int64_t>& steps,
+                                            const RetentionOptions& options) {
+  std::vector<int64_t> superfluous;
+  if (options.keep_last == 0) return superfluous;
+  const auto keep = static_cast<size_t>(options.keep_last);
+  for (size_t i = 0; i + keep < steps.size(); ++i) {
+    const bool is_kept = options.keep_every > 0 && steps[i] % options.keep_every == 0;
+    if (!is_kept) superfluous.push_back(steps[i]);
+  }
+  return superfluous;
+}
+
+absl::Status DeleteCheckpoint(const std::string& directory, int64_t step) {
+  const std::string path = CheckpointPath(directory, step);
+  const std::string doomed =
+      TemporarySibling(absl::StrCat(directory, "/", kDeleted, CheckpointName(step)), "tmp");
+  ZEROTH_RETURN_IF_ERROR(Rename(path, doomed));
+  return RemoveAll(doomed);
+}
+
+absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int64_t step) {
+  const std::string base = absl::StrCat(directory, "/", kAside, CheckpointName(step));
+  std::string path = base;
+  std::error_code error;
+  for (int i = 2; fs::exists(path, error); ++i) path = absl::StrCat(base, "-", i);
+  ZEROTH_RETURN_IF_ERROR(Rename(CheckpointPath(directory, step), path));
+  ZEROTH_RETURN_IF_ERROR(SyncDirectory(directory));
+  return path;
+}
+
+absl::Status RemoveCheckpointLeftovers(const std::string& directory) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, Subdirectories(directory));
+  for (const std::string& name : names) {
+    const bool is_leftover = absl::StartsWith(name, absl::StrCat(kUnfinished, kPrefix)) ||
+                             absl::StartsWith(name, absl::StrCat(kDeleted, kPrefix));
+    if (is_leftover) ZEROTH_RETURN_IF_ERROR(RemoveAll(absl::StrCat(directory, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

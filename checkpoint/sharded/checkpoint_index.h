@@ -1,0 +1,102 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a sharded checkpoint says about itself: index.json.
+//
+//   step-00000120/
+//     index.json                      where every element of every tensor lies, and checksums
+//     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
+//     ...                             any reader of safetensors opens
+//
+// Every parameter has named states ("param", and what an optimizer adds: "m", "v"), each with an
+// element for every element of the parameter, or for every block of so many, cut into pieces that
+// tile it. Who wrote a piece, and under
+// which strategy, does not matter to who reads it.
+
+#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
+#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/core/tensor/shape.h"
+
+namespace zeroth {
+
+inline constexpr char kCheckpointIndexName[] = "index.json";
+// The state that holds a parameter's values.
+inline constexpr char kParameterState[] = "param";
+inline constexpr int kCheckpointVersion = 1;
+// Bytes of a piece that share a checksum: what has to be read to check one element.
+inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
+
+struct CheckpointFile {
+  std::string name;  // in the checkpoint's directory
+  int64_t bytes = 0;
+  // Everything before the data, which no piece covers.
+  int64_t header_bytes = 0;
+  uint64_t header_checksum = 0;
+};
+
+// The elements [begin, end) of a flattened tensor.
+struct CheckpointPiece {
+  int file = 0;            // in CheckpointIndex::files
+  int64_t file_begin = 0;  // byte of the file that element `begin` starts at
+  int64_t begin = 0;
+  int64_t end = 0;
+  // Of each block_bytes of the piece, counted from its first byte; the last block may be shorter.
+  std::vector<uint64_t> checksums;
+};
+
+struct CheckpointTensor {
+  SafetensorsDType dtype = SafetensorsDType::kF32;
+  // Elements of the parameter that share one of this tensor, counted from the parameter's first.
+  int64_t block = 1;
+  std::vector<CheckpointPiece> pieces;  // by element
+};
+
+struct CheckpointParameter {
+  Shape shape;
+
+  int64_t NumelOf(const CheckpointTensor& tensor) const {
+    return shape.numel() / tensor.block + (shape.numel() % tensor.block != 0 ? 1 : 0);
+  }
+  std::map<std::string, CheckpointTensor, std::less<>> states;
+};
+
+// A value type.
+struct CheckpointIndex {
+  std::string id;  // of one save: the same in the metadata of all its files
+  int64_t step = 0;
+  int64_t block_bytes = kCheckpointBlockBytes;
+  // What else the writer needs to go on: any object. Strings that are not UTF-8 are repaired.
+  nlohmann::json training = nlohmann::json::object();
+  std::vector<CheckpointFile> files;
+  std::map<std::string, CheckpointParameter, std::less<>> parameters;
+
+  // The JSON, with a checksum of its own.
+  std::string ToText() const;
+  // The inverse. InvalidArgument says at which key of `where` what was found and expected: text
+  // that is no JSON, of another format or a later version, changed since it was written, or with a
+  // range outside its file or tensor. Whether pieces tile their tensors is CheckComplete's.
+  static absl::StatusOr<CheckpointIndex> Parse(absl::string_view text, absl::string_view where);
+
+  // Takes over the files and pieces of `shard`, one rank's part of the same save. InvalidArgument
+  // names what they contradict each other in: the save, a shape, a dtype.
+  absl::Status Merge(CheckpointIndex shard);
+  // InvalidArgument names the first tensor whose pieces leave a gap or overlap, and the elements;
+  // or a parameter without a "param".
+  absl::Status CheckComplete() const;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_

@@ -1,0 +1,281 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// Ranges of a rank come from few files at a time; thousands of ranks may have written.
+constexpr size_t kMaxOpenFiles = 32;
+
+absl::Status Damaged(absl::string_view place, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(place, ": ", what));
+}
+
+// Missing or unreadable content is damage; a full table of files or a lack of permission is not.
+absl::Status AsDamage(const absl::Status& status) {
+  const bool environment = status.code() == absl::StatusCode::kPermissionDenied ||
+                           status.code() == absl::StatusCode::kResourceExhausted;
+  return status.ok() || environment ? status : absl::DataLossError(status.message());
+}
+
+}  // namespace
+
+// A piece and whose it is, for messages.
+struct CheckpointReader::Place {
+  absl::string_view parameter;
+  absl::string_view state;
+  const CheckpointTensor* tensor = nullptr;
+  const CheckpointPiece* piece = nullptr;
+
+  int64_t element_bytes() const { return BitsOf(tensor->dtype) / 8; }
+  int64_t bytes() const { return (piece->end - piece->begin) * element_bytes(); }
+};
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
+    const std::string& directory) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return absl::NotFoundError(absl::StrCat(directory, ": no such checkpoint directory"));
+  }
+  const std::string path = absl::StrCat(directory, "/", kCheckpointIndexName);
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return AsDamage(file.status());
+  absl::StatusOr<CheckpointIndex> index = CheckpointIndex::Parse(file->text(), path);
+  if (!index.ok()) return AsDamage(index.status());
+  if (absl::Status complete = index->CheckComplete(); !complete.ok()) {
+    return Damaged(path, complete.message());
+  }
+  return std::unique_ptr<CheckpointReader>(new CheckpointReader(directory, *std::move(index)));
+}
+
+CheckpointReader::~CheckpointReader() { CloseFiles(); }
+
+void CheckpointReader::CloseFiles() {
+  for (const auto& [file, fd] : open_) close(fd);
+  open_.clear();
+}
+
+std::string CheckpointReader::PathOf(int file) const {
+  return absl::StrCat(directory_, "/", index_.files[static_cast<size_t>(file)].name);
+}
+
+const CheckpointTensor* CheckpointReader::Find(absl::string_view parameter,
+                                               absl::string_view state) const {
+  const auto found = index_.parameters.find(parameter);
+  if (found == index_.parameters.end()) return nullptr;
+  const auto tensor = found->second.states.find(state);
+  return tensor == found->second.states.end() ? nullptr : &tensor->second;
+}
+
+absl::Status CheckpointReader::ReadFileBytes(int fd, int file, int64_t begin,
+                                             absl::Span<uint8_t> out) const {
+  while (!out.empty()) {
+    const ssize_t count = pread(fd, out.data(), out.size(), begin);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const std::string reason = count == 0 ? "the file ends before" : strerror(errno);
+      return Damaged(PathOf(file),
+                     absl::StrCat("cannot read the bytes [", begin, ", ",
+                                  begin + static_cast<int64_t>(out.size()), "): ", reason));
+    }
+    out.remove_prefix(static_cast<size_t>(count));
+    begin += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::CheckHeader(int fd, int file) const {
+  const CheckpointFile& entry = index_.files[static_cast<size_t>(file)];
+  struct stat facts = {};
+  if (fstat(fd, &facts) != 0) return AsDamage(ErrnoStatus(errno, "stat " + PathOf(file)));
+  // Before anything is allocated for what the index claims.
+  if (facts.st_size != entry.bytes) {
+    return Damaged(PathOf(file), absl::StrCat(facts.st_size, " bytes, but the index says ",
+                                              entry.bytes, "; it is cut short or another file"));
+  }
+  std::vector<uint8_t> header(static_cast<size_t>(entry.header_bytes));
+  ZEROTH_RETURN_IF_ERROR(ReadFileBytes(fd, file, 0, absl::MakeSpan(header)));
+  if (ChecksumOf(absl::MakeConstSpan(header)) == entry.header_checksum) return absl::OkStatus();
+  const std::string wrong = absl::StrCat("its header, the bytes [0, ", entry.header_bytes,
+                                         "), is not the one that the index was made with");
+  // A sound header of another save tells more.
+  const absl::StatusOr<MappedFile> mapped = MappedFile::Open(PathOf(file));
+  if (!mapped.ok()) return Damaged(PathOf(file), wrong);
+  const auto parsed = ParseSafetensorsHeader(mapped->bytes(), PathOf(file));
+  if (!parsed.ok() || parsed->metadata.count("checkpoint") == 0) {
+    return Damaged(PathOf(file), wrong);
+  }
+  const std::string& id = parsed->metadata.at("checkpoint");
+  if (id == index_.id) return Damaged(PathOf(file), wrong);
+  return Damaged(PathOf(file),
+                 absl::StrCat("a shard of another checkpoint: it was written by save ", id,
+                              ", the index by save ", index_.id));
+}
+
+absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
+  const auto found = open_.find(file);
+  if (found != open_.end()) return found->second;
+  if (open_.size() >= kMaxOpenFiles) CloseFiles();
+  const int fd = open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return AsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
+  if (absl::Status status = CheckHeader(fd, file); !status.ok()) {
+    close(fd);
+    return status;
+  }
+  open_.emplace(file, fd);
+  return fd;
+}
+
+absl::Status CheckpointReader::ReadBlock(const Place& place, int64_t block,
+                                         absl::Span<uint8_t> out) {
+  const CheckpointPiece& piece = *place.piece;
+  ZEROTH_ASSIGN_OR_RETURN(const int fd, OpenFile(piece.file));
+  const int64_t offset = block * index_.block_bytes;
+  const int64_t begin = piece.file_begin + offset;
+  ZEROTH_RETURN_IF_ERROR(ReadFileBytes(fd, piece.file, begin, out));
+  const uint64_t expected = piece.checksums[static_cast<size_t>(block)];
+  const uint64_t found = ChecksumOf(absl::MakeConstSpan(out));
+  if (found == expected) return absl::OkStatus();
+  const auto count = static_cast<int64_t>(out.size());
+  const int64_t size = place.element_bytes();
+  return Damaged(PathOf(piece.file),
+                 absl::StrCat("the bytes [", begin, ", ", begin + count,
+                              "), which hold the elements [", piece.begin + offset / size, ", ",
+                              piece.begin + (offset + count + size - 1) / size, ") of parameter \"",
+                              place.parameter, "\" state \"", place.state,
+                              "\", are damaged: their checksum is ", ChecksumText(found),
+                              ", expected ", ChecksumText(expected)));
+}
+
+absl::Status CheckpointReader::ReadPiece(const Place& place, int64_t begin,
+                                         absl::Span<uint8_t> out) {
+  const int64_t block_bytes = index_.block_bytes;
+  while (!out.empty()) {
+    const int64_t block = begin / block_bytes;
+    const int64_t first = block * block_bytes;
+    const int64_t size = std::min(block_bytes, place.bytes() - first);
+    const int64_t count = std::min(first + size - begin, static_cast<int64_t>(out.size()));
+    if (count == size) {
+      ZEROTH_RETURN_IF_ERROR(ReadBlock(place, block, out.subspan(0, static_cast<size_t>(size))));
+    } else {
+      if (cached_piece_ != place.piece || cached_block_ != block) {
+        // The file is as long as the index says, or nothing is allocated for its claims.
+        ZEROTH_RETURN_IF_ERROR(OpenFile(place.piece->file).status());
+        cached_piece_ = nullptr;
+        cache_.resize(static_cast<size_t>(size));
+        ZEROTH_RETURN_IF_ERROR(ReadBlock(place, block, absl::MakeSpan(cache_)));
+        cached_piece_ = place.piece;
+        cached_block_ = block;
+      }
+      std::memcpy(out.data(), cache_.data() + (begin - first), static_cast<size_t>(count));
+    }
+    out.remove_prefix(static_cast<size_t>(count));
+    begin += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadBytes(absl::string_view parameter, absl::string_view state,
+                                         int64_t begin, absl::Span<uint8_t> out) {
+  Place place{parameter, state, Find(parameter, state), nullptr};
+  if (place.tensor == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat(directory_, ": no state \"", state, "\" of parameter \"", parameter, "\""));
+  }
+  const int64_t size = place.element_bytes();
+  const int64_t numel = index_.parameters.find(parameter)->second.NumelOf(*place.tensor);
+  const auto bytes = static_cast<int64_t>(out.size());
+  if (begin < 0 || bytes % size != 0 || bytes / size > numel || begin > numel - bytes / size) {
+    return absl::OutOfRangeError(absl::StrCat(directory_, ": ", bytes, " bytes from element ",
+                                              begin, " of parameter \"", parameter, "\" state \"",
+                                              state, "\", which has ", numel, " of ", size));
+  }
+  const std::vector<CheckpointPiece>& pieces = place.tensor->pieces;
+  auto piece = std::upper_bound(
+      pieces.begin(), pieces.end(), begin,
+      [](int64_t element, const CheckpointPiece& other) { return element < other.end; });
+  while (!out.empty()) {
+    // Pieces tile the tensor, so there is one.
+    place.piece = &*piece;
+    const int64_t offset = (begin - piece->begin) * size;
+    const int64_t count = std::min(place.bytes() - offset, static_cast<int64_t>(out.size()));
+    ZEROTH_RETURN_IF_ERROR(ReadPiece(place, offset, out.subspan(0, static_cast<size_t>(count))));
+    out.remove_prefix(static_cast<size_t>(count));
+    begin = piece->end;
+    ++piece;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::Read(absl::string_view parameter, absl::string_view state,
+                                    int64_t begin, absl::Span<float> out) {
+  const CheckpointTensor* const tensor = Find(parameter, state);
+  if (tensor == nullptr || tensor->dtype == SafetensorsDType::kF32) {
+    return ReadBytes(parameter, state, begin,
+                     absl::MakeSpan(reinterpret_cast<uint8_t*>(out.data()), out.size() * 4));
+  }
+  if (!ConvertsToFloat32(tensor->dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory_, ": state \"", state, "\" of parameter \"", parameter, "\" is ",
+                     SafetensorsDTypeName(tensor->dtype), ", expected F32, F16, BF16 or F64"));
+  }
+  const auto size = static_cast<size_t>(BitsOf(tensor->dtype) / 8);
+  const size_t most = static_cast<size_t>(kCheckpointBlockBytes) / size;
+  std::vector<uint8_t> bytes;
+  while (!out.empty()) {
+    const size_t count = std::min(most, out.size());
+    bytes.resize(count * size);
+    ZEROTH_RETURN_IF_ERROR(ReadBytes(parameter, state, begin, absl::MakeSpan(bytes)));
+    ConvertToFloat32(tensor->dtype, bytes.data(), out.subspan(0, count));
+    out.remove_prefix(count);
+    begin += static_cast<int64_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<absl::Status> CheckpointReader::Verify(size_t limit) {
+  std::vector<absl::Status> damages;
+  std::vector<bool> readable(index_.files.size());
+  for (size_t i = 0; i < index_.files.size() && damages.size() < limit; ++i) {
+    const absl::StatusOr<int> fd = OpenFile(static_cast<int>(i));
+    readable[i] = fd.ok();
+    if (!fd.ok()) damages.push_back(fd.status());
+  }
+  std::vector<uint8_t> block;
+  for (const auto& [name, parameter] : index_.parameters) {
+    for (const auto& [state, tensor] : parameter.states) {
+      for (const CheckpointPiece& piece : tensor.pieces) {
+        if (!readable[static_cast<size_t>(piece.file)]) continue;
+        const Place place{name, state, &tensor, &piece};
+        for (size_t i = 0; i < piece.checksums.size() && damages.size() < limit; ++i) {
+          const int64_t first = static_cast<int64_t>(i) * index_.block_bytes;
+          block.resize(static_cast<size_t>(std::min(index_.block_bytes, place.bytes() - first)));
+          absl::Status status = ReadBlock(place, static_cast<int64_t>(i), absl::MakeSpan(block));
+          if (!status.ok()) damages.push_back(std::move(status));
+        }
+      }
+    }
+  }
+  return damages;
+}
+
+}  // namespace zeroth

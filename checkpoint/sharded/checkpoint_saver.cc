@@ -1,0 +1,409 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <new>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/core/tensor/state_host_copy.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kManifestSuffix[] = ".manifest";
+// Before each failure that a rank reports in place of its manifest.
+constexpr char kFailure[] = "failed: ";
+// How often rank 0 looks for manifests, at the least and at the most.
+constexpr std::chrono::milliseconds kFirstPause{1};
+constexpr std::chrono::milliseconds kLongestPause{50};
+// Of each piece in a host buffer.
+constexpr size_t kAlignment = 64;
+
+std::string NewId() {
+  std::random_device random;
+  return ChecksumText(uint64_t{random()} << 32 | random());
+}
+
+absl::Status MakeDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("create directory ", path));
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? ErrnoStatus(error.value(), absl::StrCat("remove ", path)) : absl::OkStatus();
+}
+
+// Readers see all of `text` or no file.
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string temporary = TemporarySibling(path, "tmp");
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(temporary, text));
+  if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
+}
+
+int64_t TotalBytes(const std::vector<StatePiece>& pieces) {
+  int64_t bytes = 0;
+  for (const StatePiece& piece : pieces) bytes += piece.bytes();
+  return bytes;
+}
+
+absl::Status ValidateOptions(const CheckpointSaverOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(ValidateRetention(options.retention));
+  if (options.directory.empty()) {
+    return absl::InvalidArgumentError("checkpoints: the directory has no name");
+  }
+  if (options.host_buffers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("checkpoints: host_buffers is ",
+                                                   options.host_buffers, ", expected at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CreateDirectory(const std::string& directory) {
+  if (absl::Status status = MakeDirectory(directory);
+      !status.ok() && !absl::IsAlreadyExists(status)) {
+    return status;
+  }
+  return RemoveCheckpointLeftovers(directory);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
+    Communicator& world, Device& device, const CheckpointSaverOptions& options) {
+  std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(world, device, options));
+  absl::Status status = ValidateOptions(options);
+  if (status.ok() && saver->is_leader()) status = CreateDirectory(options.directory);
+  ZEROTH_RETURN_IF_ERROR(saver->Agree(status, "open checkpoints"));
+  if (options.async) {
+    saver->background_ = std::thread([&saver = *saver] { saver.RunBackground(); });
+  }
+  return saver;
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (background_.joinable()) background_.join();
+}
+
+absl::Status CheckpointSaver::Agree(const absl::Status& mine, absl::string_view what) const {
+  return AgreeOnStatus(world_, device_, mine, what);
+}
+
+absl::Status CheckpointSaver::PrepareDirectory(int64_t step) const {
+  const std::string path = CheckpointPath(options_.directory, step);
+  bool is_taken = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Job& job : jobs_) is_taken |= job.step == step;
+  }
+  std::error_code error;
+  if (is_taken || fs::exists(path, error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, ": there is a checkpoint of this step; move or delete it first"));
+  }
+  const std::string unfinished = UnfinishedCheckpointPath(options_.directory, step);
+  // Of an attempt that failed.
+  ZEROTH_RETURN_IF_ERROR(RemoveAll(unfinished));
+  return MakeDirectory(unfinished);
+}
+
+absl::StatusOr<std::string> CheckpointSaver::Begin(int64_t step) {
+  absl::Status status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status = std::exchange(background_error_, absl::OkStatus());
+  }
+  if (status.ok() && is_leader()) status = PrepareDirectory(step);
+  ZEROTH_RETURN_IF_ERROR(Agree(status, "begin a checkpoint"));
+  return BroadcastText(world_, device_, 0, is_leader() ? NewId() : "", "name a checkpoint");
+}
+
+absl::StatusOr<bool> CheckpointSaver::AnyRankIsBusy() {
+  bool busy = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    busy = buffers_in_use_ == options_.host_buffers;
+  }
+  const absl::Status mine = busy ? absl::UnavailableError("busy") : absl::OkStatus();
+  const absl::Status agreed = Agree(mine, "save a checkpoint or skip it");
+  // An error of the communicator itself breaks it.
+  ZEROTH_RETURN_IF_ERROR(world_.status());
+  return !agreed.ok();
+}
+
+absl::Status CheckpointSaver::TakeBuffer(size_t size, HostBuffer& buffer) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return buffers_in_use_ < options_.host_buffers; });
+  ++buffers_in_use_;
+  if (!free_buffers_.empty()) {
+    buffer = std::move(free_buffers_.back());
+    free_buffers_.pop_back();
+  }
+  if (buffer.size >= size) return absl::OkStatus();
+  buffer = HostBuffer();
+  buffer.bytes.reset(new (std::nothrow) uint8_t[size]);
+  if (buffer.bytes == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no host memory for a copy of the state of ", size,
+                     " bytes; save synchronously, which needs none"));
+  }
+  buffer.size = size;
+  return absl::OkStatus();
+}
+
+void CheckpointSaver::GiveBuffer(HostBuffer buffer) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_buffers_.push_back(std::move(buffer));
+    --buffers_in_use_;
+  }
+  changed_.notify_all();
+}
+
+absl::Status CheckpointSaver::CopyToHost(Job& job) {
+  size_t size = 0;
+  for (const StatePiece& piece : job.pieces) {
+    job.offsets.push_back(size);
+    size += (static_cast<size_t>(piece.bytes()) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  ZEROTH_RETURN_IF_ERROR(TakeBuffer(size, job.buffer));
+  for (size_t i = 0; i < job.pieces.size(); ++i) {
+    const StatePiece& piece = job.pieces[i];
+    ZEROTH_RETURN_IF_ERROR(CopyStateToHost(device_, piece.shard, piece.shard_begin, piece.numel(),
+                                           job.buffer.bytes.get() + job.offsets[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& training,
+                                           std::vector<StatePiece> pieces) {
+  if (options_.async && options_.skip_when_busy) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool busy, AnyRankIsBusy());
+    if (busy) return false;
+  }
+  Job job;
+  job.step = step;
+  job.start = Clock::now();
+  job.pieces = std::move(pieces);
+  job.bytes = TotalBytes(job.pieces);
+  if (is_leader()) job.training = training;
+  ZEROTH_ASSIGN_OR_RETURN(job.id, Begin(step));
+  absl::Status status = options_.async ? SaveInBackground(job) : SaveNow(job);
+  if (!status.ok()) {
+    Discard(step);
+    return status;
+  }
+  return true;
+}
+
+absl::Status CheckpointSaver::SaveNow(const Job& job) {
+  written_ = 0;
+  ZEROTH_RETURN_IF_ERROR(
+      Agree(WriteMyShard(job, DeviceReader(device_, job.pieces)), "write a checkpoint"));
+  return Agree(is_leader() ? Complete(job) : absl::OkStatus(), "complete a checkpoint");
+}
+
+absl::Status CheckpointSaver::SaveInBackground(Job& job) {
+  absl::Status status = Agree(CopyToHost(job), "copy a checkpoint");
+  if (!status.ok()) {
+    GiveBuffer(std::move(job.buffer));
+    return status;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+std::string CheckpointSaver::ManifestPath(const Job& job, int rank) const {
+  return absl::StrCat(UnfinishedCheckpointPath(options_.directory, job.step), "/",
+                      ShardFileName(rank, world_.size()), kManifestSuffix);
+}
+
+absl::Status CheckpointSaver::WriteMyShard(const Job& job, const PieceReader& reader) {
+  ShardWriterOptions options;
+  options.directory = UnfinishedCheckpointPath(options_.directory, job.step);
+  options.file = ShardFileName(world_.rank(), world_.size());
+  options.id = job.id;
+  options.step = job.step;
+  options.progress = &written_;
+  ZEROTH_ASSIGN_OR_RETURN(const CheckpointIndex shard, WriteShard(options, job.pieces, reader));
+  return WriteWhole(ManifestPath(job, world_.rank()), shard.ToText());
+}
+
+absl::StatusOr<std::string> CheckpointSaver::AwaitManifest(const Job& job, int rank) {
+  const std::string path = ManifestPath(job, rank);
+  const auto deadline = absl::Now() + options_.timeout;
+  std::chrono::milliseconds pause = kFirstPause;
+  while (true) {
+    const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+    if (file.ok()) return std::string(file->text());
+    if (!absl::IsNotFound(file.status())) return file.status();
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(path, ": rank ", rank, " has not written its shard within ",
+                       absl::FormatDuration(options_.timeout), "; is ", options_.directory,
+                       " on a file system that all ranks share?"));
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto until = std::chrono::system_clock::now() + pause;
+    if (changed_.wait_until(lock, until, [&] { return closing_; })) {
+      return absl::CancelledError("the run ended before all ranks had written their shards");
+    }
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+absl::Status CheckpointSaver::Complete(const Job& job) {
+  const std::string unfinished = UnfinishedCheckpointPath(options_.directory, job.step);
+  CheckpointIndex index;
+  index.id = job.id;
+  index.step = job.step;
+  index.training = job.training;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::string text, AwaitManifest(job, rank));
+    if (absl::string_view(text).substr(0, sizeof(kFailure) - 1) == kFailure) {
+      return absl::AbortedError(absl::StrCat("rank ", rank, " ", text));
+    }
+    const std::string path = ManifestPath(job, rank);
+    ZEROTH_ASSIGN_OR_RETURN(CheckpointIndex shard, CheckpointIndex::Parse(text, path));
+    ZEROTH_RETURN_IF_ERROR_WITH(index.Merge(std::move(shard)), path);
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(index.CheckComplete(), unfinished);
+  ZEROTH_RETURN_IF_ERROR(
+      WriteFileDurably(absl::StrCat(unfinished, "/", kCheckpointIndexName), index.ToText()));
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    ZEROTH_RETURN_IF_ERROR(RemoveAll(ManifestPath(job, rank)));
+  }
+  ZEROTH_RETURN_IF_ERROR(SyncDirectory(unfinished));
+  const std::string path = CheckpointPath(options_.directory, job.step);
+  if (rename(unfinished.c_str(), path.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("rename ", unfinished, " to ", path));
+  }
+  ZEROTH_RETURN_IF_ERROR(SyncDirectory(options_.directory));
+  CompletedSave completed;
+  completed.step = job.step;
+  for (const CheckpointFile& file : index.files) completed.bytes += file.bytes;
+  completed.seconds = std::chrono::duration<double>(Clock::now() - job.start).count();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    completed_.push_back(completed);
+  }
+  return DeleteSuperfluous(job.step);
+}
+
+absl::Status CheckpointSaver::DeleteSuperfluous(int64_t step) const {
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCheckpoints(options_.directory));
+  // Later ones are not of this run's past: the one just written must not go in favour of them.
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  for (const int64_t old : SuperfluousCheckpoints(steps, options_.retention)) {
+    ZEROTH_RETURN_IF_ERROR(DeleteCheckpoint(options_.directory, old));
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointSaver::Discard(int64_t step) const {
+  // A full disk gets its space back; what cannot be removed now is removed by the next run.
+  std::error_code ignored;
+  if (is_leader()) fs::remove_all(UnfinishedCheckpointPath(options_.directory, step), ignored);
+}
+
+void CheckpointSaver::RunJob(Job& job) {
+  const PieceReader reader = [&job](size_t piece, int64_t begin, int64_t count) {
+    return absl::MakeConstSpan(job.buffer.bytes.get() + job.offsets[piece] + begin,
+                               static_cast<size_t>(count));
+  };
+  absl::Status status = WriteMyShard(job, reader);
+  if (!status.ok()) {
+    // If this cannot be written either, rank 0 waits until the run ends or its patience does.
+    WriteWhole(ManifestPath(job, world_.rank()), absl::StrCat(kFailure, status.message()))
+        .IgnoreError();
+  } else if (is_leader()) {
+    status = Complete(job);
+  }
+  if (!status.ok()) Discard(job.step);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (background_error_.ok() && !status.ok()) {
+    background_error_ = Annotate(status, absl::StrCat("saving the checkpoint of step ", job.step));
+  }
+}
+
+void CheckpointSaver::RunBackground() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    // A deque's first element stays where it is while others are added behind it.
+    Job& job = jobs_.front();
+    written_ = 0;
+    lock.unlock();
+    RunJob(job);
+    GiveBuffer(std::move(job.buffer));
+    lock.lock();
+    jobs_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+absl::Status CheckpointSaver::Wait() {
+  absl::Status status;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return jobs_.empty(); });
+    status = std::exchange(background_error_, absl::OkStatus());
+  }
+  return Agree(status, "wait for checkpoints");
+}
+
+absl::Status CheckpointSaver::status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return background_error_;
+}
+
+bool CheckpointSaver::IsDone() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return jobs_.empty();
+}
+
+double CheckpointSaver::progress() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (jobs_.empty() || jobs_.front().bytes == 0) return 1;
+  return static_cast<double>(written_.load()) / static_cast<double>(jobs_.front().bytes);
+}
+
+std::vector<CompletedSave> CheckpointSaver::TakeCompleted() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(completed_, {});
+}
+
+}  // namespace zeroth

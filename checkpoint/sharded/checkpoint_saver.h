@@ -1,0 +1,153 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_
+#define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/shard_writer.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+
+struct CheckpointSaverOptions {
+  // Where checkpoints go; on a file system that all ranks share. Created if its parent exists.
+  std::string directory;
+  RetentionOptions retention;
+  // false: Save returns when the checkpoint is complete. true: when the state has been copied to
+  // host memory; a thread of each rank writes it from there.
+  bool async = false;
+  // Copies of the state in host memory at most (async): being written, or waiting for it. Allocated
+  // when first needed, and kept. With one, a save waits for the one before it.
+  int host_buffers = 2;
+  // What a save does when all of them are in use: false: wait for one; true: nothing.
+  bool skip_when_busy = false;
+  // How long rank 0 waits for the others' shards once its own is written.
+  absl::Duration timeout = absl::Minutes(30);
+};
+
+struct CompletedSave {
+  int64_t step = 0;
+  int64_t bytes = 0;   // of all files
+  double seconds = 0;  // from Save to completion
+};
+
+// Saves sharded checkpoints of a run. Each rank writes what it is given into a file of its own;
+// when all are on stable storage, rank 0 writes the index, flushes, and renames the directory to
+// its final name: whatever is killed whenever, a checkpoint is there whole or not at all. Only then
+// are older ones deleted, as the retention says. Ranks tell rank 0 that they are done by files
+// beside their shards, so that nothing but Save and Wait talks to other ranks.
+//
+// Collective: every rank creates one and makes the same calls of Save and Wait. From one thread.
+class CheckpointSaver {
+ public:
+  // `world` and `device` outlive the saver. Removes what earlier runs left unfinished. The same
+  // error on every rank: InvalidArgument for an option out of its range; errors of the file system.
+  static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Create(
+      Communicator& world, Device& device, const CheckpointSaverOptions& options);
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+  // Finishes what is being written, without asking whether it succeeded; rank 0 does not wait for
+  // the other ranks any more. Call Wait before.
+  ~CheckpointSaver();
+
+  // Saves `pieces`, which together with those of all ranks tile every state, as of `step`; rank 0's
+  // `training` goes into the index. The memory of `pieces` is the caller's again on return. False:
+  // it was skipped, on all ranks, because earlier ones are still being written. The same error on
+  // every rank, also that of an earlier save in the background, which is reported once:
+  // AlreadyExists if there is a checkpoint of this step; ResourceExhausted if the disk is full or
+  // there is no host memory; others of the file system. Earlier checkpoints are intact then, and
+  // saving may be tried again.
+  absl::StatusOr<bool> Save(int64_t step, const nlohmann::json& training,
+                            std::vector<StatePiece> pieces);
+  // Waits for all saves; the error of the first that failed, once, on every rank.
+  absl::Status Wait();
+
+  // Without waiting, and of this rank alone: an error that has happened in the background; whether
+  // nothing is being written; the part in [0, 1] of the oldest unfinished save that is written.
+  absl::Status status() const;
+  bool IsDone() const;
+  double progress() const;
+  // On rank 0: the saves that were completed since the last call.
+  std::vector<CompletedSave> TakeCompleted();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct HostBuffer {
+    std::unique_ptr<uint8_t[]> bytes;
+    size_t size = 0;
+  };
+  struct Job {
+    int64_t step = 0;
+    std::string id;
+    nlohmann::json training;
+    std::vector<StatePiece> pieces;  // async: their shards only describe
+    std::vector<size_t> offsets;     // async: of each piece in `buffer`
+    HostBuffer buffer;
+    int64_t bytes = 0;
+    Clock::time_point start;
+  };
+
+  CheckpointSaver(Communicator& world, Device& device, const CheckpointSaverOptions& options)
+      : world_(world), device_(device), options_(options) {}
+
+  absl::Status Agree(const absl::Status& mine, absl::string_view what) const;
+  bool is_leader() const { return world_.rank() == 0; }
+  absl::Status PrepareDirectory(int64_t step) const;
+  // Reports what went wrong in the background, or makes room; the id of the save.
+  absl::StatusOr<std::string> Begin(int64_t step);
+  absl::Status SaveNow(const Job& job);
+  absl::Status SaveInBackground(Job& job);
+  // Whether on any rank every buffer is in use.
+  absl::StatusOr<bool> AnyRankIsBusy();
+  // Waits for one; it is in use then, also after an error.
+  absl::Status TakeBuffer(size_t size, HostBuffer& buffer);
+  void GiveBuffer(HostBuffer buffer);
+  absl::Status CopyToHost(Job& job);
+
+  std::string ManifestPath(const Job& job, int rank) const;
+  absl::Status WriteMyShard(const Job& job, const PieceReader& reader);
+  absl::StatusOr<std::string> AwaitManifest(const Job& job, int rank);
+  // Rank 0: the other ranks' manifests in, a checkpoint out.
+  absl::Status Complete(const Job& job);
+  absl::Status DeleteSuperfluous(int64_t step) const;
+  void Discard(int64_t step) const;
+
+  void RunBackground();
+  void RunJob(Job& job);
+
+  Communicator& world_;
+  Device& device_;
+  const CheckpointSaverOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;                  // guarded; the first is being written
+  std::vector<HostBuffer> free_buffers_;  // guarded
+  int buffers_in_use_ = 0;                // guarded
+  absl::Status background_error_;         // guarded
+  std::vector<CompletedSave> completed_;  // guarded
+  bool closing_ = false;                  // guarded
+  std::atomic<int64_t> written_{0};       // bytes of the first job
+  std::thread background_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_SAVER_H_

@@ -1,0 +1,340 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/sharded/training_state.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+
+#include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/state_host_copy.h"
+#include "zeroth/core/tensor/state_tensor.h"
+
+namespace zeroth {
+namespace {
+
+// Of host staging, as in Sharding::Load.
+constexpr int64_t kStagingNumel = int64_t{1} << 20;
+// Parameters that an error lists of each kind.
+constexpr size_t kMaxListed = 20;
+
+// Ranks that hold the same elements of a segment, and which of them this is.
+struct Holders {
+  int64_t count = 1;
+  int64_t index = 0;
+};
+
+Holders HoldersOf(Sharding& sharding, const ShardLayout::Segment& segment) {
+  Mesh& mesh = sharding.mesh();
+  if (segment.replicated) return {mesh.world().size(), mesh.world().rank()};
+  return {mesh.replicate_size(), mesh.replicate_index()};
+}
+
+// A piece of a parameter that this rank has, before it is known who writes it.
+struct HeldPiece {
+  const Unit* unit;
+  int parameter;
+  ShardLayout::Piece piece;
+};
+
+using SegmentId = std::pair<const Unit*, int>;
+
+// The part of `piece` that lies in [from, to) of the concatenation of all pieces, in which it
+// starts at `offset`; cut at multiples of `align` elements, so that blocks stay whole.
+ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64_t from, int64_t to,
+                          int64_t align) {
+  const auto place = [&](int64_t at) {
+    const int64_t inside = std::clamp(at - offset, int64_t{0}, piece.numel());
+    return inside == piece.numel() ? inside : inside / align * align;
+  };
+  ShardLayout::Piece part = piece;
+  part.begin = piece.begin + place(from);
+  part.end = piece.begin + place(to);
+  part.shard_offset = piece.shard_offset + place(from);
+  return part;
+}
+
+std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
+  std::vector<HeldPiece> held;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      const int segment = unit->layout().placement(i).segment;
+      if (unit->segment_layout(segment).replicated != replicated) continue;
+      const ShardLayout::Piece piece = unit->PieceOf(i);
+      if (piece.numel() > 0) held.push_back({unit, i, piece});
+    }
+  }
+  return held;
+}
+
+// The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
+  ShardLayout::Piece blocks = part;
+  blocks.begin = part.begin / block;
+  blocks.end = (part.end + block - 1) / block;
+  blocks.shard_offset = part.shard_offset / block;
+  return blocks;
+}
+
+void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const ShardState& state,
+              std::vector<StatePiece>& pieces) {
+  const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
+  const ShardLayout::Piece blocks = InBlocks(part, state.block);
+  StatePiece piece;
+  piece.parameter = parameter.name();
+  piece.shape = parameter.shape();
+  piece.state = state.name;
+  piece.block = state.block;
+  piece.begin = blocks.begin;
+  piece.end = blocks.end;
+  piece.shard = state.shard;
+  piece.shard_begin = blocks.shard_offset;
+  pieces.push_back(std::move(piece));
+}
+
+// By segment: the parameters' own shard, and what is kept beside it.
+using SegmentStates = std::map<SegmentId, std::vector<ShardState>>;
+
+SegmentStates StatesBySegment(const Sharding& sharding, absl::Span<const ShardState> states) {
+  SegmentStates by_segment;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      by_segment[{unit, i}].push_back({unit, i, kParameterState, unit->ShardState(i)});
+    }
+  }
+  for (const ShardState& state : states) by_segment[{state.unit, state.segment}].push_back(state);
+  return by_segment;
+}
+
+// Parameters without elements are in nobody's shard, but the model has them.
+void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
+  for (const Unit* unit : sharding.units()) {
+    for (size_t i = 0; i < unit->parameters().size(); ++i) {
+      const Parameter& parameter = *unit->parameters()[i];
+      if (parameter.numel() > 0) continue;
+      const int segment = unit->layout().placement(static_cast<int>(i)).segment;
+      const HeldPiece held{unit, static_cast<int>(i), {}};
+      AddPiece(held, {}, {unit, segment, kParameterState, unit->ShardState(segment)}, pieces);
+    }
+  }
+}
+
+struct Differences {
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  std::vector<std::string> reshaped;
+
+  bool empty() const { return missing.empty() && unexpected.empty() && reshaped.empty(); }
+};
+
+Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
+  Differences differences;
+  std::set<std::string> names;
+  for (const Parameter* parameter : sharding.parameters()) {
+    names.insert(parameter->name());
+    const auto found = index.parameters.find(parameter->name());
+    if (found == index.parameters.end()) {
+      differences.missing.push_back(parameter->name());
+    } else if (found->second.shape != parameter->shape()) {
+      differences.reshaped.push_back(
+          absl::StrCat(parameter->name(), " (", found->second.shape.ToString(),
+                       " in the checkpoint, ", parameter->shape().ToString(), " in the model)"));
+    }
+  }
+  for (const auto& [name, parameter] : index.parameters) {
+    if (names.count(name) == 0) differences.unexpected.push_back(name);
+  }
+  return differences;
+}
+
+std::string Listed(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const absl::Span<const std::string> shown =
+      absl::MakeConstSpan(names).subspan(0, std::min(names.size(), kMaxListed));
+  return absl::StrCat("; ", names.size(), " ", what, ": ", absl::StrJoin(shown, ", "),
+                      names.size() > shown.size() ? ", ..." : "");
+}
+
+std::vector<std::string> Notes(const Differences& differences) {
+  std::vector<std::string> lines;
+  for (const std::string& name : differences.missing) {
+    lines.push_back(absl::StrCat("parameter ", name, " is not in the checkpoint"));
+  }
+  for (const std::string& name : differences.reshaped) {
+    lines.push_back(absl::StrCat("parameter ", name, " is not taken from the checkpoint"));
+  }
+  for (const std::string& name : differences.unexpected) {
+    lines.push_back(absl::StrCat("parameter ", name, " of the checkpoint is not in the model"));
+  }
+  return lines;
+}
+
+absl::Status CopyRounded(Device& device, absl::Span<const float> values, const StateTensor& shard,
+                         int64_t begin) {
+  const auto count = static_cast<int64_t>(values.size());
+  if (shard.dtype() == DType::kFloat32) {
+    return CopyStateFromHost(device, values.data(), shard, begin, count);
+  }
+  std::vector<uint16_t> rounded;
+  rounded.reserve(values.size());
+  for (const float value : values) {
+    rounded.push_back(shard.dtype() == DType::kBFloat16 ? ToBFloat16(value).bits
+                                                        : ToFloat16(value).bits);
+  }
+  return CopyStateFromHost(device, rounded.data(), shard, begin, count);
+}
+
+// One parameter's piece of a state; zeros if `source` is null.
+absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
+                       const Parameter& parameter, const ShardLayout::Piece& piece,
+                       const ShardState& state) {
+  Device& device = state.unit->device();
+  // Equal types are copied: bits that are no number are kept as well.
+  const bool converts =
+      source != nullptr && source->dtype != ToSafetensorsDType(state.shard.dtype());
+  const auto size = static_cast<int64_t>(SizeOf(state.shard.dtype()));
+  std::vector<float> floats;
+  std::vector<uint8_t> bytes;
+  for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+    const int64_t count = std::min(kStagingNumel, piece.numel() - done);
+    const int64_t begin = piece.begin + done;
+    const int64_t place = piece.shard_offset + done;
+    if (converts) {
+      floats.resize(static_cast<size_t>(count));
+      ZEROTH_RETURN_IF_ERROR(
+          reader.Read(parameter.name(), state.name, begin, absl::MakeSpan(floats)));
+      ZEROTH_RETURN_IF_ERROR(CopyRounded(device, floats, state.shard, place));
+      continue;
+    }
+    bytes.assign(static_cast<size_t>(count * size), 0);
+    if (source != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(
+          reader.ReadBytes(parameter.name(), state.name, begin, absl::MakeSpan(bytes)));
+    }
+    ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, bytes.data(), state.shard, place, count));
+  }
+  return absl::OkStatus();
+}
+
+bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
+  const auto found = reader.index().parameters.find(parameter.name());
+  return found != reader.index().parameters.end() && found->second.shape == parameter.shape();
+}
+
+// The checkpoint's tensor for a state of a parameter; null if it has none.
+const CheckpointTensor* SourceOf(const CheckpointReader& reader, const Parameter& parameter,
+                                 const ShardState& state) {
+  return HasParameter(reader, parameter) ? reader.Find(parameter.name(), state.name) : nullptr;
+}
+
+const Parameter& ParameterOf(const ShardState& state, int index) {
+  return *state.unit->parameters()[static_cast<size_t>(index)];
+}
+
+// Whether what the checkpoint has of a state can become what is kept here.
+absl::Status CheckConvertible(const CheckpointReader& reader, const Parameter& parameter,
+                              const ShardState& state, const CheckpointTensor& source) {
+  const DType dtype = state.shard.dtype();
+  const bool both_float = IsFloatingPoint(dtype) && ConvertsToFloat32(source.dtype);
+  if (source.block == state.block && (both_float || source.dtype == ToSafetensorsDType(dtype))) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      reader.directory(), ": state \"", state.name, "\" of parameter \"", parameter.name(),
+      "\" is ", SafetensorsDTypeName(source.dtype), " in blocks of ", source.block,
+      ", but is kept as ", DTypeName(dtype), " in blocks of ", state.block,
+      " here: codes do not become numbers, nor numbers codes; keep it as it was"));
+}
+
+absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const ShardState> states,
+                         std::set<std::string>& incomplete) {
+  for (const ShardState& state : states) {
+    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+      const Parameter& parameter = ParameterOf(state, index);
+      const CheckpointTensor* const source = SourceOf(reader, parameter, state);
+      if (source == nullptr) {
+        if (parameter.numel() > 0) incomplete.insert(state.name);
+        continue;
+      }
+      ZEROTH_RETURN_IF_ERROR(CheckConvertible(reader, parameter, state, *source));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadStates(CheckpointReader& reader, absl::Span<const ShardState> states) {
+  for (const ShardState& state : states) {
+    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+      const Parameter& parameter = ParameterOf(state, index);
+      const ShardLayout::Piece piece = InBlocks(state.unit->PieceOf(index), state.block);
+      ZEROTH_RETURN_IF_ERROR(
+          LoadPiece(reader, SourceOf(reader, parameter, state), parameter, piece, state));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states) {
+  const SegmentStates by_segment = StatesBySegment(sharding, states);
+  std::vector<StatePiece> pieces;
+  for (const bool replicated : {false, true}) {
+    const std::vector<HeldPiece> held = HeldPieces(sharding, replicated);
+    int64_t total = 0;
+    for (const HeldPiece& piece : held) total += piece.piece.numel();
+    int64_t offset = 0;
+    for (const HeldPiece& piece : held) {
+      const int segment = piece.unit->layout().placement(piece.parameter).segment;
+      const Holders holders = HoldersOf(sharding, piece.unit->segment_layout(segment));
+      // In two terms, since total * index may overflow.
+      const auto cut = [&](int64_t i) {
+        return total / holders.count * i + total % holders.count * i / holders.count;
+      };
+      const ShardLayout::Piece part =
+          PartOf(piece.piece, offset, cut(holders.index), cut(holders.index + 1),
+                 piece.unit->layout().block_numel());
+      offset += piece.piece.numel();
+      if (part.numel() == 0) continue;
+      for (const ShardState& state : by_segment.at({piece.unit, segment})) {
+        AddPiece(piece, part, state, pieces);
+      }
+    }
+  }
+  if (sharding.mesh().world().rank() == 0) AddEmptyParameters(sharding, pieces);
+  return pieces;
+}
+
+absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
+                                      absl::Span<const ShardState> states,
+                                      const LoadStateOptions& options) {
+  const Differences differences = Compare(reader.index(), sharding);
+  if (!differences.empty() && options.fill_missing == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(reader.directory(), ": the checkpoint is of another model",
+                     Listed("parameters are missing from it", differences.missing),
+                     Listed("have another shape", differences.reshaped),
+                     Listed("are not in the model", differences.unexpected)));
+  }
+  LoadedState loaded;
+  ZEROTH_RETURN_IF_ERROR(CheckStates(reader, states, loaded.incomplete));
+  ZEROTH_RETURN_IF_ERROR(sharding.Load(
+      [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
+        if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
+        return reader.Read(parameter.name(), kParameterState, begin, out);
+      }));
+  ZEROTH_RETURN_IF_ERROR(LoadStates(reader, states));
+  loaded.notes = Notes(differences);
+  return loaded;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,44 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/checksum.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+TEST(ChecksumTest, IsTheOneThatTheFormatNames) {
+  // Files outlive libraries: the value for no bytes is in XXH3's specification.
+  EXPECT_EQ(ChecksumText(ChecksumOf(absl::string_view())), "2d06800538d394c2");
+}
+
+TEST(ChecksumTest, SeesEveryBit) {
+  for (const size_t size : {1u, 17u, 129u, 300u}) {
+    std::string text(size, 'x');
+    const uint64_t whole = ChecksumOf(text);
+    for (size_t i = 0; i < size * 8; ++i) {
+      text[i / 8] = static_cast<char>(text[i / 8] ^ (1 << (i % 8)));
+      EXPECT_NE(ChecksumOf(text), whole) << i;
+      text[i / 8] = static_cast<char>(text[i / 8] ^ (1 << (i % 8)));
+    }
+    EXPECT_EQ(ChecksumOf(text), whole);
+  }
+}
+
+TEST(ChecksumTest, TextsReadBack) {
+  for (const uint64_t value :
+       {uint64_t{0}, uint64_t{1}, uint64_t{0xfedcba9876543210}, ~uint64_t{0}}) {
+    const auto parsed = ParseChecksum(ChecksumText(value));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, value);
+  }
+  for (const char* text : {"", "0", "000000000000000g", "000000000000000A", "00000000000000001"}) {
+    EXPECT_EQ(ParseChecksum(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,31 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_COMM_AGREE_H_
+#define ZEROTH_CORE_COMM_AGREE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+
+// Collective, and a barrier: OK on every rank if `mine` is OK on every rank; otherwise, on every
+// rank, the error of the lowest rank that has one, with "rank R: " before its message. So that
+// ranks go on together or turn back together where an error need not end the world. Waits for the
+// device's compute stream. Errors of the communicator come first.
+absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Status& mine,
+                           absl::string_view label);
+
+// Collective: the text of rank `root`, on every rank. InvalidArgument on every rank if it is longer
+// than 2^30 bytes.
+absl::StatusOr<std::string> BroadcastText(Communicator& world, Device& device, int root,
+                                          const std::string& text, absl::string_view label);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_AGREE_H_

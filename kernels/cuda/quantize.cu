@@ -1,0 +1,148 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
+#include "zeroth/kernels/cuda/quantize.h"
+#include "zeroth/kernels/cuda/warp.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int kWarpsPerBlock = 8;
+constexpr unsigned kInfinityBits = 0x7f800000u;
+constexpr unsigned kNaNBits = 0x7fc00000u;
+// A tree over any number of pieces that fits in memory is no deeper.
+constexpr int kMostLevels = 32;
+
+__device__ __forceinline__ unsigned WarpMaxBits(unsigned bits) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    bits = max(bits, __shfl_xor_sync(kWholeWarp, bits, mask));
+  }
+  return bits;
+}
+
+// A warp to a block of values. Magnitudes are compared as the bits of floats, which order as
+// integers do, with NaN on top.
+template <typename T>
+__global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks, const T* values,
+                               int8_t* codes, float* scales) {
+  const int64_t block = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / 32;
+  if (block >= blocks) return;
+  const int64_t begin = block * block_size;
+  const int64_t end = begin + block_size < count ? begin + block_size : count;
+  const int lane = threadIdx.x % 32;
+  unsigned bits = 0;
+  for (int64_t i = begin + lane; i < end; i += 32) {
+    bits = max(bits, __float_as_uint(fabsf(ToFloat(values[i]))));
+  }
+  bits = WarpMaxBits(bits);
+  const float largest = __uint_as_float(bits);
+  const bool finite = bits < kInfinityBits;
+  const bool vanishes = !finite || largest < QuantizedBlocks::kSmallestMagnitude;
+  const float inverse = vanishes ? 0.0f : __fdiv_rn(QuantizedBlocks::kMostCode, largest);
+  for (int64_t i = begin + lane; i < end; i += 32) {
+    codes[i] = vanishes
+                   ? int8_t{0}
+                   : static_cast<int8_t>(__float2int_rn(__fmul_rn(ToFloat(values[i]), inverse)));
+  }
+  if (lane != 0) return;
+  scales[block] = !finite    ? __uint_as_float(kNaNBits)
+                  : vanishes ? 0.0f
+                             : __fdiv_rn(largest, QuantizedBlocks::kMostCode);
+}
+
+// What lies behind codes and scales travels too.
+__global__ void ClearGaps(QuantizedBlocks shape, uint8_t* quantized) {
+  const int64_t scales_end =
+      shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float));
+  const int64_t at = threadIdx.x;
+  if (shape.count + at < shape.scales_offset()) quantized[shape.count + at] = 0;
+  if (scales_end + at < shape.bytes()) quantized[scales_end + at] = 0;
+}
+
+__device__ __forceinline__ float ValueOf(const QuantizedBlocks& shape, const uint8_t* piece,
+                                         int64_t at) {
+  const float* const scales = reinterpret_cast<const float*>(piece + shape.scales_offset());
+  const float code = static_cast<float>(reinterpret_cast<const int8_t*>(piece)[at]);
+  return __fmul_rn(code, scales[at / shape.block]);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads)
+    DequantizeKernel(QuantizedBlocks shape, int64_t bytes, int64_t values_count,
+                     const uint8_t* quantized, T* values) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < values_count; at += step) {
+    const uint8_t* const piece = quantized + at / shape.count * bytes;
+    values[at] = FromFloat<T>(ValueOf(shape, piece, at % shape.count));
+  }
+}
+
+// Sums wait on a stack until one of the same number of terms joins them: the fixed tree over
+// pieces.
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads)
+    SumKernel(QuantizedBlocks shape, int64_t bytes, int64_t pieces, const uint8_t* quantized,
+              float factor, bool accumulate, T* sum) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < shape.count; at += step) {
+    float waiting[kMostLevels];
+    int depth = 0;
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      float x = ValueOf(shape, quantized + piece * bytes, at);
+      for (int64_t terms = piece; (terms & 1) != 0; terms >>= 1) x = __fadd_rn(waiting[--depth], x);
+      waiting[depth++] = x;
+    }
+    float total = waiting[--depth];
+    while (depth > 0) total = __fadd_rn(waiting[--depth], total);
+    total = __fmul_rn(total, factor);
+    if (accumulate) total = __fadd_rn(ToFloat(sum[at]), total);
+    sum[at] = FromFloat<T>(total);
+  }
+}
+
+}  // namespace
+
+absl::Status Quantize(const QuantizedBlocks& shape, DType dtype, const void* values,
+                      uint8_t* quantized, const LaunchTarget& target) {
+  if (shape.count == 0) return absl::OkStatus();
+  const LaunchShape gaps = {dim3(1), dim3(QuantizedBlocks::kAlignment)};
+  const absl::Status cleared = ZEROTH_LAUNCH(ClearGaps, gaps, target.stream, shape, quantized);
+  if (!cleared.ok()) return cleared;
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(QuantizeKernel<T>, WarpPerRowShape(shape.blocks(), kWarpsPerBlock),
+                         target.stream, shape.count, shape.block, shape.blocks(),
+                         static_cast<const T*>(values), reinterpret_cast<int8_t*>(quantized),
+                         reinterpret_cast<float*>(quantized + shape.scales_offset()));
+  });
+}
+
+absl::Status Dequantize(const QuantizedBlocks& shape, int64_t pieces, const uint8_t* quantized,
+                        DType dtype, void* values, const LaunchTarget& target) {
+  const int64_t count = pieces * shape.count;
+  if (count == 0) return absl::OkStatus();
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(DequantizeKernel<T>, MapShape(count, target.multiprocessors),
+                         target.stream, shape, shape.bytes(), count, quantized,
+                         static_cast<T*>(values));
+  });
+}
+
+absl::Status SumQuantized(const QuantizedBlocks& shape, int64_t pieces, const uint8_t* quantized,
+                          bool mean, bool accumulate, DType dtype, void* sum,
+                          const LaunchTarget& target) {
+  if (shape.count == 0) return absl::OkStatus();
+  const float factor = mean ? 1.0f / static_cast<float>(pieces) : 1.0f;
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(SumKernel<T>, MapShape(shape.count, target.multiprocessors), target.stream,
+                         shape, shape.bytes(), pieces, quantized, factor, accumulate,
+                         static_cast<T*>(sum));
+  });
+}
+
+}  // namespace zeroth::cuda

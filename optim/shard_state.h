@@ -1,0 +1,28 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_SHARD_STATE_H_
+#define ZEROTH_OPTIM_SHARD_STATE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "zeroth/core/tensor/state_tensor.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+
+// What is kept beside one segment of a unit's parameters, for those who save and restore it without
+// knowing what it is: a moment, the scales of one, an average.
+struct ShardState {
+  const Unit* unit = nullptr;
+  int segment = 0;
+  std::string name;  // the same for the like state of all segments
+  // [ceil(shard_numel / block)]: a place for each block of elements of the unit's own shard, which
+  // starts and ends with a block. Shared with its owner.
+  StateTensor shard;
+  int64_t block = 1;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_SHARD_STATE_H_

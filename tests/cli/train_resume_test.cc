@@ -1,0 +1,311 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Runs that are killed, damaged, moved to other ranks and resumed, against the run that nothing
+// happened to.
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace {
+
+using namespace zeroth::testing;  // NOLINT: all of it is for these tests
+
+// A run with everything that has a state: shuffled data, a schedule, a global batch of 8.
+Flags Run(const fs::path& out, int steps = 12) {
+  return {"--init_from=tests/testdata/gpt2_tiny",
+          "--data=tests/testdata/gpt2_tiny/tokens.npy",
+          "--seq_len=32",
+          "--lr=1e-2",
+          "--warmup_steps=3",
+          "--world_size=2",
+          "--batch_size=4",
+          "--sample_tokens=0",
+          "--threads_per_rank=1",
+          "--steps=" + std::to_string(steps),
+          "--out=" + out.string()};
+}
+
+// What a step's line says of the training, without times.
+nlohmann::json Facts(const nlohmann::json& line) {
+  nlohmann::json facts;
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "skipped_steps", "loss_scale",
+                          "loss_zscore", "grad_norm_zscore", "eval_loss", "ema_eval_loss"}) {
+    if (line.contains(key)) facts[key] = line[key];
+  }
+  return facts;
+}
+
+std::vector<nlohmann::json> Steps(const fs::path& out) {
+  std::vector<nlohmann::json> steps;
+  for (const nlohmann::json& line : Metrics(out)) {
+    if (line.contains("step")) steps.push_back(Facts(line));
+  }
+  return steps;
+}
+
+std::vector<std::string> Checkpoints(const fs::path& out) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("step-", 0) == 0) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void ExpectSameRun(const fs::path& out, const fs::path& undisturbed) {
+  const std::vector<nlohmann::json> expected = Steps(undisturbed);
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(Steps(out), expected);
+  for (const char* name : {"final/model.safetensors", "final_ema/model.safetensors"}) {
+    EXPECT_EQ(fs::exists(out / name), fs::exists(undisturbed / name)) << name;
+    EXPECT_TRUE(Read(out / name) == Read(undisturbed / name)) << name << " has other bits";
+  }
+}
+
+// Waits until the run has finished a step of at least that number, and kills it.
+void KillAfterStep(pid_t child, const fs::path& out, size_t step) {
+  while (Steps(out).size() < step && waitpid(child, nullptr, WNOHANG) == 0) usleep(500);
+  kill(child, SIGKILL);
+  Wait(child);
+}
+
+void ExpectSaid(const Outcome& run, const std::string& words) {
+  EXPECT_NE(run.output.find(words), std::string::npos) << words << "\nin\n" << run.output;
+}
+
+TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
+  const std::vector<std::pair<std::string, Flags>> variants = {
+      {"full_shard", {}},
+      {"async", {"--async_checkpoint", "--strategy=shard_optimizer"}},
+      {"no_shard", {"--strategy=no_shard", "--grad_accum=2"}},
+      {"bf16", {"--strategy=shard_grad_op", "--param_dtype=bf16", "--reduce_dtype=bf16"}},
+      {"fp16", {"--param_dtype=fp16", "--loss_scale_growth_interval=3"}},
+      {"ema",
+       {"--ema_decay=0.9", "--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_every=4",
+        "--eval_batches=2"}},
+      {"skip", {"--lr=1e38", "--on_nonfinite=skip"}},
+  };
+  for (const auto& [name, flags] : variants) {
+    SCOPED_TRACE(name);
+    const fs::path whole = Scratch() / (name + "_whole");
+    const fs::path out = Scratch() / (name + "_killed");
+    ASSERT_EQ(RunTrainer(With(Run(whole), flags)).exit_code, 0);
+    const Flags saving = With(With(Run(out), flags), {"--checkpoint_every=3"});
+    KillAfterStep(Start(saving, Scratch() / "first"), out, 8);
+    const Outcome rest = RunTrainer(With(saving, {"--resume=auto"}));
+    ASSERT_EQ(rest.exit_code, 0) << rest.output;
+    ExpectSaid(rest, "after step ");
+    ExpectSameRun(out, whole);
+    EXPECT_EQ(Checkpoints(out), (std::vector<std::string>{"step-00000009", "step-00000012"}));
+  }
+}
+
+TEST(TrainResumeTest, OutlierWindowsGoOn) {
+  // Longer than a window of 128 steps, so that scores depend on what was before the checkpoint.
+  const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1", "--world_size=1", "--seq_len=8"};
+  const fs::path whole = Scratch() / "whole";
+  const fs::path out = Scratch() / "resumed";
+  ASSERT_EQ(RunTrainer(With(Run(whole, 200), flags)).exit_code, 0);
+  ASSERT_EQ(RunTrainer(With(With(Run(out, 200), flags), {"--checkpoint_every=150"})).exit_code, 0);
+  fs::remove_all(out / "step-00000200");
+  ASSERT_EQ(RunTrainer(With(With(Run(out, 200), flags), {"--resume=auto"})).exit_code, 0);
+  EXPECT_TRUE(Steps(whole).back().contains("loss_zscore")) << Steps(whole).back();
+  ExpectSameRun(out, whole);
+}
+
+// Kills at random moments, until one life is long enough. More of it: --runs_per_test.
+TEST(TrainResumeTest, RandomKillsCostNothing) {
+  const fs::path whole = Scratch() / "whole";
+  const Outcome undisturbed = RunTrainer(Run(whole, 25));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
+  const unsigned seed = std::random_device()();
+  std::mt19937 random(seed);
+  for (const bool async : {false, true}) {
+    const fs::path out = Scratch() / (async ? "async" : "sync");
+    Flags flags = With(Run(out, 25), {"--checkpoint_every=1", "--resume=auto"});
+    if (async) flags.push_back("--async_checkpoint");
+    int kills = 0;
+    int exit_code = -1;
+    while (exit_code != 0) {
+      // Each life is killed somewhere between its start and a few checkpoints later.
+      const pid_t child = Start(flags, Scratch() / "life");
+      const bool last = kills == 10;
+      if (!last) {
+        const size_t steps = Steps(out).size();
+        while (Steps(out).size() <= steps + random() % 3 &&
+               waitpid(child, &exit_code, WNOHANG) == 0) {
+          usleep(200);
+        }
+        usleep(random() % 30'000);
+        kill(child, SIGKILL);
+        ++kills;
+        Wait(child);
+        exit_code = -1;
+        continue;
+      }
+      exit_code = Wait(child);
+      ASSERT_EQ(exit_code, 0) << "seed " << seed << "\n" << Logs(Scratch() / "life");
+    }
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExpectSameRun(out, whole);
+    // What the killed left half written is gone.
+    for (const auto& entry : fs::directory_iterator(out)) {
+      EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path();
+    }
+  }
+}
+
+TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
+  const fs::path whole = Scratch() / "whole";
+  ASSERT_EQ(RunTrainer(Run(whole)).exit_code, 0);
+  const std::vector<nlohmann::json> expected = Steps(whole);
+  const fs::path from = Scratch() / "from";
+  ASSERT_EQ(RunTrainer(With(Run(from), {"--checkpoint_every=6", "--keep_last=0"})).exit_code, 0);
+  const auto checkpoint = "--resume=" + (from / "step-00000006").string();
+  int place = 0;
+  for (const Flags& flags :
+       std::vector<Flags>{{"--strategy=no_shard"},
+                          {"--world_size=4", "--batch_size=2"},
+                          {"--world_size=1", "--batch_size=8"},
+                          {"--world_size=4", "--batch_size=1", "--grad_accum=2",
+                           "--strategy=hybrid_shard", "--shard_size=2"}}) {
+    const fs::path out = Scratch() / std::to_string(place++);
+    const Outcome run = RunTrainer(With(With(Run(out), flags), {checkpoint}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const std::vector<nlohmann::json> steps = Steps(out);
+    ASSERT_EQ(steps.size(), 6u);
+    for (size_t i = 0; i < 6; ++i) {
+      // The same global batch in another order of adding; the same order for the strategy alone.
+      const double loss = expected[i + 6]["loss"];
+      EXPECT_EQ(steps[i]["step"], i + 7);
+      if (flags.size() == 1) {
+        EXPECT_EQ(steps[i], expected[i + 6]);
+      } else {
+        EXPECT_NEAR(steps[i]["loss"].get<double>(), loss, 2e-5 * loss) << flags[0] << " " << i;
+        ExpectSaid(run, "--batch_size is ");
+      }
+    }
+  }
+}
+
+// A run with checkpoints at 4, 8 and 12 in `out`.
+void MakeCheckpoints(const fs::path& out) {
+  const Outcome run = RunTrainer(With(Run(out), {"--checkpoint_every=4", "--keep_last=0"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+}
+
+void FlipByte(const fs::path& path, size_t from_the_end) {
+  std::string bytes = Read(path);
+  bytes[bytes.size() - from_the_end] ^= 1;
+  Write(path, bytes);
+}
+
+TEST(TrainResumeTest, DamagedCheckpointsArePassedOver) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  const fs::path whole = Scratch() / "whole";
+  fs::copy(out, whole, fs::copy_options::recursive);
+  FlipByte(out / "step-00000012/rank-00001-of-00002.safetensors", 100);
+  fs::remove(out / "step-00000008/rank-00000-of-00002.safetensors");
+  const Flags resume = With(Run(out), {"--checkpoint_every=4", "--keep_last=0", "--resume=auto"});
+  const Outcome run = RunTrainer(resume);
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ExpectSaid(run, "passing over " + (out / "step-00000012").string());
+  ExpectSaid(run, "rank-00001-of-00002.safetensors: the bytes [");
+  ExpectSaid(run, "passing over " + (out / "step-00000008").string());
+  ExpectSaid(run, "from " + (out / "step-00000004").string() + ", after step 4");
+  ExpectSameRun(out, whole);
+  EXPECT_EQ(Checkpoints(out).size(), 3u);
+  EXPECT_TRUE(fs::exists(out / "set-aside-step-00000012"));
+  EXPECT_TRUE(fs::exists(out / "set-aside-step-00000008"));
+
+  // One that is asked for by name is not replaced by another.
+  FlipByte(out / "step-00000012/rank-00000-of-00002.safetensors", 1);
+  const Outcome named =
+      RunTrainer(With(Run(out), {"--resume=" + (out / "step-00000012").string()}));
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_NE(named.errors.find("are damaged"), std::string::npos) << named.errors;
+
+  // With none left there is an error that names them all, and no start from scratch.
+  for (const char* name : {"step-00000004", "step-00000008"}) {
+    std::string index = Read(out / name / "index.json");
+    Write(out / name / "index.json", index.substr(0, index.size() / 3));
+  }
+  const Outcome none = RunTrainer(resume);
+  EXPECT_EQ(none.exit_code, 1);
+  for (const char* words :
+       {"no checkpoint is intact", "step-00000004", "step-00000008", "step-00000012"}) {
+    EXPECT_NE(none.errors.find(words), std::string::npos) << none.errors;
+  }
+}
+
+TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  const auto expect_error = [](const Flags& flags, const std::string& words) {
+    const Outcome run = RunTrainer(flags);
+    EXPECT_EQ(run.exit_code, 1) << run.output;
+    EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
+  };
+  // A second run would mix its checkpoints with those.
+  expect_error(With(Run(out), {"--checkpoint_every=4"}), "holds checkpoints of an earlier run");
+  expect_error(With(Run(Scratch() / "new"), {"--resume=" + (Scratch() / "none").string()}),
+               "no checkpoint there");
+  expect_error(With(Run(Scratch() / "new"), {"--resume=" + (out / "step-00000005").string()}),
+               "there is no such checkpoint");
+  const Flags other = {"--model=gpt2_nano",
+                       "--data=tests/testdata/gpt2_tiny/tokens.npy",
+                       "--seq_len=32",
+                       "--steps=5",
+                       "--world_size=1",
+                       "--sample_tokens=0",
+                       "--resume=" + (out / "step-00000004").string(),
+                       "--out=" + (Scratch() / "other").string()};
+  expect_error(other, "the checkpoint is of another model");
+  const Outcome partial = RunTrainer(With(other, {"--allow_partial"}));
+  EXPECT_EQ(partial.exit_code, 0) << partial.output;
+  ExpectSaid(partial, "is not taken from the checkpoint");
+}
+
+TEST(TrainResumeTest, AFullDiskEndsTheRunAndSparesWhatIsThere) {
+  const fs::path out = Scratch() / "out";
+  ASSERT_EQ(RunTrainer(With(Run(out, 4), {"--checkpoint_every=4"})).exit_code, 0);
+  for (const char* async : {"--async_checkpoint=false", "--async_checkpoint=true"}) {
+    rlimit before = {};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    rlimit limit = before;
+    limit.rlim_cur = 100'000;
+    // Ignored signals stay ignored in the trainer; the limit is its error then.
+    signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    const Outcome full =
+        RunTrainer(With(Run(out), {"--checkpoint_every=2", "--resume=auto", async}));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(full.exit_code, 1) << full.output;
+    EXPECT_NE(full.errors.find("File too large"), std::string::npos) << full.errors;
+    EXPECT_NE(full.errors.find("step 6"), std::string::npos) << full.errors;
+    EXPECT_EQ(Checkpoints(out), std::vector<std::string>{"step-00000004"});
+  }
+  const fs::path whole = Scratch() / "whole";
+  ASSERT_EQ(RunTrainer(Run(whole)).exit_code, 0);
+  ASSERT_EQ(RunTrainer(With(Run(out), {"--checkpoint_every=2", "--resume=auto"})).exit_code, 0);
+  // The first four steps were of a run that was to end with them, and had another schedule.
+  EXPECT_EQ(Steps(out).size(), Steps(whole).size());
+}
+
+}  // namespace

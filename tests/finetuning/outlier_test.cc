@@ -1,0 +1,127 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What skipping an outlier does to a run.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/optim/outlier_detector.h"
+#include "zeroth/tests/finetuning/tiny_run.h"
+
+namespace zeroth::testing {
+namespace {
+
+// So small that losses of the same batch are all but equal, so that any other batch stands out.
+constexpr double kLr = 1e-8;
+
+// Tokens that the model has not seen in this order, with the targets turned around: a higher loss.
+Batch Odd(Batch batch) {
+  for (int32_t& target : batch.targets) target = (target + 101) % 257;
+  return batch;
+}
+
+struct WatchedRun {
+  NamedValues weights;
+  std::vector<StepResult> results;  // of rank 0
+  int64_t updates = 0;
+};
+
+// Fills the windows with one batch, then takes `odd` batches of another kind, then a last one.
+absl::StatusOr<WatchedRun> Train(const TinySetup& setup, int odd) {
+  WatchedRun run;
+  Collector weights;
+  const absl::Status status = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, rank.loader.Load(0));
+    std::vector<StepResult> results;
+    for (int64_t step = 0; step < OutlierDetector::kWindow + odd + 1; ++step) {
+      const bool is_odd = step >= OutlierDetector::kWindow && step < OutlierDetector::kWindow + odd;
+      ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
+                              rank.trainer.Step(is_odd ? Odd(batch) : batch, kLr));
+      results.push_back(result);
+    }
+    ZEROTH_RETURN_IF_ERROR(weights.PutWeights(rank.trainer.sharding()));
+    if (rank.trainer.world().rank() == 0) {
+      run.updates = rank.trainer.optimizer().step();
+      run.results = std::move(results);
+    }
+    return absl::OkStatus();
+  });
+  ZEROTH_RETURN_IF_ERROR(status);
+  run.weights = weights.values();
+  return run;
+}
+
+TinySetup Watching(const TinyRanks& ranks, double loss_limit, double norm_limit) {
+  TinySetup setup;
+  setup.ranks = ranks;
+  setup.trainer.skip_loss_zscore = loss_limit;
+  setup.trainer.skip_grad_norm_zscore = norm_limit;
+  return setup;
+}
+
+TEST(OutlierTest, ASkippedStepLeavesNoTraceUnderAnyStrategy) {
+  for (const TinyRanks& ranks : {TinyRanks{"no_shard", 1, 0}, TinyRanks{"full_shard", 3, 0},
+                                 TinyRanks{"shard_grad_op", 2, 0}, TinyRanks{"hybrid_shard", 2, 1},
+                                 TinyRanks{"shard_optimizer", 2, 0}}) {
+    const absl::StatusOr<WatchedRun> skipping = Train(Watching(ranks, 6, 0), /*odd=*/1);
+    const absl::StatusOr<WatchedRun> without = Train(Watching(ranks, 0, 0), /*odd=*/0);
+    ASSERT_TRUE(skipping.ok() && without.ok()) << skipping.status() << without.status();
+    const auto at = static_cast<size_t>(OutlierDetector::kWindow);
+    for (size_t i = 0; i < skipping->results.size(); ++i) {
+      EXPECT_EQ(skipping->results[i].outlier, i == at) << ranks.ToString() << " step " << i;
+      EXPECT_EQ(skipping->results[i].skipped, i == at);
+      EXPECT_EQ(skipping->results[i].loss_zscore.has_value(), i + 1 >= at);
+    }
+    EXPECT_GT(*skipping->results[at].loss_zscore, 6);
+    // Weights to the last bit, and the optimizer's count of steps, from which corrections follow.
+    EXPECT_EQ(skipping->updates, without->updates);
+    EXPECT_TRUE(skipping->weights == without->weights) << ranks.ToString();
+    EXPECT_EQ(skipping->results.back().loss, without->results.back().loss);
+  }
+}
+
+TEST(OutlierTest, WithoutALimitTheSameStepCounts) {
+  const absl::StatusOr<WatchedRun> with = Train(Watching({"full_shard", 2, 0}, 0, 0), /*odd=*/1);
+  const absl::StatusOr<WatchedRun> without = Train(Watching({"full_shard", 2, 0}, 0, 0), /*odd=*/0);
+  ASSERT_TRUE(with.ok() && without.ok()) << with.status() << without.status();
+  EXPECT_FALSE(with->weights == without->weights);
+  EXPECT_EQ(with->updates, without->updates + 1);
+  EXPECT_FALSE(with->results.back().loss_zscore.has_value());
+}
+
+TEST(OutlierTest, TheNormHasALimitOfItsOwn) {
+  const TinyRanks ranks = {"full_shard", 2, 0};
+  const absl::StatusOr<WatchedRun> run = Train(Watching(ranks, 0, 6), /*odd=*/1);
+  ASSERT_TRUE(run.ok()) << run.status();
+  const StepResult& odd = run->results[static_cast<size_t>(OutlierDetector::kWindow)];
+  EXPECT_TRUE(odd.outlier);
+  EXPECT_GT(*odd.grad_norm_zscore, 6);
+}
+
+TEST(OutlierTest, WaitingForTheVerdictChangesNoBit) {
+  const TinyRanks ranks = {"full_shard", 2, 0};
+  const absl::StatusOr<WatchedRun> judged = Train(Watching(ranks, 11, 11), /*odd=*/0);
+  const absl::StatusOr<WatchedRun> plain = Train(Watching(ranks, 0, 0), /*odd=*/0);
+  ASSERT_TRUE(judged.ok() && plain.ok()) << judged.status() << plain.status();
+  EXPECT_TRUE(judged->weights == plain->weights);
+  for (size_t i = 0; i < plain->results.size(); ++i) {
+    EXPECT_EQ(judged->results[i].loss, plain->results[i].loss);
+    EXPECT_EQ(judged->results[i].grad_norm, plain->results[i].grad_norm);
+  }
+}
+
+TEST(OutlierTest, LimitsOutOfRangeAreRefused) {
+  const auto refused = [](const TinySetup& setup) {
+    return RunTiny(setup, [](TinyRank&) { return absl::OkStatus(); }).code();
+  };
+  EXPECT_EQ(refused(Watching({}, -1, 0)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused(Watching({}, 0, 12)), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,244 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_checkpoints.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+#include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/train/progress.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kAuto[] = "auto";
+
+// What --resume names: one checkpoint, or a directory of them.
+struct ResumePlace {
+  std::string directory;        // that holds checkpoints
+  std::optional<int64_t> step;  // the one that is meant
+};
+
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
+  if (!canonical.has_filename()) canonical = canonical.parent_path();
+  return canonical.string();
+}
+
+ResumePlace PlaceOf(const TrainOptions& options) {
+  if (options.resume == kAuto) return {Canonical(options.out), std::nullopt};
+  const fs::path path = Canonical(options.resume);
+  if (const auto step = ParseCheckpointName(path.filename().string())) {
+    return {path.parent_path().string(), step};
+  }
+  return {path.string(), std::nullopt};
+}
+
+// The checkpoints to try, in this order.
+absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
+  const ResumePlace place = PlaceOf(options);
+  std::error_code error;
+  if (place.step.has_value()) {
+    const std::string path = CheckpointPath(place.directory, *place.step);
+    if (fs::is_directory(path, error)) return std::vector<std::string>{path};
+    return absl::NotFoundError(
+        absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
+  }
+  // A checkpoint under a name of the user's own.
+  if (fs::exists(absl::StrCat(place.directory, "/", kCheckpointIndexName), error)) {
+    return std::vector<std::string>{place.directory};
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(place.directory));
+  std::vector<std::string> paths;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    paths.push_back(CheckpointPath(place.directory, *step));
+  }
+  if (paths.empty() && options.resume != kAuto) {
+    return absl::NotFoundError(absl::StrCat("--resume=", options.resume,
+                                            ": no checkpoint there; expected a directory step-N, "
+                                            "or one that holds such"));
+  }
+  return paths;
+}
+
+// This rank's part, without asking others.
+absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainOptions& options,
+                                           Trainer& trainer, const ParameterReader& fill_missing,
+                                           std::vector<std::string>& notes) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                          CheckpointReader::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(RunProgress progress,
+                          RunProgress::FromJson(reader->index().training,
+                                                absl::StrCat(path, "/", kCheckpointIndexName)));
+  LoadStateOptions load;
+  if (options.allow_partial) load.fill_missing = fill_missing;
+  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded,
+                          LoadState(*reader, trainer.sharding(), trainer.states(), load));
+  notes = std::move(loaded.notes);
+  // Half an average is none.
+  if (loaded.incomplete.count("ema") > 0) {
+    progress.trainer.ema_updates = 0;
+    notes.push_back("the average of the weights begins anew");
+  }
+  // A scale that is asked for by another flag is not the checkpoint's to give.
+  if (progress.flags.value("loss_scale", "") != options.loss_scale) {
+    progress.trainer.loss_scaler.reset();
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);
+  return progress;
+}
+
+// What `progress` means for this run.
+std::vector<std::string> Differences(const TrainOptions& options, const RunProgress& progress) {
+  std::vector<std::string> notes;
+  const std::vector<std::string> changed = ChangedFlags(progress.flags, ResultFlags(options));
+  if (!changed.empty()) {
+    notes.push_back(absl::StrCat("resume    with other flags: ", absl::StrJoin(changed, "; ")));
+  }
+  return notes;
+}
+
+// Rank 0: moves checkpoints out of the way that are newer than `step`.
+absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
+  for (const int64_t other : steps) {
+    if (other <= step) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const std::string path, SetCheckpointAside(out, other));
+    notes.push_back(
+        absl::StrCat("resume    the checkpoint of step ", other, " is newer; it is now ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCheckpointFlags(const TrainOptions& options) {
+  if (!options.resume.empty()) ZEROTH_RETURN_IF_ERROR(Candidates(options).status());
+  if (options.checkpoint_every == 0) return absl::OkStatus();
+  if (!options.resume.empty() && PlaceOf(options).directory == Canonical(options.out)) {
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(options.out));
+  if (steps.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--out=", options.out, " holds checkpoints of an earlier run, up to step ", steps.back(),
+      ": go on from them with --resume=auto, or name another directory"));
+}
+
+absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
+                               const ParameterReader& fill_missing) {
+  Communicator& world = trainer.world();
+  Device& device = trainer.device();
+  const bool is_leader = world.rank() == 0;
+  std::vector<std::string> candidates;
+  absl::Status listed;
+  if (is_leader) {
+    absl::StatusOr<std::vector<std::string>> found = Candidates(options);
+    if (found.ok()) candidates = *std::move(found);
+    listed = found.status();
+  }
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, listed, "look for checkpoints"));
+  Resumed resumed;
+  absl::Status damage;
+  for (size_t i = 0;; ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::string path,
+        BroadcastText(world, device, 0, i < candidates.size() ? candidates[i] : "", "resume"));
+    if (path.empty()) break;
+    std::vector<std::string> filled;
+    absl::StatusOr<RunProgress> progress =
+        LoadCheckpoint(path, options, trainer, fill_missing, filled);
+    const absl::Status status = AgreeOnStatus(world, device, progress.status(), "load");
+    if (absl::IsDataLoss(status)) {
+      damage = status;
+      resumed.notes.push_back(
+          absl::StrCat("resume    passing over ", path, ": ", status.message()));
+      continue;
+    }
+    ZEROTH_RETURN_IF_ERROR_WITH(status, absl::StrCat("--resume=", options.resume));
+    resumed.notes.push_back(
+        absl::StrCat("resume    from ", path, ", after step ", progress->steps));
+    for (const std::string& line : filled)
+      resumed.notes.push_back(absl::StrCat("resume    ", line));
+    for (std::string& line : Differences(options, *progress)) {
+      resumed.notes.push_back(std::move(line));
+    }
+    absl::Status aside;
+    if (is_leader && options.checkpoint_every > 0) {
+      aside = SetNewerAside(options.out, progress->steps, resumed.notes);
+    }
+    ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, aside, "set checkpoints aside"));
+    resumed.progress = *std::move(progress);
+    return resumed;
+  }
+  if (!damage.ok()) {
+    return absl::DataLossError(absl::StrCat("--resume=", options.resume,
+                                            ": no checkpoint is intact\n  ",
+                                            absl::StrJoin(resumed.notes, "\n  ")));
+  }
+  resumed.notes.push_back(
+      absl::StrCat("resume    no checkpoint in ", options.out, " yet: from the start"));
+  return resumed;
+}
+
+absl::StatusOr<std::unique_ptr<RunCheckpoints>> RunCheckpoints::Create(const TrainOptions& options,
+                                                                       Trainer& trainer) {
+  if (options.checkpoint_every == 0) return nullptr;
+  CheckpointSaverOptions saver_options;
+  saver_options.directory = options.out;
+  saver_options.retention.keep_last = options.keep_last;
+  saver_options.retention.keep_every = options.keep_every;
+  saver_options.async = options.async_checkpoint;
+  saver_options.skip_when_busy = options.async_when_busy == "skip";
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<CheckpointSaver> saver,
+      CheckpointSaver::Create(trainer.world(), trainer.device(), saver_options));
+  return std::unique_ptr<RunCheckpoints>(new RunCheckpoints(options, trainer, std::move(saver)));
+}
+
+bool RunCheckpoints::IsDue(int64_t steps, bool last) const {
+  return last || steps % options_.checkpoint_every == 0;
+}
+
+absl::Status RunCheckpoints::Save(RunProgress progress) {
+  progress.trainer = trainer_.counts();
+  progress.flags = ResultFlags(options_);
+  const absl::StatusOr<bool> saved = saver_->Save(
+      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.states()));
+  ZEROTH_RETURN_IF_ERROR_WITH(saved.status(),
+                              absl::StrCat("checkpoint after step ", progress.steps));
+  if (!*saved) {
+    notes_.push_back(absl::StrCat("step ", progress.steps,
+                                  "  no checkpoint: earlier ones are still being written"));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<double> RunCheckpoints::saving() const {
+  if (saver_->IsDone()) return std::nullopt;
+  return saver_->progress();
+}
+
+std::vector<std::string> RunCheckpoints::TakeNotes() {
+  for (const CompletedSave& save : saver_->TakeCompleted()) {
+    notes_.push_back(absl::StrFormat("step %d  checkpoint in %s, %s in %.2f s", save.step,
+                                     CheckpointPath(options_.out, save.step),
+                                     FormatBytes(save.bytes), save.seconds));
+  }
+  return std::exchange(notes_, {});
+}
+
+}  // namespace zeroth

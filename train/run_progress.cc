@@ -1,0 +1,207 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_progress.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads members of one object, and remembers the first that was not what it should be.
+class Members {
+ public:
+  Members(const Json& object, absl::string_view where) : object_(object), where_(where) {
+    if (!object.is_object()) Wrong("", "an object");
+  }
+
+  int64_t Count(const char* key) {
+    const Json* const member = Find(key, "a count");
+    if (member == nullptr) return 0;
+    if (!member->is_number_integer() ||
+        (!member->is_number_unsigned() && member->get<int64_t>() < 0) ||
+        member->get<uint64_t>() > uint64_t{1} << 62) {
+      Wrong(key, "a count");
+      return 0;
+    }
+    return member->get<int64_t>();
+  }
+  uint64_t Unsigned(const char* key) {
+    const Json* const member = Find(key, "an unsigned integer");
+    if (member == nullptr) return 0;
+    if (!member->is_number_unsigned()) Wrong(key, "an unsigned integer");
+    return member->is_number_unsigned() ? member->get<uint64_t>() : 0;
+  }
+  bool Bool(const char* key) {
+    const Json* const member = Find(key, "true or false");
+    if (member == nullptr) return false;
+    if (!member->is_boolean()) Wrong(key, "true or false");
+    return member->is_boolean() && member->get<bool>();
+  }
+  double Number(const char* key) {
+    const Json* const member = Find(key, "a number");
+    if (member == nullptr) return 0;
+    if (!member->is_number()) Wrong(key, "a number");
+    return member->is_number() ? member->get<double>() : 0;
+  }
+  const Json& Object(const char* key) {
+    static const Json empty = Json::object();
+    const Json* const member = Find(key, "an object");
+    if (member == nullptr) return empty;
+    if (!member->is_object()) Wrong(key, "an object");
+    return member->is_object() ? *member : empty;
+  }
+
+  std::vector<double> Numbers(const char* key) {
+    std::vector<double> numbers;
+    const Json* const member = Find(key, "an array of numbers");
+    if (member == nullptr) return numbers;
+    if (!member->is_array()) Wrong(key, "an array of numbers");
+    for (const Json& number : *member) {
+      if (!number.is_number()) Wrong(key, "an array of numbers");
+      numbers.push_back(number.is_number() ? number.get<double>() : 0);
+    }
+    return numbers;
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const Json* Find(const char* key, const char* expected) {
+    if (!status_.ok()) return nullptr;
+    const auto found = object_.find(key);
+    if (found != object_.end()) return &*found;
+    Wrong(key, expected);
+    return nullptr;
+  }
+  void Wrong(const char* key, const char* expected) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(where_, ": \"", key, "\" is missing or no such thing, expected ", expected,
+                     "; was this checkpoint written by the trainer?"));
+  }
+
+  const Json& object_;
+  const std::string where_;
+  absl::Status status_;
+};
+
+Json WindowJson(const OutlierDetector::State& state) {
+  return {{"taken", state.taken}, {"window", state.window}};
+}
+
+absl::StatusOr<OutlierDetector::State> ReadWindow(const Json& json, const std::string& where) {
+  Members members(json, where);
+  OutlierDetector::State state;
+  state.taken = members.Count("taken");
+  state.window = members.Numbers("window");
+  ZEROTH_RETURN_IF_ERROR(members.status());
+  return state;
+}
+
+}  // namespace
+
+Json RunProgress::ToJson() const {
+  Json json = {{"steps", steps},
+               {"skipped_steps", skipped_steps},
+               {"sequences", sequences},
+               {"data",
+                {{"tokens", data.tokens},
+                 {"seq_len", data.seq_len},
+                 {"seed", data.seed},
+                 {"shuffle", data.shuffle}}},
+               {"optimizer_steps", trainer.optimizer_steps},
+               {"ema_updates", trainer.ema_updates},
+               {"losses", WindowJson(trainer.losses)},
+               {"grad_norms", WindowJson(trainer.grad_norms)},
+               {"flags", flags}};
+  if (trainer.loss_scaler.has_value()) {
+    json["loss_scaler"] = {{"scale", trainer.loss_scaler->scale},
+                           {"finite_steps", trainer.loss_scaler->finite_steps}};
+  }
+  return json;
+}
+
+absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string_view where) {
+  RunProgress progress;
+  Members members(json, where);
+  progress.steps = members.Count("steps");
+  progress.trainer.optimizer_steps = members.Count("optimizer_steps");
+  progress.trainer.ema_updates = members.Count("ema_updates");
+  const Json& losses = members.Object("losses");
+  const Json& grad_norms = members.Object("grad_norms");
+  progress.skipped_steps = members.Count("skipped_steps");
+  progress.sequences = members.Count("sequences");
+  progress.flags = members.Object("flags");
+  const Json& data_json = members.Object("data");
+  ZEROTH_RETURN_IF_ERROR(members.status());
+  Members data(data_json, absl::StrCat(where, ": \"data\""));
+  progress.data.tokens = data.Count("tokens");
+  progress.data.seq_len = data.Count("seq_len");
+  progress.data.seed = data.Unsigned("seed");
+  progress.data.shuffle = data.Bool("shuffle");
+  ZEROTH_RETURN_IF_ERROR(data.status());
+  if (const auto found = json.find("loss_scaler"); found != json.end()) {
+    Members scaler(*found, absl::StrCat(where, ": \"loss_scaler\""));
+    LossScaler::State state;
+    state.scale = scaler.Number("scale");
+    state.finite_steps = scaler.Count("finite_steps");
+    ZEROTH_RETURN_IF_ERROR(scaler.status());
+    progress.trainer.loss_scaler = state;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.losses,
+                          ReadWindow(losses, absl::StrCat(where, ": \"losses\"")));
+  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.grad_norms,
+                          ReadWindow(grad_norms, absl::StrCat(where, ": \"grad_norms\"")));
+  return progress;
+}
+
+Json ResultFlags(const TrainOptions& options) {
+  return {{"data", options.data},
+          {"strategy", options.strategy},
+          {"world_size", options.world_size},
+          {"shard_size", options.shard_size},
+          {"param_dtype", options.param_dtype},
+          {"reduce_dtype", options.reduce_dtype},
+          {"loss_scale", options.loss_scale},
+          {"batch_size", options.batch_size},
+          {"grad_accum", options.grad_accum},
+          {"seq_len", options.seq_len},
+          {"steps", options.steps},
+          {"lr", options.lr},
+          {"min_lr", options.min_lr},
+          {"lr_schedule", options.lr_schedule},
+          {"warmup_steps", options.warmup_steps},
+          {"beta1", options.beta1},
+          {"beta2", options.beta2},
+          {"eps", options.eps},
+          {"weight_decay", options.weight_decay},
+          {"clip_grad_norm", options.clip_grad_norm},
+          {"skip_loss_zscore", options.skip_loss_zscore},
+          {"skip_grad_norm_zscore", options.skip_grad_norm_zscore},
+          {"ema_decay", options.ema_decay},
+          {"seed", options.seed},
+          {"shuffle", options.shuffle}};
+}
+
+std::vector<std::string> ChangedFlags(const Json& before, const Json& now) {
+  std::vector<std::string> changed;
+  for (const auto& [flag, value] : now.items()) {
+    const auto found = before.find(flag);
+    if (found == before.end() || *found == value) continue;
+    const auto text = [](const Json& json) {
+      return json.is_string() ? json.get<std::string>()
+                              : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    };
+    changed.push_back(absl::StrCat("--", flag, " is ", text(value), ", was ", text(*found)));
+  }
+  return changed;
+}
+
+}  // namespace zeroth

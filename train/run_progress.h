@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_RUN_PROGRESS_H_
+#define ZEROTH_TRAIN_RUN_PROGRESS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/train/options.h"
+#include "zeroth/train/trainer_counts.h"
+
+namespace zeroth {
+
+// Which sequences the data are cut into, and in which order they come: what a position in them
+// means something in.
+struct DataOrder {
+  int64_t tokens = 0;
+  int64_t seq_len = 0;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  bool operator==(const DataOrder&) const = default;
+};
+
+// How far a run has come, as a checkpoint keeps it beside weights and moments (the "training" of
+// its index). Nothing else is needed to go on with the same bits: shuffling, initial values and
+// samples draw from counters, and the learning rate is a function of the step.
+struct RunProgress {
+  int64_t steps = 0;  // skipped ones included
+  int64_t skipped_steps = 0;
+  int64_t sequences = 0;  // of the data, by all ranks together
+  DataOrder data;
+  TrainerCounts trainer;
+  // What the run was told, by flag, as far as it changes results. For comparison only.
+  nlohmann::json flags = nlohmann::json::object();
+
+  nlohmann::json ToJson() const;
+  // InvalidArgument says at which key of `where` what is missing or wrong.
+  static absl::StatusOr<RunProgress> FromJson(const nlohmann::json& json, absl::string_view where);
+};
+
+// RunProgress::flags of these options.
+nlohmann::json ResultFlags(const TrainOptions& options);
+// "--lr is 0.1, was 0.2", for each flag that both have with different values.
+std::vector<std::string> ChangedFlags(const nlohmann::json& before, const nlohmann::json& now);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_RUN_PROGRESS_H_
