@@ -36,9 +36,8 @@ __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks
   const bool vanishes = !finite || largest < QuantizedBlocks::kSmallestMagnitude;
   const float inverse = vanishes ? 0.0f : __fdiv_rn(QuantizedBlocks::kMostCode, largest);
   for (int64_t i = begin + lane; i < end; i += 32) {
-    codes[i] = vanishes
-                   ? int8_t{0}
-                   : static_cast<int8_t>(__float2int_rn(__fmul_rn(ToFloat(values[i]), inverse)));
+    codes[i] =
+        vanishes ? int8_t{0} : static_cast<int8_t>(rintf(__fmul_rn(ToFloat(values[i]), inverse)));
   }
   if (lane != 0) return;
   scales[block] = !finite    ? __uint_as_float(kNaNBits)

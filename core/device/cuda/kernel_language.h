@@ -182,8 +182,6 @@ inline int __float_as_int(float x) { return ZerothBitCast<int>(x); }
 inline float __int_as_float(int x) { return ZerothBitCast<float>(x); }
 inline long long __double_as_longlong(double x) { return ZerothBitCast<long long>(x); }
 inline double __longlong_as_double(long long x) { return ZerothBitCast<double>(x); }
-// To nearest even, as the host rounds unless told otherwise.
-inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 inline int __clzll(long long x) {
   return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
