@@ -86,10 +86,27 @@ ABSL_FLAG(std::string, master_dtype, kDefaults.master_dtype,
 ABSL_FLAG(std::string, optimizer_state_dtype, kDefaults.optimizer_state_dtype,
           "What AdamW keeps its two moments in: fp32, bf16 (rounded stochastically) or int8 (8-bit "
           "codes and a scale for each 128 elements): 8, 4 or 2.06 bytes a parameter.");
-ABSL_FLAG(bool, reshard_after_forward, kDefaults.reshard_after_forward,
-          "Free gathered parameters between a block's forward and its backward, for full_shard and "
-          "hybrid_shard; false: keep them (more memory, a third less traffic).");
+ABSL_FLAG(
+    std::string, reshard_after_forward, kDefaults.reshard_after_forward,
+    "What full_shard and hybrid_shard do between a block's forward and its backward: true frees "
+    "gathered parameters, false keeps them (more memory, a third less traffic), a number keeps "
+    "them sharded over groups of that many ranks, in which backward gathers.");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
+ABSL_FLAG(std::string, backward_prefetch, kDefaults.backward_prefetch,
+          "When backward gathers the next unit: pre (beside this one's computation), post (after "
+          "it: less memory in use, less overlap) or none (when it is needed).");
+ABSL_FLAG(int, limit_all_gathers, kDefaults.limit_all_gathers,
+          "Units, besides the root, that are gathered at a time: the one in use and those ahead.");
+ABSL_FLAG(std::string, layout, kDefaults.layout,
+          "Where parameters are cut: flat (a unit in equal shares) or rows (each parameter between "
+          "rows of its first dimension, as FSDP2 does; one collective for each).");
+ABSL_FLAG(double, gradient_divide_factor, kDefaults.gradient_divide_factor,
+          "What sums of gradients over ranks are divided by; 0: the number of ranks.");
+ABSL_FLAG(bool, quantized_weights, kDefaults.quantized_weights,
+          "Gather parameters as int8 with a scale for each 256 (ZeRO++'s qwZ): a quarter of fp32's "
+          "traffic. The optimizer's masters stay as they are.");
+ABSL_FLAG(bool, quantized_gradients, kDefaults.quantized_gradients,
+          "Reduce gradients as int8 in the same way, by an all-to-all (qgZ).");
 ABSL_FLAG(std::string, activation_checkpointing, kDefaults.activation_checkpointing,
           "What keeps only its input in forward and is computed again in backward: none, block, "
           "attention or mlp. Changes memory and time, no result.");
@@ -228,6 +245,12 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.optimizer_state_dtype = absl::GetFlag(FLAGS_optimizer_state_dtype);
   options.reshard_after_forward = absl::GetFlag(FLAGS_reshard_after_forward);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
+  options.backward_prefetch = absl::GetFlag(FLAGS_backward_prefetch);
+  options.limit_all_gathers = absl::GetFlag(FLAGS_limit_all_gathers);
+  options.layout = absl::GetFlag(FLAGS_layout);
+  options.gradient_divide_factor = absl::GetFlag(FLAGS_gradient_divide_factor);
+  options.quantized_weights = absl::GetFlag(FLAGS_quantized_weights);
+  options.quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients);
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
   options.cuda_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
