@@ -131,9 +131,7 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
 
 TEST(TrainResumeTest, OutlierWindowsGoOn) {
   // Longer than a window of 128 steps, so that scores depend on what was before the checkpoint.
-  const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1",
-                       "--world_size=1"
-                       "--seq_len=8"};
+  const Flags flags = {"--skip_loss_zscore=2.5", "--batch_size=1", "--world_size=1"};
   const fs::path whole = Scratch() / "whole";
   const fs::path out = Scratch() / "resumed";
   ASSERT_EQ(RunTrainer(With(Training(whole, 200), flags)).exit_code, 0);
