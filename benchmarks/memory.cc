@@ -3,7 +3,7 @@
 // What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
 // counts them in real steps, beside the formula.
 //
-//   bazel run //benchmarks:memory -- [preset] [ranks]
+//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy]
 
 #include <cmath>
 #include <cstdint>
@@ -30,6 +30,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/presets.h"
 #include "zeroth/strategies/memory_formula.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -46,6 +47,8 @@ struct Lever {
   bool reshard_after_forward = true;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone;
   const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
+  DType moment_dtype = DType::kFloat32;
+  bool keeps_masters = true;
 };
 
 constexpr Lever kLevers[] = {
@@ -57,6 +60,12 @@ constexpr Lever kLevers[] = {
     {"offload optimizer", 1, true, true, ActivationCheckpointing::kNone, "o"},
     {"offload opt., grads", 1, true, true, ActivationCheckpointing::kNone, "go"},
     {"offload all", 1, true, true, ActivationCheckpointing::kNone, "pgo"},
+    {"bf16 moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16},
+    {"8-bit moments", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8},
+    {"no masters, bf16 mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kBFloat16,
+     false},
+    {"no masters, 8-bit mom.", 1, true, true, ActivationCheckpointing::kNone, "", DType::kUInt8,
+     false},
 };
 
 ModelNumel CountNumel(const LanguageModel& model) {
@@ -87,6 +96,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.offload = setup.offload;
+  options.adamw.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
@@ -139,7 +149,9 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& preset, int ranks) {
+// Every strategy's rows, or those of `only`.
+absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
+  if (!only.empty()) ZEROTH_RETURN_IF_ERROR(StrategyRegistry::Create(only, {}).status());
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
                           ModelRegistry::Create(config));
@@ -152,6 +164,7 @@ absl::Status Run(const std::string& preset, int ranks) {
       "all");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    if (!only.empty() && only != strategy) continue;
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const Lever& lever : kLevers) {
         MemoryFormulaOptions setup;
@@ -166,6 +179,11 @@ absl::Status Run(const std::string& preset, int ranks) {
         setup.offload.parameters = absl::StrContains(kinds, 'p');
         setup.offload.gradients = absl::StrContains(kinds, 'g');
         setup.offload.optimizer = absl::StrContains(kinds, 'o');
+        setup.moment_dtype = lever.moment_dtype;
+        if (!lever.keeps_masters) {
+          if (dtype != DType::kBFloat16) continue;
+          setup.precision.master_dtype = dtype;
+        }
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
         if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));
@@ -185,7 +203,7 @@ int main(int argc, char** argv) {
     std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
     return EXIT_FAILURE;
   }
-  const absl::Status status = zeroth::Run(preset, ranks);
+  const absl::Status status = zeroth::Run(preset, ranks, argc > 3 ? argv[3] : "");
   if (status.ok()) return EXIT_SUCCESS;
   std::cerr << status << "\n";
   return EXIT_FAILURE;

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "benchmark/benchmark.h"
 
@@ -47,6 +48,43 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   state.counters["ratio_to_floor"] = result->flops_per_second / result->gemm_peak;
 }
 
+// full_shard with state in files, against the same in memory.
+void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
+  TrainStepSetup setup;
+  setup.vocab = 50304;
+  setup.ranks = 2;
+  setup.batch = 4;
+  setup.seq = 256;
+  setup.offload = std::move(offload);
+  const absl::StatusOr<TrainStepResult> result =
+      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
+  if (!result.ok()) {
+    state.SkipWithError(std::string(result.status().message()).c_str());
+    return;
+  }
+  for (auto _ : state) state.SetIterationTime(result->seconds);
+  state.counters["tokens/s"] = result->tokens_per_second;
+  state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
+  state.counters["moved_MiB"] = result->offload_bytes_per_step / (1 << 20);
+  if (const auto found = Float32Rates().find(setup.strategy); found != Float32Rates().end()) {
+    state.counters["ratio_to_memory"] = result->tokens_per_second / found->second;
+  }
+}
+
+OffloadOptions Offloading(bool parameters, bool gradients, bool optimizer) {
+  OffloadOptions options;
+  options.parameters = parameters;
+  options.gradients = gradients;
+  options.optimizer = optimizer;
+  return options;
+}
+
+#define ZEROTH_OFFLOADED_STEP(name, ...)                             \
+  BENCHMARK_CAPTURE(BM_OffloadedStep, name, Offloading(__VA_ARGS__)) \
+      ->UseManualTime()                                              \
+      ->Iterations(5)                                                \
+      ->Unit(benchmark::kMillisecond)
+
 #define ZEROTH_TRAIN_STEP(strategy)                                             \
   BENCHMARK_CAPTURE(BM_TrainStep, strategy##_fp32, #strategy, DType::kFloat32)  \
       ->UseManualTime()                                                         \
@@ -61,6 +99,10 @@ ZEROTH_TRAIN_STEP(no_shard);
 ZEROTH_TRAIN_STEP(shard_grad_op);
 ZEROTH_TRAIN_STEP(full_shard);
 ZEROTH_TRAIN_STEP(hybrid_shard);
+
+ZEROTH_OFFLOADED_STEP(optimizer, false, false, true);
+ZEROTH_OFFLOADED_STEP(optimizer_gradients, false, true, true);
+ZEROTH_OFFLOADED_STEP(all, true, true, true);
 
 }  // namespace
 }  // namespace zeroth

@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.mixed_precision.param_dtype = setup.param_dtype;
+  options.sharding.offload = setup.offload;
   if (setup.strategy == "hybrid_shard") {
     options.sharding.strategy_options.shard_size = setup.ranks;
   }
@@ -69,12 +70,20 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
     return absl::OkStatus();
   };
   ZEROTH_RETURN_IF_ERROR(measure_peak());
+  const auto moved = [&] {
+    const OffloadStats stats = trainer->sharding().stats().offload;
+    return static_cast<double>(stats.bytes_read + stats.bytes_written);
+  };
+  const double moved_before = moved();
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
     seconds.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  if (steps > 0) {
+    result.offload_bytes_per_step = (moved() - moved_before) / static_cast<double>(steps);
   }
   ZEROTH_RETURN_IF_ERROR(measure_peak());
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),

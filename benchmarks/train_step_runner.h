@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/strategies/offload.h"
 
 namespace zeroth {
 
@@ -21,6 +22,7 @@ struct TrainStepSetup {
   int64_t batch = 1;  // sequences per rank
   int64_t seq = 1024;
   DType param_dtype = DType::kFloat32;
+  OffloadOptions offload;
 };
 
 struct TrainStepResult {
@@ -29,6 +31,7 @@ struct TrainStepResult {
   double flops_per_second = 0;  // the model's, see LanguageModel::FlopsPerToken
   double gemm_peak = 0;         // FLOP/s of all ranks at once, best of rounds before and after
   int64_t peak_bytes = 0;       // of rank 0
+  double offload_bytes_per_step = 0;  // of rank 0, read and written
 };
 
 // Whole training steps on random tokens, after a step that touches all memory for the first time

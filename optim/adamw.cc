@@ -57,12 +57,52 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
     : sharding_(sharding), kernels_(kernels), options_(options) {}
 
+absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
+  settings_ = {{options_, 1.0}};
+  for (const ParameterGroup& group : groups) {
+    Settings settings{options_, group.lr_scale};
+    settings.options.weight_decay = group.weight_decay.value_or(options_.weight_decay);
+    settings.options.beta1 = group.beta1.value_or(options_.beta1);
+    settings.options.beta2 = group.beta2.value_or(options_.beta2);
+    settings.options.eps = group.eps.value_or(options_.eps);
+    const std::string where = absl::StrCat("parameter group '", group.pattern, "'");
+    ZEROTH_RETURN_IF_ERROR_WITH(ValidateAdamWOptions(settings.options), where);
+    if (!std::isfinite(group.lr_scale) || group.lr_scale < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": lr_scale = ", group.lr_scale,
+                                                     ", expected a finite number of at least 0"));
+    }
+    settings_.push_back(settings);
+  }
+  std::vector<const Parameter*> parameters;
+  std::vector<std::string> names;
+  for (const Parameter* parameter : sharding_.parameters()) {
+    if (!parameter->requires_grad()) continue;
+    parameters.push_back(parameter);
+    names.push_back(parameter->name());
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int> assigned, AssignGroups(groups, names));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (assigned[i] >= 0) settings_of_[parameters[i]] = static_cast<size_t>(assigned[i]) + 1;
+  }
+  coefficients_.resize(2 * settings_.size());
+  return absl::OkStatus();
+}
+
+int64_t AdamW::RowOf(const Parameter& parameter) const {
+  const auto found = settings_of_.find(&parameter);
+  const size_t settings = found == settings_of_.end() ? 0 : found->second;
+  return static_cast<int64_t>(2 * settings) + (parameter.decay() ? 1 : 0);
+}
+
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
-                                                     const AdamWOptions& options) {
+                                                     const AdamWOptions& options,
+                                                     absl::Span<const ParameterGroup> groups) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamWOptions(options));
   std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
+  ZEROTH_RETURN_IF_ERROR(optimizer->SetGroups(groups));
+  const auto rows = static_cast<int64_t>(optimizer->coefficients_.size());
   ZEROTH_ASSIGN_OR_RETURN(optimizer->device_coefficients_,
-                          Tensor::Empty(sharding.device(), Shape({2, kAdamWCoefficients}),
+                          Tensor::Empty(sharding.device(), Shape({rows, kAdamWCoefficients}),
                                         DType::kFloat32, MemoryCategory::kWorkspace));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
@@ -98,9 +138,9 @@ absl::StatusOr<StateTensor> AdamW::ZeroState(int64_t numel, DType dtype) const {
   return Tensor::Zeros(sharding_.device(), Shape({numel}), dtype, MemoryCategory::kOptimizer);
 }
 
-// In fp32, neighbours with the same decay are one kernel call: the gap between them is zero in
-// parameters and gradients, and an update of zeros by zeros is zero. What is rounded needs to know
-// which parameter it is of.
+// In fp32, neighbours with the same coefficients are one kernel call: the gap between them is zero
+// in parameters and gradients, and an update of zeros by zeros is zero. What is rounded needs to
+// know which parameter it is of.
 std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
   const bool rounds = options_.state_dtype != DType::kFloat32 ||
                       state.unit->precision().master_dtype != DType::kFloat32;
@@ -114,11 +154,12 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
       joins = false;
       continue;
     }
-    if (joins && ranges.back().decay == parameter.decay()) {
+    const int64_t row = RowOf(parameter);
+    if (joins && ranges.back().row == row) {
       ranges.back().numel = piece.shard_offset + piece.numel() - ranges.back().offset;
     } else {
-      ranges.push_back({piece.shard_offset, piece.numel(), parameter.decay(),
-                        HashName(parameter.name()), piece.begin});
+      ranges.push_back(
+          {piece.shard_offset, piece.numel(), row, HashName(parameter.name()), piece.begin});
     }
     joins = !rounds;
   }
@@ -141,23 +182,27 @@ absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor
 
 absl::Status AdamW::BeginStep(double lr, double grad_scale) {
   ++step_;
-  AdamWArgs args;
-  args.lr = lr;
-  args.beta1 = options_.beta1;
-  args.beta2 = options_.beta2;
-  args.eps = options_.eps;
-  args.eps_mode = options_.eps_mode;
-  args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step_));
-  args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step_));
-  args.grad_scale = grad_scale;
-  args.seed = options_.seed;
-  args.step = step_;
-  for (const bool decay : {false, true}) {
-    args.weight_decay = decay ? options_.weight_decay : 0.0;
-    coefficients_[decay ? 1 : 0] = DeriveAdamWCoefficients(args);
+  for (size_t i = 0; i < settings_.size(); ++i) {
+    const AdamWOptions& options = settings_[i].options;
+    AdamWArgs args;
+    args.lr = lr * settings_[i].lr_scale;
+    args.beta1 = options.beta1;
+    args.beta2 = options.beta2;
+    args.eps = options.eps;
+    args.eps_mode = options.eps_mode;
+    args.correction1 = 1 - std::pow(options.beta1, static_cast<double>(step_));
+    args.correction2 = 1 - std::pow(options.beta2, static_cast<double>(step_));
+    args.grad_scale = grad_scale;
+    args.seed = options.seed;
+    args.step = step_;
+    for (const bool decay : {false, true}) {
+      args.weight_decay = decay ? options.weight_decay : 0.0;
+      coefficients_[2 * i + (decay ? 1 : 0)] = DeriveAdamWCoefficients(args);
+    }
   }
   return sharding_.device().CopyFromHost(device_coefficients_.raw_data(), coefficients_.data(),
-                                         sizeof(coefficients_), kernels_.stream());
+                                         coefficients_.size() * sizeof(AdamWCoefficients),
+                                         kernels_.stream());
 }
 
 absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor,
@@ -184,7 +229,7 @@ absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& gr
     args.stream = range.stream;
     args.first_element = range.first_element + first - range.offset;
     args.coefficients =
-        device_coefficients_.View(range.decay ? kAdamWCoefficients : 0, {kAdamWCoefficients});
+        device_coefficients_.View(range.row * kAdamWCoefficients, {kAdamWCoefficients});
     ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(args));
   }
   return absl::OkStatus();

@@ -3,8 +3,8 @@
 #ifndef ZEROTH_OPTIM_ADAMW_H_
 #define ZEROTH_OPTIM_ADAMW_H_
 
-#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -53,10 +54,12 @@ int64_t RequiredBlockNumel(DType state_dtype);
 class AdamW {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
-  // InvalidArgument if an option is out of its range, or names the unit whose shards are not cut
-  // by the state's blocks. `sharding` and `kernels` outlive the optimizer.
-  static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
-                                                       const AdamWOptions& options);
+  // InvalidArgument if an option is out of its range, names the unit whose shards are not cut by
+  // the state's blocks, or a group that no trainable parameter belongs to, or whose settings are
+  // out of range. `sharding` and `kernels` outlive the optimizer.
+  static absl::StatusOr<std::unique_ptr<AdamW>> Create(
+      Sharding& sharding, Kernels& kernels, const AdamWOptions& options,
+      absl::Span<const ParameterGroup> groups = {});
 
   // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
   // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
@@ -92,9 +95,14 @@ class AdamW {
   struct Range {
     int64_t offset;
     int64_t numel;
-    bool decay;
+    int64_t row;            // of its coefficients
     uint64_t stream;        // of its parameter's draws
     int64_t first_element;  // where it starts in its parameter
+  };
+  // What parameters of one group, or of none, are updated with.
+  struct Settings {
+    AdamWOptions options;
+    double lr_scale = 1;
   };
   struct State {
     Unit* unit = nullptr;
@@ -107,6 +115,9 @@ class AdamW {
   };
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
+  absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
+  // Its group's row of coefficients without weight decay, or the one after it with.
+  int64_t RowOf(const Parameter& parameter) const;
   std::vector<Range> Ranges(const State& state) const;
   absl::Status ZeroMoments(State& state) const;
   absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype) const;
@@ -120,8 +131,11 @@ class AdamW {
   Kernels& kernels_;
   AdamWOptions options_;
   std::vector<State> states_;
-  std::array<AdamWCoefficients, 2> coefficients_;  // of this step: without decay, with it
-  Tensor device_coefficients_;                     // the same, [2, kAdamWCoefficients] fp32
+  std::vector<Settings> settings_;                  // of parameters without a group, of each group
+  std::map<const Parameter*, size_t> settings_of_;  // of those that have a group
+  // Of this step, of each of the settings: without decay, with it.
+  std::vector<AdamWCoefficients> coefficients_;
+  Tensor device_coefficients_;  // the same, [rows, kAdamWCoefficients] fp32
   int64_t step_ = 0;
 };
 

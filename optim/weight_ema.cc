@@ -3,6 +3,7 @@
 #include "zeroth/optim/weight_ema.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,23 +23,31 @@ absl::Status ValidateEmaDecay(double decay) {
 absl::StatusOr<std::unique_ptr<WeightEma>> WeightEma::Create(Sharding& sharding, Kernels& kernels,
                                                              double decay) {
   ZEROTH_RETURN_IF_ERROR(ValidateEmaDecay(decay));
+  for (const Unit* unit : sharding.units()) {
+    if (unit->precision().master_dtype == DType::kFloat32) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("average of weights: the masters of unit '", unit->name(), "' are ",
+                     DTypeName(unit->precision().master_dtype), ", expected fp32"));
+  }
   std::unique_ptr<WeightEma> ema(new WeightEma(sharding, kernels, decay));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
       const ShardLayout::Segment& layout = unit->segment_layout(i);
       if (!layout.trainable) continue;
-      State state{unit, i, Tensor()};
-      ZEROTH_ASSIGN_OR_RETURN(state.average,
-                              Tensor::Zeros(sharding.device(), Shape({layout.shard_numel}),
-                                            DType::kFloat32, MemoryCategory::kOptimizer));
-      ema->states_.push_back(state);
+      State state{unit, i, StateTensor()};
+      ZEROTH_ASSIGN_OR_RETURN(state.average, ema->ZeroAverage(layout.shard_numel));
+      ema->states_.push_back(std::move(state));
     }
   }
   return ema;
 }
 
-const Tensor& WeightEma::WeightsOf(const State& state) const {
-  return state.unit->segment(state.segment).shard;
+absl::StatusOr<StateTensor> WeightEma::ZeroAverage(int64_t numel) const {
+  if (sharding_.offload().options().optimizer) {
+    return sharding_.offload().Reserve(numel, DType::kFloat32, "average of weights");
+  }
+  return Tensor::Zeros(sharding_.device(), Shape({numel}), DType::kFloat32,
+                       MemoryCategory::kOptimizer);
 }
 
 absl::Status WeightEma::Copy(const Tensor& to, const Tensor& from) {
@@ -50,28 +59,57 @@ absl::Status WeightEma::Update() {
     return absl::FailedPreconditionError(
         "average of weights: it lies in the weights' place now; swap it back before training on");
   }
+  const bool first = updates_ == 0;
+  std::vector<StatePass> passes;
   for (const State& state : states_) {
-    const Tensor& weights = WeightsOf(state);
-    ZEROTH_RETURN_IF_ERROR(
-        updates_ == 0 ? Copy(state.average, weights)
-                      : kernels_.Lerp(state.average, weights, static_cast<float>(1 - decay_)));
+    StatePass pass;
+    pass.operands = {{state.average, /*written=*/true}, {state.unit->ShardState(state.segment)}};
+    pass.body = [this, first](int64_t, absl::Span<const Tensor> chunk) {
+      return first ? Copy(chunk[0], chunk[1])
+                   : kernels_.Lerp(chunk[0], chunk[1], static_cast<float>(1 - decay_));
+    };
+    passes.push_back(std::move(pass));
   }
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "average of weights");
   ++updates_;
   return absl::OkStatus();
 }
 
-absl::Status WeightEma::SwapSegment(const State& state, const Tensor& scratch) {
-  const Tensor& weights = WeightsOf(state);
+absl::Status WeightEma::SwapPieces(const Tensor& weights, const Tensor& average,
+                                   const Tensor& scratch) {
   for (int64_t begin = 0; begin < weights.numel(); begin += scratch.numel()) {
     const Shape shape({std::min(scratch.numel(), weights.numel() - begin)});
     const Tensor piece = weights.View(begin, shape);
-    const Tensor average = state.average.View(begin, shape);
+    const Tensor average_piece = average.View(begin, shape);
     const Tensor kept = scratch.View(0, shape);
     ZEROTH_RETURN_IF_ERROR(Copy(kept, piece));
-    ZEROTH_RETURN_IF_ERROR(Copy(piece, average));
-    ZEROTH_RETURN_IF_ERROR(Copy(average, kept));
+    ZEROTH_RETURN_IF_ERROR(Copy(piece, average_piece));
+    ZEROTH_RETURN_IF_ERROR(Copy(average_piece, kept));
   }
   return absl::OkStatus();
+}
+
+absl::Status WeightEma::SwapAll() {
+  constexpr int64_t kScratchNumel = int64_t{1} << 20;
+  int64_t largest = 1;
+  for (const State& state : states_) largest = std::max(largest, state.average.numel());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor scratch,
+      Tensor::Empty(sharding_.device(), Shape({std::min(largest, kScratchNumel)}), DType::kFloat32,
+                    MemoryCategory::kWorkspace));
+  std::vector<StatePass> passes;
+  for (const State& state : states_) {
+    StatePass pass;
+    pass.operands = {{state.unit->ShardState(state.segment), /*written=*/true},
+                     {state.average, /*written=*/true}};
+    pass.body = [this, &scratch](int64_t, absl::Span<const Tensor> chunk) {
+      return SwapPieces(chunk[0], chunk[1], scratch);
+    };
+    passes.push_back(std::move(pass));
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "average of weights");
+  // Gathers on other streams, which know nothing of this, must find it done.
+  return kernels_.stream().Synchronize();
 }
 
 absl::Status WeightEma::Swap() {
@@ -80,18 +118,7 @@ absl::Status WeightEma::Swap() {
     ZEROTH_RETURN_IF_ERROR(
         state.unit->ExpectGradientState(GradientState::kNone, "swap in the average"));
   }
-  if (updates_ > 0) {
-    constexpr int64_t kScratchNumel = int64_t{1} << 20;
-    int64_t largest = 1;
-    for (const State& state : states_) largest = std::max(largest, state.average.numel());
-    ZEROTH_ASSIGN_OR_RETURN(
-        const Tensor scratch,
-        Tensor::Empty(sharding_.device(), Shape({std::min(largest, kScratchNumel)}),
-                      DType::kFloat32, MemoryCategory::kWorkspace));
-    for (const State& state : states_) ZEROTH_RETURN_IF_ERROR(SwapSegment(state, scratch));
-    // Gathers on other streams, which know nothing of this, must find it done.
-    ZEROTH_RETURN_IF_ERROR(kernels_.stream().Synchronize());
-  }
+  if (updates_ > 0) ZEROTH_RETURN_IF_ERROR(SwapAll());
   swapped_ = !swapped_;
   return absl::OkStatus();
 }
@@ -107,7 +134,9 @@ std::vector<ShardState> WeightEma::states() const {
 
 int64_t WeightEma::MemoryBytes() const {
   int64_t bytes = 0;
-  for (const State& state : states_) bytes += static_cast<int64_t>(state.average.bytes());
+  for (const State& state : states_) {
+    bytes += state.average.numel() * static_cast<int64_t>(SizeOf(state.average.dtype()));
+  }
   return bytes;
 }
 

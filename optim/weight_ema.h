@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/shard_state.h"
@@ -23,11 +24,13 @@ absl::Status ValidateEmaDecay(double decay);
 // The exponential moving average of the weights over the steps (Polyak and Juditsky, 1992; as kept
 // by timm and EDM), average = decay * average + (1 - decay) * weights: often a better model than
 // the last weights, for 4 bytes a parameter that this rank owns. Of the fp32 masters, sharded as
-// the optimizer's moments are; weights that take no gradient are their own average. Element by
-// element, so where shards begin changes no bit. Used by one rank's thread only.
+// the optimizer's moments are, and offloaded where these are; weights that take no gradient are
+// their own average. Element by element, so where shards begin changes no bit, and neither does
+// offloading. Used by one rank's thread only.
 class WeightEma {
  public:
-  // InvalidArgument as ValidateEmaDecay. `sharding` and `kernels` outlive the average.
+  // InvalidArgument as ValidateEmaDecay, and for masters in less than fp32, where the average would
+  // be rounded away at every exchange. `sharding` and `kernels` outlive the average.
   static absl::StatusOr<std::unique_ptr<WeightEma>> Create(Sharding& sharding, Kernels& kernels,
                                                            double decay);
 
@@ -38,8 +41,8 @@ class WeightEma {
 
   // Exchanges weights and average, and the next time back: in between, whatever gathers weights
   // (evaluation, sampling, export) sees the average. With no update so far, nothing changes.
-  // Between steps; FailedPrecondition names a unit that is within one. Waits for the device; needs
-  // memory for at most 4 MiB of elements on the way.
+  // Between steps; FailedPrecondition names a unit that is within one. Waits for the device; takes
+  // at most 4 MiB of memory on the way, beyond what offloaded state passes through.
   absl::Status Swap();
   bool swapped() const { return swapped_; }
 
@@ -49,21 +52,22 @@ class WeightEma {
   void set_updates(int64_t updates) { updates_ = updates; }
   // The averages, as "ema". Not while swapped.
   std::vector<ShardState> states() const;
-  // Of this rank's average.
+  // Of this rank's average, wherever it lies.
   int64_t MemoryBytes() const;
 
  private:
   struct State {
     Unit* unit;
     int segment;
-    Tensor average;  // [shard_numel] fp32
+    StateTensor average;  // [shard_numel] fp32
   };
 
   WeightEma(Sharding& sharding, Kernels& kernels, double decay)
       : sharding_(sharding), kernels_(kernels), decay_(decay) {}
-  const Tensor& WeightsOf(const State& state) const;
+  absl::StatusOr<StateTensor> ZeroAverage(int64_t numel) const;
   absl::Status Copy(const Tensor& to, const Tensor& from);
-  absl::Status SwapSegment(const State& state, const Tensor& scratch);
+  absl::Status SwapPieces(const Tensor& weights, const Tensor& average, const Tensor& scratch);
+  absl::Status SwapAll();
 
   Sharding& sharding_;
   Kernels& kernels_;

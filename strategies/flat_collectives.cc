@@ -39,6 +39,45 @@ absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& strea
 
 }  // namespace
 
+namespace {
+
+absl::StatusOr<Travel> TravelFor(const Unit& unit, Communicator& group, Stream& comm,
+                                 StreamScratch* scratch) {
+  if (scratch == nullptr || scratch->kernels() == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "' has collectives of its own, which this strategy gives no memory or kernels "
+                     "to; pass StreamScratch and those of StrategyContext on"));
+  }
+  return Travel{group, comm, scratch->kernels(), *scratch, unit.name()};
+}
+
+absl::Status ReduceScatterSegment(const Unit& unit, const Tensor& full, const Tensor& mine,
+                                  ReduceOp op, const GradientGroups& groups, Stream& comm) {
+  if (unit.collectives() == nullptr) {
+    return groups.shard->ReduceScatter(full, mine, op, comm, unit.name(), unit.has_accumulated());
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, *groups.shard, comm, groups.travel));
+  return unit.collectives()->ReduceScatter(full, mine, op, unit.has_accumulated(), by);
+}
+
+absl::Status AllReduceSegment(const Unit& unit, const Tensor& values, ReduceOp op,
+                              Communicator& group, const GradientGroups& groups, Stream& comm) {
+  if (unit.collectives() == nullptr) return group.AllReduce(values, op, comm, unit.name());
+  ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, group, comm, groups.travel));
+  return unit.collectives()->AllReduce(values, op, by);
+}
+
+// The last step of a reduction: what the groups' own mean leaves to be done.
+absl::Status ScaleResult(const Unit& unit, const Tensor& values, const GradientGroups& groups,
+                         GradientSync sync, Kernels* kernels) {
+  if (groups.scale == 1 || sync != GradientSync::kFinish) return absl::OkStatus();
+  if (kernels == nullptr) return NeedsKernels(unit, "a gradient divide factor");
+  return kernels->Scale(values, static_cast<float>(groups.scale));
+}
+
+}  // namespace
+
 absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOptions& options,
                                    int natural) {
   if (options.shard_size == 0 || options.shard_size == natural) return natural;
@@ -141,13 +180,8 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, Stream& comm, Kernels* k
 
 }  // namespace
 
-absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
-                            Kernels* kernels, StreamScratch* staging) {
-  ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
+absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
   const DType dtype = unit.precision().param_dtype;
-  if (!unit.precision().computes_in_masters() && kernels == nullptr) {
-    return NeedsKernels(unit, "a gather");
-  }
   const int64_t bytes = FullParameterBytes(unit);
   Tensor buffer;
   if (bytes > 0) {
@@ -163,12 +197,31 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffer
     }
     segment.full = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout, dtype);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
+                            Kernels* kernels, StreamScratch* staging, StreamScratch* travel) {
+  ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
+  if (!unit.precision().computes_in_masters() && kernels == nullptr) {
+    return NeedsKernels(unit, "a gather");
+  }
+  ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, buffers, comm));
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (unit.is_full(i)) continue;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, OwnPart(unit, i, comm, kernels, staging));
     if (unit.is_whole(i)) continue;
-    ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, segment.full, comm, unit.name()));
+    const Tensor& full = unit.segment(i).full;
+    if (unit.collectives() == nullptr) {
+      ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, comm, unit.name()));
+      continue;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, group, comm, travel));
+    ZEROTH_RETURN_IF_ERROR(unit.collectives()->AllGather(mine, full, by));
   }
   std::shared_ptr<Event> done;
-  if (bytes > 0) {
+  if (FullParameterBytes(unit) > 0) {
     ZEROTH_ASSIGN_OR_RETURN(done, comm.Record());
   }
   return unit.BeginGather(std::move(done));
@@ -215,21 +268,6 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   return unit.BeginGradients();
 }
 
-absl::StatusOr<Tensor> StreamScratch::Take(int64_t numel, Stream& comm) {
-  if (!memory_.defined() || memory_.numel() < numel) {
-    // Nothing that `comm` has enqueued may lose its memory to the compute stream.
-    if (memory_.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> last_use, comm.Record());
-      ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(last_use));
-      memory_ = Tensor();
-    }
-    const int64_t bytes = numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, AllocateBytes(device_, bytes, category_, comm));
-    memory_ = memory.ViewAs(0, Shape({numel}), DType::kFloat32);
-  }
-  return memory_.View(0, Shape({numel}));
-}
-
 namespace {
 
 // Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
@@ -253,10 +291,11 @@ absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const Gradient
     if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
     ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(segment.grad_shard.numel(), comm));
   }
-  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name(),
-                                                     unit.has_accumulated()));
-  if (!across) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(sum, op, comm, unit.name()));
+  ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
+  if (across) {
+    ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, sum, op, *groups.replicate, groups, comm));
+  }
+  ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
   return rounds_later ? scratch.kernels()->Cast(sum, segment.grad_shard) : absl::OkStatus();
 }
 
@@ -279,9 +318,11 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
     ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(shard.numel(), comm));
   }
   if (unit.has_accumulated()) ZEROTH_RETURN_IF_ERROR(shard.Read(0, sum, comm));
-  ZEROTH_RETURN_IF_ERROR(groups.shard->ReduceScatter(segment.grad, sum, op, comm, unit.name(),
-                                                     unit.has_accumulated()));
-  if (across) ZEROTH_RETURN_IF_ERROR(groups.replicate->AllReduce(sum, op, comm, unit.name()));
+  ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
+  if (across) {
+    ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, sum, op, *groups.replicate, groups, comm));
+  }
+  ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
   if (rounds_later) {
     if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
     ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, slice));
@@ -308,8 +349,9 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
       continue;
     }
     if (sync == GradientSync::kFinish && groups.world->size() > 1 && segment.grad.numel() > 0) {
-      ZEROTH_RETURN_IF_ERROR(groups.world->AllReduce(segment.grad, op, comm, unit.name()));
+      ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, segment.grad, op, *groups.world, groups, comm));
     }
+    ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, segment.grad, groups, sync, scratch.kernels()));
     if (unit.offloads_gradients()) {
       ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Write(0, segment.grad, comm));
     }

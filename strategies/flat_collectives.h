@@ -18,6 +18,7 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/stream_scratch.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -54,35 +55,19 @@ class FullBuffers {
   std::vector<Tensor> held_;  // by unit index
 };
 
-// fp32 memory for what is on its way: sums that are to be rounded once, at the end of several
-// groups, or state between a store and its place. Used by one stream only, whose order makes one
-// piece of memory enough.
-class StreamScratch {
- public:
-  StreamScratch(Device& device, MemoryCategory category, Kernels* kernels)
-      : device_(device), category_(category), kernels_(kernels) {}
-
-  // [numel] fp32 for what `comm` enqueues next.
-  absl::StatusOr<Tensor> Take(int64_t numel, Stream& comm);
-  // As the owner was given it, see StrategyContext.
-  Kernels* kernels() const { return kernels_; }
-  // Gives the memory back. The compute stream must have waited for `comm`.
-  void Trim() { memory_ = Tensor(); }
-
- private:
-  Device& device_;
-  MemoryCategory category_;
-  Kernels* kernels_;
-  Tensor memory_;
-};
+// Gives every segment of a sharded unit its place for full parameters, in a buffer from `buffers`
+// that `comm` may write, or its shard where that is the same memory.
+absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm);
 
 // Makes every segment full, in a buffer from `buffers`, and moves the unit to kGathering: a shard
 // is rounded into its slice (by `kernels`, on `comm`, as in StrategyContext), then all-gathered in
 // place where it is cut. Segments that are full already are used as they are; those that are whole
 // cause no traffic. A shard that is offloaded is read into its slice, by way of `staging` (of
-// Offload's chunk_numel elements at most) if it is rounded on the way.
+// Offload's chunk_numel elements at most) if it is rounded on the way. Gathers by the unit's own
+// collectives where it has some, with memory from `travel`.
 absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffers, Stream& comm,
-                            Kernels* kernels, StreamScratch* staging = nullptr);
+                            Kernels* kernels, StreamScratch* staging = nullptr,
+                            StreamScratch* travel = nullptr);
 // Frees the full parameters: kGathered → kSharded.
 absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 
@@ -95,6 +80,11 @@ struct GradientGroups {
   Communicator* replicate =
       nullptr;  // then all-reduce of the shards across groups; nullptr or size 1: none
   Communicator* world = nullptr;  // all-reduce of segments that every rank holds whole
+  // What the result is multiplied by once it is complete (a gradient divide factor other than the
+  // number of ranks). Needs kernels unless it is 1.
+  double scale = 1;
+  // Memory for a unit's own collectives.
+  StreamScratch* travel = nullptr;
 };
 // Reduces every trainable segment as ShardingStrategy::SyncGradients says; full buffers go back to
 // `buffers`. Whatever reduce_dtype is, sums over all groups together are rounded once, and shards

@@ -2,6 +2,8 @@
 
 #include "zeroth/strategies/flat_strategy.h"
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -16,17 +18,44 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
                                              context.reduce_kernels);
   gradients_ =
       std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
+  gather_travel_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
+                                                   context.gather_kernels);
+  reduce_travel_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
+                                                   context.reduce_kernels);
+  return AttachPostForwardGroup();
+}
+
+absl::Status FlatStrategy::AttachPostForwardGroup() {
+  const int size = options_.post_forward_shard_size;
+  Mesh& mesh = *context_.mesh;
+  if (size == 0) return absl::OkStatus();
+  if (size < 0 || mesh.shard_size() % size != 0 || !TakesTurns()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name(), ": reshard_after_forward to groups of ", size, " ranks, but ",
+        TakesTurns()
+            ? absl::StrCat("shard groups have ", mesh.shard_size(), "; expected a divisor of that")
+            : "parameters stay gathered after their forward; use full_shard or "
+              "hybrid_shard"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(post_forward_group_,
+                          mesh.shard_gather().Split(mesh.shard_index() / size, mesh.shard_index()));
+  secondary_ = std::make_unique<SecondaryShards>(*post_forward_group_, *gathered_);
   return absl::OkStatus();
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
+  if (secondary_ != nullptr && secondary_->Holds(unit)) return secondary_->Gather(unit, comm);
   return GatherSegments(unit, context_.mesh->shard_gather(), *gathered_, comm,
-                        context_.gather_kernels, staging_.get());
+                        context_.gather_kernels, staging_.get(), gather_travel_.get());
 }
 
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
-  return FreeGathered(unit, *gathered_);
+  if (secondary_ == nullptr) return FreeGathered(unit, *gathered_);
+  if (pass == Pass::kForward) return secondary_->Keep(unit);
+  ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *gathered_));
+  if (pass != Pass::kInference) secondary_->Drop(unit);
+  return absl::OkStatus();
 }
 
 absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
@@ -39,19 +68,30 @@ absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync 
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();
-  return ReduceGradients(unit, groups, options_.gradient_op, sync, *gradients_, *scratch_, comm);
+  groups.travel = reduce_travel_.get();
+  if (options_.gradient_divide_factor != 0) {
+    // Groups take the mean, which stays in range whatever the type; the rest comes on top.
+    groups.scale = static_cast<double>(mesh.world().size()) / options_.gradient_divide_factor;
+  }
+  const ReduceOp op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
+  return ReduceGradients(unit, groups, op, sync, *gradients_, *scratch_, comm);
 }
 
 void FlatStrategy::Abandon(Unit& unit) {
   unit.Abandon();
   gathered_->Release(unit, nullptr);
   gradients_->Release(unit, nullptr);
+  if (secondary_ != nullptr) secondary_->Drop(unit);
 }
 
 absl::Status FlatStrategy::Trim() {
-  staging_->Trim();
-  scratch_->Trim();
-  return absl::OkStatus();
+  absl::Status status;
+  for (StreamScratch* scratch :
+       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
+    status.Update(scratch->Trim());
+  }
+  if (secondary_ != nullptr) secondary_->Clear();
+  return status;
 }
 
 }  // namespace zeroth

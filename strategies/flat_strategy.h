@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/secondary_shards.h"
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
@@ -18,6 +20,8 @@ namespace zeroth {
 class FlatStrategy : public ShardingStrategy {
  public:
   bool SupportsOffload() const override { return true; }
+  bool SupportsUnitCollectives() const override { return true; }
+  bool NeedsReduceKernels() const override { return options_.gradient_divide_factor != 0; }
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;
@@ -40,12 +44,20 @@ class FlatStrategy : public ShardingStrategy {
   const StrategyOptions& options() const { return options_; }
 
  private:
+  absl::Status AttachPostForwardGroup();
+
   StrategyOptions options_;
   StrategyContext context_;
   std::unique_ptr<FullBuffers> gathered_;
   std::unique_ptr<FullBuffers> gradients_;
   std::unique_ptr<StreamScratch> staging_;  // of gathers
   std::unique_ptr<StreamScratch> scratch_;  // of reductions
+  // Of units' own collectives.
+  std::unique_ptr<StreamScratch> gather_travel_;
+  std::unique_ptr<StreamScratch> reduce_travel_;
+  // Only with StrategyOptions::post_forward_shard_size.
+  std::unique_ptr<Communicator> post_forward_group_;
+  std::unique_ptr<SecondaryShards> secondary_;
 };
 
 }  // namespace zeroth

@@ -81,12 +81,17 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
 
 // Whoever trains in fp32 alone need not link any kernels.
 absl::Status Scheduler::CreateKernels() {
-  MixedPrecision precision;
-  if (!units_.empty()) precision = units_.front()->precision();
-  if (!precision.computes_in_masters()) {
+  bool gathers = false;
+  bool reduces = strategy_.NeedsReduceKernels();
+  for (const Unit* unit : units_) {
+    const bool own_collectives = unit->collectives() != nullptr;
+    gathers = gathers || own_collectives || !unit->precision().computes_in_masters();
+    reduces = reduces || own_collectives || unit->precision().reduce_dtype != DType::kFloat32;
+  }
+  if (gathers) {
     ZEROTH_ASSIGN_OR_RETURN(gather_kernels_, KernelRegistry::Create(device_, *gather_stream_));
   }
-  if (precision.reduce_dtype != DType::kFloat32) {
+  if (reduces) {
     ZEROTH_ASSIGN_OR_RETURN(reduce_kernels_, KernelRegistry::Create(device_, *reduce_stream_));
   }
   return absl::OkStatus();
@@ -123,7 +128,7 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   }
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
   ++in.active;
-  if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in.next_in_forward, pass));
+  if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in, pass));
   return MarkBegin(device_.compute_stream(), "forward", unit);
 }
 
@@ -159,7 +164,9 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kBackward));
   ++in.active;
   ++in.in_backward;
-  ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in.next_in_backward, Pass::kBackward));
+  if (options_.backward_prefetch == BackwardPrefetch::kPre) {
+    ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in, Pass::kBackward));
+  }
   return MarkBegin(device_.compute_stream(), "backward", unit);
 }
 
@@ -176,8 +183,12 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
     ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
   }
-  if (in.active > 0 || !reshard_after_backward_) return absl::OkStatus();
-  return strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward);
+  if (in.active == 0 && reshard_after_backward_) {
+    ZEROTH_RETURN_IF_ERROR(
+        strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward));
+  }
+  if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
+  return PrefetchAhead(in, Pass::kBackward);
 }
 
 absl::Status Scheduler::FinishBackward() {
@@ -322,7 +333,27 @@ absl::Status Scheduler::MarkEnd(Stream& stream, absl::string_view what, const Un
   return options_.timeline->End(stream, absl::StrCat(what, " ", unit.name()));
 }
 
-absl::Status Scheduler::PrefetchAhead(Unit* next, Pass pass) {
+absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool async) {
+  if (unit.state() == UnitState::kSharded) {
+    ZEROTH_RETURN_IF_ERROR(StartGather(unit, Pass::kForward));
+  }
+  UnshardHandle handle(this, &unit);
+  if (!async) ZEROTH_RETURN_IF_ERROR(handle.Wait());
+  return handle;
+}
+
+absl::Status Scheduler::FinishUnshard(Unit& unit) { return EnsureGathered(unit, Pass::kForward); }
+
+absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
+  const bool backward = pass == Pass::kBackward;
+  const auto& chosen = backward ? from.backward_prefetch : from.forward_prefetch;
+  if (chosen.has_value()) {
+    for (Unit* next : *chosen) {
+      if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
+    }
+    return absl::OkStatus();
+  }
+  Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
   // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.

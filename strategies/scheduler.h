@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,18 +29,27 @@
 
 namespace zeroth {
 
+// When the unit that comes next in backward is gathered, as FSDP's enum of the same name.
+enum class BackwardPrefetch : uint8_t {
+  kPre,   // before this unit's backward, beside which it travels: most overlap
+  kPost,  // after it, with this unit freed already: less memory, less overlap
+  kNone,  // when it is needed
+};
+
 struct SchedulerOptions {
   // Gather the next unit while this one computes. Never changes a result, only when traffic
-  // happens.
+  // happens. False: neither in forward nor in backward.
   bool prefetch = true;
-  // Buffers for gathered units other than the root: the one in use and those that run ahead. At
-  // least 1; with 1 there is nothing to prefetch into.
+  // Buffers for gathered units other than the root: the one in use and those that run ahead (a
+  // limit on all-gathers in flight, FSDP's limit_all_gathers). At least 1; with 1 there is nothing
+  // to prefetch into.
   int gather_buffers = 2;
   // Buffers for full gradients of units other than the root: the one being written and those being
   // reduced. At least 1; with 1 a unit's backward waits for the reduction of the unit before it.
   int gradient_buffers = 2;
   // Where to mark each unit's forward, backward, gather and reduction; outlives the scheduler.
   Timeline* timeline = nullptr;
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
 };
 
 // One step, as the hooks see it:
@@ -57,6 +68,22 @@ struct SchedulerOptions {
 // that take gradients get their storage from here for as long as the scheduler lives.
 class Scheduler {
  public:
+  // A gather that has been started, and can be waited for. Outlived by the scheduler.
+  class UnshardHandle {
+   public:
+    // On return parameters are usable on the compute stream. A second call does nothing.
+    absl::Status Wait() {
+      return scheduler_ == nullptr ? absl::OkStatus()
+                                   : std::exchange(scheduler_, nullptr)->FinishUnshard(*unit_);
+    }
+
+   private:
+    friend class Scheduler;
+    UnshardHandle(Scheduler* scheduler, Unit* unit) : scheduler_(scheduler), unit_(unit) {}
+    Scheduler* scheduler_;
+    Unit* unit_;
+  };
+
   // All arguments outlive the scheduler; `strategy` is not attached yet. `units` by Unit::index().
   // InvalidArgument if a number of buffers is below 1.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options,
@@ -119,9 +146,22 @@ class Scheduler {
   // InvalidArgument if it is gathered or on its way already, or if the strategy keeps parameters
   // whole, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
-  // The unit's parameters as the optimizer has them, in master_dtype whatever is computed in, by segment
-  // (see flat_collectives.h), usable on the compute stream. Whether the unit is gathered for
-  // compute does not matter and does not change.
+  // Starts gathering a unit unless it is gathered or on its way, which is not an error; unlike
+  // Gather it is not paired: the unit's next use, or the end of the step, frees it (FSDP2's
+  // FSDPModule.unshard). Without `async`, waits as UnshardHandle::Wait does.
+  absl::StatusOr<UnshardHandle> Unshard(Unit& unit, bool async = false);
+  // From now on, a forward (backward) of `unit` starts gathering these, in this order, whatever
+  // order earlier steps have shown, and beyond the limit on buffers if it must (FSDP2's
+  // set_modules_to_forward_prefetch); an empty list: nothing. The same on all ranks.
+  void SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+    track(unit).forward_prefetch = std::move(next);
+  }
+  void SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+    track(unit).backward_prefetch = std::move(next);
+  }
+  // The unit's parameters as the optimizer has them, in master_dtype whatever is computed in, by
+  // segment (see flat_collectives.h), usable on the compute stream. Whether the unit is gathered
+  // for compute does not matter and does not change.
   absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit);
   // True while a gather of the unit is enqueued that nobody has waited for.
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
@@ -137,6 +177,9 @@ class Scheduler {
     bool seen = false;  // in the traversal that is being recorded
     Unit* next_in_forward = nullptr;
     Unit* next_in_backward = nullptr;
+    // In place of those, if somebody has said so.
+    std::optional<std::vector<Unit*>> forward_prefetch;
+    std::optional<std::vector<Unit*>> backward_prefetch;
   };
   // Units are recorded as they come, until one comes again or the direction changes: that starts
   // another traversal, and the last unit of one is not the neighbour of the first of the next.
@@ -150,7 +193,8 @@ class Scheduler {
 
   absl::Status EnsureGathered(Unit& unit, Pass pass);
   absl::Status StartGather(Unit& unit, Pass pass);
-  absl::Status PrefetchAhead(Unit* next, Pass pass);
+  absl::Status FinishUnshard(Unit& unit);
+  absl::Status PrefetchAhead(const Track& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
   absl::Status SyncGradients(Unit& unit);
   absl::Status ZeroMissingGradients(Unit& unit);

@@ -45,7 +45,8 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     ZEROTH_CHECK(extent.numel >= 0);
     const bool replicated = shard_count_ > 1 && extent.numel < options.min_shard_numel;
     const auto same_kind = [&](const Segment& segment) {
-      return segment.dtype == extent.dtype && segment.trainable == extent.trainable &&
+      const bool alone = options.kind == LayoutKind::kRows && !(replicated && segment.replicated);
+      return !alone && segment.dtype == extent.dtype && segment.trainable == extent.trainable &&
              segment.replicated == replicated;
     };
     auto found = std::find_if(segments_.begin(), segments_.end(), same_kind);
@@ -71,8 +72,20 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const int count = segment.replicated ? 1 : shard_count_;
     const int64_t alignment = Alignment(segment.dtype, options);
     segment.shard_numel = ShardNumel(used[index], count, block_numel_, alignment);
+    if (options.kind == LayoutKind::kRows && count > 1 && used[index] > 0) {
+      const int64_t row = extents[static_cast<size_t>(segment.parameters.front())].row_numel;
+      ZEROTH_CHECK(row > 0 && used[index] % row == 0);
+      segment.shard_numel = (used[index] / row + count - 1) / count * row;
+    }
     segment.numel = segment.shard_numel * count;
   }
+}
+
+int64_t ShardLayout::padding_numel() const {
+  int64_t numel = 0;
+  for (const Segment& segment : segments_) numel += segment.numel;
+  for (const Placement& at : placements_) numel -= at.numel;
+  return numel;
 }
 
 std::vector<ShardLayout::Piece> ShardLayout::Pieces(int segment, int rank) const {

@@ -19,6 +19,17 @@ struct ParameterExtent {
   int64_t numel = 0;
   DType dtype = DType::kFloat32;
   bool trainable = true;
+  int64_t row_numel = 1;  // elements of one index of dimension 0; for LayoutKind::kRows
+};
+
+// Where parameters are cut.
+enum class LayoutKind : uint8_t {
+  // Back to back, as one: wherever an equal share ends. One collective.
+  kFlat,
+  // Each parameter by itself, between rows of dimension 0, as FSDP2 does: for row-wise quantisation
+  // and for optimizers of matrices. One collective for each parameter, and up to shard_count - 1
+  // rows of padding.
+  kRows,
 };
 
 struct LayoutOptions {
@@ -34,6 +45,7 @@ struct LayoutOptions {
   // keep something per block of a parameter, so that a block is one rank's whatever the shard count
   // is. Each parameter and each shard may end in padding of up to this much. At least 1.
   int64_t block_numel = 1;
+  LayoutKind kind = LayoutKind::kFlat;
 };
 
 // A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
@@ -46,6 +58,9 @@ struct LayoutOptions {
 // more, so that no rank holds padding while another holds two of them. Aborts on negative sizes,
 // shard_count < 1 and block_numel < 1. Immutable, hence
 // thread-safe.
+//
+// In kRows every parameter is a segment of its own, and rank r owns rows [r * c, min((r + 1) * c,
+// rows)), c = ceil(rows / shard count), of it: 5 rows over 4 ranks are 2, 2, 1 and 0.
 class ShardLayout {
  public:
   static constexpr int64_t kAlignmentBytes = 64;
@@ -93,6 +108,8 @@ class ShardLayout {
     return placements_[static_cast<size_t>(parameter)];
   }
   int parameter_count() const { return static_cast<int>(placements_.size()); }
+  // Elements of gaps and tail padding, of all segments: what the layout costs.
+  int64_t padding_numel() const;
 
   // What `rank` owns of a segment, in order; parameters of which it owns nothing do not occur. For
   // a replicated segment that is all of it, whatever the rank.

@@ -136,6 +136,18 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
+    layout.kind = spec.layout.value_or(options.layout);
+    if (layout.kind == LayoutKind::kRows && options.block_numel > 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sharding: unit '", spec.name, "' is to be cut between rows, and block_numel is ",
+          options.block_numel, "; expected 1 with rows, or the flat layout"));
+    }
+    if (spec.collectives == nullptr) spec.collectives = options.collectives;
+    if (spec.collectives != nullptr && !sharding->strategy_->SupportsUnitCollectives()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
+          spec.name, "' has; leave them out, or take another strategy"));
+    }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
@@ -269,6 +281,7 @@ ShardingStats Sharding::stats() const {
   for (const Unit* unit : unit_pointers_) {
     stats.local_numel += unit->local_numel();
     stats.total_numel += unit->total_numel();
+    stats.padding_numel += unit->layout().padding_numel();
   }
   stats.local_ratio = LocalShardingRatio();
   return stats;

@@ -42,6 +42,10 @@ struct ShardingOptions {
   // that keeps something per block of a parameter asks for (AdamW with 8-bit moments:
   // kMomentBlock). The padding that this takes is the layout's, see ShardLayout. At least 1.
   int64_t block_numel = 1;
+  // Where parameters are cut; a unit's own choice comes first. kRows goes with block_numel = 1.
+  LayoutKind layout = LayoutKind::kFlat;
+  // How buffers travel; nullptr: by the communicator's own collectives. A unit's own come first.
+  std::shared_ptr<UnitCollectives> collectives;
   // What of a rank's state lies beyond its device's memory. Changes no bit of a result.
   OffloadOptions offload;
 };
@@ -54,6 +58,7 @@ struct ShardingStats {
   OffloadStats offload;
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
+  int64_t padding_numel = 0;  // of all ranks together: what layouts add to total_numel
   // local / total: 1 when replicated, about 1 / shard size when sharded.
   double local_ratio = 1;
 };

@@ -53,6 +53,15 @@ struct StrategyOptions {
   // which then gathers nothing, and need memory for all of them (FSDP2's reshard_after_forward).
   // The others keep them anyway.
   bool reshard_after_forward = true;
+  // Above 0: between forward and backward a unit is sharded over groups of this many neighbouring
+  // ranks, inside which its backward gathers it: k / shard size of it stays in memory, and traffic
+  // between machines halves (FSDP2's reshard_after_forward = k, ZeRO++'s hpZ). Divides the shard
+  // size; for strategies that free units after their forward.
+  int post_forward_shard_size = 0;
+  // Above 0: gradients are their sum over ranks divided by this, whatever gradient_op says (FSDP2's
+  // set_gradient_divide_factor): for batches that are not the ranks' in equal parts. Sums travel as
+  // means, so that no 16-bit type overflows on the way. 0: gradient_op decides.
+  double gradient_divide_factor = 0;
 };
 
 // What a strategy works with. All of it outlives the strategy.
@@ -84,6 +93,10 @@ class ShardingStrategy {
   // (Unit::offloads_parameters, offloads_gradients), which Gather and SyncGradients then read and
   // write. Otherwise a sharding that asks for it is refused.
   virtual bool SupportsOffload() const { return false; }
+  // Whether it lets units' own collectives (UnitSpec::collectives) carry their buffers.
+  virtual bool SupportsUnitCollectives() const { return false; }
+  // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
+  virtual bool NeedsReduceKernels() const { return false; }
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
 

@@ -16,7 +16,9 @@ std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) 
   std::vector<ParameterExtent> extents;
   extents.reserve(parameters.size());
   for (const Parameter* parameter : parameters) {
-    extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad()});
+    const int64_t rows = parameter->shape().rank() == 0 ? 1 : parameter->shape().dim(0);
+    extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad(),
+                       rows == 0 ? 0 : parameter->numel() / rows});
   }
   return extents;
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/shard_layout.h"
+#include "zeroth/strategies/unit_collectives.h"
 
 namespace zeroth {
 
@@ -47,6 +49,11 @@ struct UnitSpec {
   // The root holds what no other unit does. It is used at both ends of a pass, so it stays gathered
   // in between.
   bool is_root = false;
+  // How the unit's buffers travel; nullptr: by the communicator's own collectives, or those of
+  // ShardingOptions. May be shared by several units.
+  std::shared_ptr<UnitCollectives> collectives = nullptr;
+  // In place of what ShardingOptions say, for this unit alone.
+  std::optional<LayoutKind> layout = std::nullopt;
 };
 
 // Flat storage of the parameters that are gathered and freed together. Owns this rank's shards;
@@ -86,6 +93,8 @@ class Unit {
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
   const MixedPrecision& precision() const { return precision_; }
+  // nullptr: the communicator's own.
+  UnitCollectives* collectives() const { return spec_.collectives.get(); }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }

@@ -68,10 +68,9 @@ ABSL_FLAG(std::string, offload_dir, kDefaults.offload_dir,
           "system's for temporary files.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
           "CPU threads of one rank; 0 shares the cores among the ranks.");
-ABSL_FLAG(
-    std::string, param_dtype, kDefaults.param_dtype,
-    "What parameters are gathered and computed in: fp32, bf16 or fp16. The optimizer keeps fp32 "
-    "masters and moments either way.");
+ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
+          "What parameters are gathered and computed in: fp32, bf16 or fp16. What the "
+          "optimizer keeps is --master_dtype and --optimizer_state_dtype.");
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32, bf16 or fp16. Sums over ranks are made "
           "in fp32 either way.");
@@ -80,6 +79,13 @@ ABSL_FLAG(std::string, loss_scale, kDefaults.loss_scale,
           "survive fp16: auto (dynamic for fp16, else none), dynamic, or a power of two.");
 ABSL_FLAG(int64_t, loss_scale_growth_interval, kDefaults.loss_scale_growth_interval,
           "Steps without an overflow before a dynamic loss scale doubles.");
+ABSL_FLAG(std::string, master_dtype, kDefaults.master_dtype,
+          "What the optimizer keeps and updates parameters in: fp32, or bf16 with "
+          "--param_dtype=bf16: no second copy of the weights, and updates are rounded "
+          "stochastically.");
+ABSL_FLAG(std::string, optimizer_state_dtype, kDefaults.optimizer_state_dtype,
+          "What AdamW keeps its two moments in: fp32, bf16 (rounded stochastically) or int8 (8-bit "
+          "codes and a scale for each 128 elements): 8, 4 or 2.06 bytes a parameter.");
 ABSL_FLAG(bool, reshard_after_forward, kDefaults.reshard_after_forward,
           "Free gathered parameters between a block's forward and its backward, for full_shard and "
           "hybrid_shard; false: keep them (more memory, a third less traffic).");
@@ -148,6 +154,9 @@ ABSL_FLAG(double, lora_alpha, kDefaults.lora_alpha,
 ABSL_FLAG(std::string, lora_targets, kDefaults.lora_targets,
           "Which linear layers of the blocks have adapters: all, or the ends of their names with "
           "commas in between, as q_proj,v_proj.");
+ABSL_FLAG(double, lora_b_lr_scale, kDefaults.lora_b_lr_scale,
+          "Learning rate of the adapters' second halves, those that begin as zeros, times --lr "
+          "(LoRA+ advises 16); 1: as that of the first.");
 ABSL_FLAG(double, skip_loss_zscore, kDefaults.skip_loss_zscore,
           "Skip the update of a step whose loss is more standard deviations than this above the "
           "mean of the last 128 steps; 0: never.");
@@ -215,6 +224,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
   options.loss_scale = absl::GetFlag(FLAGS_loss_scale);
   options.loss_scale_growth_interval = absl::GetFlag(FLAGS_loss_scale_growth_interval);
+  options.master_dtype = absl::GetFlag(FLAGS_master_dtype);
+  options.optimizer_state_dtype = absl::GetFlag(FLAGS_optimizer_state_dtype);
   options.reshard_after_forward = absl::GetFlag(FLAGS_reshard_after_forward);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
@@ -250,6 +261,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
   options.lora_alpha = absl::GetFlag(FLAGS_lora_alpha);
   options.lora_targets = absl::GetFlag(FLAGS_lora_targets);
+  options.lora_b_lr_scale = absl::GetFlag(FLAGS_lora_b_lr_scale);
   options.skip_loss_zscore = absl::GetFlag(FLAGS_skip_loss_zscore);
   options.skip_grad_norm_zscore = absl::GetFlag(FLAGS_skip_grad_norm_zscore);
   options.ema_decay = absl::GetFlag(FLAGS_ema_decay);

@@ -86,6 +86,11 @@ absl::Status ValidateLora(const TrainOptions& options) {
   if (!std::isfinite(options.lora_alpha)) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
+  ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
+  if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
+                                                   " needs --lora_rank: there is no B"));
+  }
   if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));
@@ -190,8 +195,12 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
+  if (options.master_dtype != "fp32" && options.master_dtype != "bf16") {
+    return Bad("master_dtype", options.master_dtype, "fp32 or bf16");
+  }
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
-                              "--param_dtype and --reduce_dtype");
+                              "--param_dtype, --reduce_dtype and --master_dtype");
+  ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
@@ -264,7 +273,14 @@ OffloadOptions TrainOptions::offload_options() const {
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {
-  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype)};
+  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype), *ParseDType(master_dtype)};
+}
+
+absl::StatusOr<DType> TrainOptions::moment_dtype() const {
+  if (optimizer_state_dtype == "fp32") return DType::kFloat32;
+  if (optimizer_state_dtype == "bf16") return DType::kBFloat16;
+  if (optimizer_state_dtype == "int8") return DType::kUInt8;
+  return Bad("optimizer_state_dtype", optimizer_state_dtype, "fp32, bf16 or int8");
 }
 
 absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
@@ -45,6 +46,8 @@ struct TrainOptions {
   std::string reduce_dtype = "fp32";
   std::string loss_scale = "auto";
   int64_t loss_scale_growth_interval = 2000;
+  std::string master_dtype = "fp32";
+  std::string optimizer_state_dtype = "fp32";
   bool reshard_after_forward = true;
   bool prefetch = true;
   bool cuda_graphs = false;
@@ -84,6 +87,7 @@ struct TrainOptions {
   int64_t lora_rank = 0;  // 0: everything is trained
   double lora_alpha = 16;
   std::string lora_targets = "all";
+  double lora_b_lr_scale = 1;
   double skip_loss_zscore = 0;
   double skip_grad_norm_zscore = 0;
   double ema_decay = 0;  // 0: no average
@@ -98,6 +102,8 @@ struct TrainOptions {
 
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
+  // AdamWOptions::state_dtype; int8 is uint8 there. InvalidArgument for what is none.
+  absl::StatusOr<DType> moment_dtype() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   // The adapters that the flags ask for.

@@ -47,6 +47,10 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.param_dtype = "bf16";
          o.reduce_dtype = "fp16";
        }},
+      {"--master_dtype=int8", [](TrainOptions& o) { o.master_dtype = "int8"; }},
+      {"bf16 masters of bf16 parameters", [](TrainOptions& o) { o.master_dtype = "bf16"; }},
+      {"--optimizer_state_dtype=fp16: expected fp32, bf16 or int8",
+       [](TrainOptions& o) { o.optimizer_state_dtype = "fp16"; }},
       {"--loss_scale=loud", [](TrainOptions& o) { o.loss_scale = "loud"; }},
       {"--loss_scale=1000", [](TrainOptions& o) { o.loss_scale = "1000"; }},
       {"--loss_scale_growth_interval=0",

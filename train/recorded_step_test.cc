@@ -63,6 +63,8 @@ struct RunSetup {
   MixedPrecision precision;
   int64_t micro_batches = 1;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  DType state_dtype = DType::kFloat32;  // of moments
+  OffloadOptions offload;
 };
 
 // Everything that a run shows.
@@ -140,7 +142,9 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
     options.sharding.mixed_precision = setup.precision;
+    options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
+    options.adamw.state_dtype = setup.state_dtype;
     options.clip_grad_norm = 0.5;
     options.record_steps = record_steps;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
@@ -219,6 +223,40 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<std::tuple<const char*, const char*>>& instance) {
       return std::string(std::get<0>(instance.param)) + "_" + std::get<1>(instance.param);
     });
+
+// A step that was recorded must not round by the draws of the step that it was recorded in.
+TEST_F(RecordedStepTest, RoundingGoesOnByTheStep) {
+  for (const DType state_dtype : {DType::kBFloat16, DType::kUInt8}) {
+    RunSetup setup;
+    setup.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+    setup.state_dtype = state_dtype;
+    EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 6); }), 3);
+  }
+}
+
+TEST_F(RecordedStepTest, TransfersOfOffloadedStateAreRecordedToo) {
+  for (const char* const strategy : {"no_shard", "full_shard"}) {
+    for (const MixedPrecision& precision : {kFloat32, kAllBFloat16}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        RunSetup setup;
+        setup.strategy = strategy;
+        setup.precision = precision;
+        setup.micro_batches = micro_batches;
+        setup.offload.parameters = true;
+        setup.offload.gradients = true;
+        setup.offload.optimizer = true;
+        setup.offload.chunk_numel = 100;
+        EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+        const Course course = [](TrainingRun& run) { return Steps(run, 5); };
+        const Trace offloaded = Follow(setup, /*record_steps=*/true, course);
+        setup.offload = OffloadOptions();
+        const Trace in_memory = Follow(setup, /*record_steps=*/false, course);
+        ExpectSameBits(offloaded.numbers, in_memory.numbers);
+        EXPECT_EQ(offloaded.weights, in_memory.weights);
+      }
+    }
+  }
+}
 
 TEST_F(RecordedStepTest, NamesEveryStrategy) {
   // The list above is by hand, so that tests have names without a device.

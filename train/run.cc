@@ -187,6 +187,14 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
+  trainer.adamw.state_dtype = *options.moment_dtype();
+  trainer.adamw.seed = options.seed;
+  if (options.lora_b_lr_scale != 1) {
+    ParameterGroup b_halves;
+    b_halves.pattern = "*.lora_B";
+    b_halves.lr_scale = options.lora_b_lr_scale;
+    trainer.parameter_groups = {b_halves};
+  }
   trainer.clip_grad_norm = options.clip_grad_norm;
   trainer.loss_scaler = *options.loss_scaler();
   trainer.sync_every_micro_batch = options.grad_sync == "every";
@@ -319,6 +327,17 @@ class Reporter {
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.param_dtype, gemm_peak / 1e9));
+    PrintOptimizer();
+  }
+
+  // What differs from fp32 masters and moments.
+  void PrintOptimizer() {
+    const TrainOptions& options = job_.options;
+    if (options.master_dtype == "fp32" && options.optimizer_state_dtype == "fp32") return;
+    progress_.Print(absl::StrFormat(
+        "optimizer %s parameters, %s moments: %.1f MiB of moments per rank", options.master_dtype,
+        options.optimizer_state_dtype,
+        static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
   }
 
   void PrintAdapters() {

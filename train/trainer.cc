@@ -57,11 +57,17 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
                           KernelRegistry::Create(device, device.compute_stream()));
   const WrapPlan plan = PlanUnits(*trainer->model_, options.wrap);
+  ShardingOptions sharding = options.sharding;
+  if (sharding.block_numel >= 1) {
+    sharding.block_numel =
+        std::lcm(sharding.block_numel, RequiredBlockNumel(options.adamw.state_dtype));
+  }
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharding_,
-                          Sharding::Create(world, device, options.sharding, plan.units));
+                          Sharding::Create(world, device, sharding, plan.units));
   ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
-                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw));
+                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw,
+                                        options.parameter_groups));
   if (options.ema_decay != 0) {
     ZEROTH_ASSIGN_OR_RETURN(
         trainer->ema_,

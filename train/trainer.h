@@ -27,6 +27,7 @@
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/optim/outlier_detector.h"
+#include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
@@ -35,11 +36,12 @@
 namespace zeroth {
 
 struct TrainerOptions {
-  ShardingOptions sharding;
+  ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   WrapPolicy wrap = WrapBlocks();
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
-  double clip_grad_norm = 1.0;  // 0: no clipping
+  std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()
+  double clip_grad_norm = 1.0;                   // 0: no clipping
   // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
   std::optional<LossScalerOptions> loss_scaler;
   // Of a step with several micro-batches: reduce each one's gradients to shards (less memory), or

@@ -35,6 +35,11 @@ class AllReduceShard : public ShardingStrategy {
     return {.parameters = true, .gradients = true, .optimizer = true};
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
+    if (options_.post_forward_shard_size != 0 || options_.gradient_divide_factor != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          kName, ": neither resharding to groups of ", options_.post_forward_shard_size,
+          " nor a gradient divide factor of ", options_.gradient_divide_factor, " is served"));
+    }
     return FixedShardSize(kName, options_, world_size);
   }
 

@@ -39,6 +39,17 @@ bool StrategySuite::SupportsOffload() const {
   return strategy.ok() && (*strategy)->SupportsOffload();
 }
 
+bool StrategySuite::SupportsUnitCollectives() const {
+  const ShardingOptions options = Options();
+  const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
+  return strategy.ok() && (*strategy)->SupportsUnitCollectives();
+}
+
+bool StrategySuite::Serves(const ShardingOptions& options) const {
+  const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
+  return strategy.ok() && (*strategy)->ShardSize(world_size()).ok();
+}
+
 absl::StatusOr<std::unique_ptr<Sharding>> StrategySuite::Make(
     Communicator& world, Device& device, const ToyModel& model,
     const ShardingOptions& options) const {

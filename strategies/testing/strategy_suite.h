@@ -48,11 +48,16 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   void SetUp() override;
   int world_size() const { return GetParam().world_size; }
   ShardingOptions Options() const;
-  // Whether the strategy serves offloaded parameters and gradients.
+  // Whether the strategy serves offloaded parameters and gradients, collectives of units' own, and
+  // these options.
   bool SupportsOffload() const;
+  bool SupportsUnitCollectives() const;
+  bool Serves(const ShardingOptions& options) const;
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
   }
+  // Weights after some steps under `options`, the same on every rank.
+  std::vector<float> Trained(const ShardingOptions& options) const;
   // A sharding of `model` whose parameters have their ToyValue.
   absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
                                                  const ToyModel& model,

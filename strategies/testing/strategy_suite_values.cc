@@ -176,6 +176,8 @@ TEST_P(StrategySuite, RandomDelaysChangeNoBit) {
                   step.hook = [&](absl::string_view, const Unit*) {
                     if (random() % 4 == 0)
                       std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+                    if (random() % 64 == 0)
+                      std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
                     return absl::OkStatus();
                   };
                 }

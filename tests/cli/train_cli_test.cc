@@ -119,6 +119,33 @@ TEST(TrainCliTest, TheAverageOfTheWeightsIsEvaluatedAndWrittenBesideThem) {
   EXPECT_EQ(Metrics(again)[0]["eval_loss"], metrics[19]["ema_eval_loss"]);
 }
 
+TEST(TrainCliTest, AdaptersAreTrainedAndMergedIntoAPlainModel) {
+  const fs::path out = Scratch() / "out";
+  const Flags evaluation = {"--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_batches=3",
+                            "--world_size=2", "--batch_size=4"};
+  const Outcome run =
+      RunTrainer(With(With(Reference(out), evaluation), {"--lora_rank=4", "--lora_alpha=8"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("LoRA of rank 4, alpha 8, on 12 weights"), std::string::npos)
+      << run.output;
+  const double adapted = Metrics(out)[19]["eval_loss"].get<double>();
+  const fs::path again = Scratch() / "again";
+  const Outcome merged = RunTrainer(
+      With(evaluation, {"--init_from=" + (out / "final").string(), "--steps=1", "--lr=0",
+                        "--min_lr=0", "--data=tests/testdata/gpt2_tiny/tokens.npy", "--seq_len=32",
+                        "--sample_tokens=0", "--out=" + again.string()}));
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  EXPECT_NEAR(Metrics(again)[0]["eval_loss"].get<double>(), adapted, 1e-5 * adapted);
+  // The second halves' learning rate is one that counts.
+  const fs::path faster = Scratch() / "faster";
+  const Outcome plus =
+      RunTrainer(With(With(Reference(faster), evaluation),
+                      {"--lora_rank=4", "--lora_alpha=8", "--lora_b_lr_scale=16"}));
+  ASSERT_EQ(plus.exit_code, 0) << plus.output;
+  EXPECT_NE(Metrics(faster)[19]["eval_loss"], Metrics(out)[19]["eval_loss"]);
+  EXPECT_EQ(Metrics(faster)[0]["loss"], Metrics(out)[0]["loss"]);
+}
+
 TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   const fs::path out = Scratch() / "out";
   const Outcome run = RunTrainer(With(Reference(out), {"--world_size=2", "--batch_size=4"}));
@@ -148,6 +175,29 @@ TEST(TrainCliTest, FollowsTheReferenceAndExportsWhatLoadsAgain) {
   ASSERT_FALSE(trained.empty());
   EXPECT_NE(trained, Read("tests/testdata/gpt2_tiny/model.safetensors"));
   EXPECT_TRUE(Read(again / "final/model.safetensors") == trained) << "the copy differs";
+}
+
+TEST(TrainCliTest, OffloadingChangesNoByteOfTheModel) {
+  const Flags flags = {"--world_size=2", "--batch_size=4", "--steps=4"};
+  const fs::path out = Scratch() / "out";
+  const Outcome plain = RunTrainer(With(Reference(out), flags));
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  EXPECT_EQ(Metrics(out).back()["summary"]["offload"]["reserved_bytes"], 0);
+  const fs::path offloaded = Scratch() / "offloaded";
+  const fs::path store = Scratch() / "store";
+  fs::create_directory(store);
+  const Outcome run = RunTrainer(With(With(Reference(offloaded), flags),
+                                      {"--offload=all", "--offload_dir=" + store.string()}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("MiB per rank beyond its memory"), std::string::npos) << run.output;
+  const nlohmann::json summary = Metrics(offloaded).back()["summary"];
+  for (const char* key : {"reserved_bytes", "bytes_read", "bytes_written"}) {
+    EXPECT_GT(summary["offload"][key].get<int64_t>(), 0) << key;
+  }
+  EXPECT_EQ(summary["memory_peak_bytes_by_category"]["optimizer"], 0);
+  EXPECT_EQ(summary["memory_peak_bytes_by_category"]["parameters"], 0);
+  EXPECT_TRUE(fs::is_empty(store));
+  EXPECT_TRUE(Read(offloaded / "final/model.safetensors") == Read(out / "final/model.safetensors"));
 }
 
 TEST(TrainCliTest, TrainsInBFloat16AndShowsWhenThingsRan) {
@@ -315,6 +365,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"memory_limit",
                 {kText, kOut, "--memory_limit=9MiB"},
                 {"bytes above the memory limit of 9437184", "failed"}},
+        Refusal{"offload",
+                {kText, kOut, "--offload=weights"},
+                {"--offload=weights", "parameters, gradients and optimizer"}},
+        Refusal{"offload_dir",
+                {kText, kOut, "--offload=all", "--offload_dir=SCRATCH/nowhere"},
+                {"offload file in directory", "nowhere: No such file or directory"}},
         Refusal{"world_size", {kText, kOut, "--world_size=-2"}, {"--world_size=-2", "at least 1"}},
         Refusal{"shard_size",
                 {kText, kOut, "--strategy=hybrid_shard", "--world_size=4", "--shard_size=3"},
@@ -370,6 +426,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"lora_target",
                 {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},
                 {"'w_proj'", "c_attn, c_fc, c_proj"}},
+        Refusal{"lora_b_lr_scale_alone",
+                {kText, kOut, "--lora_b_lr_scale=16"},
+                {"--lora_b_lr_scale=16 needs --lora_rank"}},
         Refusal{"lora_targets_alone",
                 {kText, kOut, "--lora_targets=c_attn"},
                 {"--lora_targets=c_attn needs --lora_rank"}},

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
 
@@ -74,6 +75,29 @@ TEST(EmaTest, StrategiesKeepTheSameAverageToTheLastBit) {
   }
 }
 
+TEST(EmaTest, InAStoreItIsTheSameToTheLastBitAndTakesNoMemory) {
+  const TemporaryDirectory directory;
+  TinySetup setup;
+  setup.ranks = {"full_shard", 3, 0};
+  setup.trainer.ema_decay = kDecay;
+  setup.trainer.sharding.offload.directory = directory.path();
+  setup.trainer.sharding.offload.optimizer = true;
+  for (const bool parameters : {false, true}) {
+    setup.trainer.sharding.offload.parameters = parameters;
+    setup.trainer.sharding.offload.chunk_numel = 1008;  // several chunks, the last one shorter
+    const absl::StatusOr<Averaged> averaged = Train(setup);
+    ASSERT_TRUE(averaged.ok()) << averaged.status();
+    EXPECT_TRUE(averaged->average == Reference(averaged->weights)) << parameters;
+    const absl::Status status = RunTiny(setup, [](TinyRank& rank) -> absl::Status {
+      const MemoryStats memory = rank.trainer.device().allocator().stats();
+      EXPECT_EQ(memory[MemoryCategory::kOptimizer].current_bytes, 0);
+      EXPECT_GT(rank.trainer.ema()->MemoryBytes(), 0);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST(EmaTest, InBFloat16ItIsOfTheMasters) {
   TinySetup setup;
   setup.ranks = {"no_shard", 2, 0};
@@ -82,6 +106,15 @@ TEST(EmaTest, InBFloat16ItIsOfTheMasters) {
   const absl::StatusOr<Averaged> averaged = Train(setup);
   ASSERT_TRUE(averaged.ok()) << averaged.status();
   EXPECT_TRUE(averaged->average == Reference(averaged->weights));
+}
+
+TEST(EmaTest, MastersInLessThanFloatAreRefused) {
+  TinySetup setup;
+  setup.trainer.ema_decay = kDecay;
+  setup.trainer.sharding.mixed_precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+  const absl::Status status = RunTiny(setup, [](TinyRank&) { return absl::OkStatus(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("are bf16, expected fp32"), std::string::npos) << status;
 }
 
 TEST(EmaTest, AStepThatIsSkippedIsNoPartOfIt) {

@@ -215,6 +215,35 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsAndTouchNothingFrozen) {
   }
 }
 
+TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    std::unique_ptr<Trained> first;
+    for (const TinyRanks& ranks : AllTinyRanks()) {
+      if (ranks.world_size != 2) continue;
+      TinySetup setup = Adapted(model());
+      setup.ranks = ranks;
+      setup.trainer.sharding.mixed_precision = {dtype, dtype};
+      const absl::StatusOr<Trained> trained = TrainAdapters(setup);
+      ASSERT_TRUE(trained.ok()) << trained.status();
+      if (first == nullptr) {
+        first = std::make_unique<Trained>(*trained);
+        EXPECT_LT(trained->losses.back(), trained->losses.front() - 0.01f);
+      }
+      EXPECT_TRUE(*trained == *first) << ranks.ToString() << " " << DTypeName(dtype);
+    }
+  }
+}
+
+TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
+  TinySetup setup = Adapted(model());
+  setup.ranks = {"full_shard", 2, 0};
+  const absl::StatusOr<Trained> kept = TrainAdapters(setup);
+  setup.trainer.activation_checkpointing = ActivationCheckpointing::kBlock;
+  const absl::StatusOr<Trained> again = TrainAdapters(setup);
+  ASSERT_TRUE(kept.ok() && again.ok()) << kept.status() << again.status();
+  EXPECT_TRUE(*kept == *again);
+}
+
 // What one rank has used for state that belongs to training, and has sent to reduce gradients.
 struct Costs {
   int64_t optimizer = 0;

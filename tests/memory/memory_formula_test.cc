@@ -59,6 +59,7 @@ absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& m
   options.sharding.strategy_options.reshard_after_forward = test_case.reshard_after_forward;
   options.sharding.mixed_precision = test_case.precision;
   options.sharding.offload = test_case.offload;
+  options.adamw.state_dtype = test_case.moment_dtype;
   options.sync_every_micro_batch = test_case.sync_every_micro_batch;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
@@ -177,6 +178,15 @@ std::vector<Case> Cases() {
       cases.push_back(accumulating);
     }
   }
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    for (const DType moment_dtype : {DType::kBFloat16, DType::kUInt8}) {
+      Case low = Of(strategy, 2);
+      low.moment_dtype = moment_dtype;
+      cases.push_back(low);
+      low.precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+      cases.push_back(low);
+    }
+  }
   Case kept = Of("full_shard", 4);
   kept.reshard_after_forward = false;
   cases.push_back(kept);
@@ -199,6 +209,12 @@ INSTANTIATE_TEST_SUITE_P(
         absl::StrAppend(&name, "_offload_", test_case.offload.parameters ? "p" : "",
                         test_case.offload.gradients ? "g" : "",
                         test_case.offload.optimizer ? "o" : "");
+      }
+      if (test_case.precision.master_dtype != DType::kFloat32) {
+        absl::StrAppend(&name, "_without_masters");
+      }
+      if (test_case.moment_dtype != DType::kFloat32) {
+        absl::StrAppend(&name, "_", DTypeName(test_case.moment_dtype), "_moments");
       }
       return name;
     });

@@ -113,6 +113,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.adamw.beta2 = expected["betas"][1].get<double>();
   options.adamw.eps = expected["eps"].get<double>();
   options.adamw.weight_decay = expected["weight_decay"].get<double>();
+  options.adamw.state_dtype = setup.state_dtype;
   options.clip_grad_norm = expected["clip"].get<double>();
   if (setup.loss_scale > 0) {
     options.loss_scaler.emplace();
@@ -206,6 +207,12 @@ std::string RunSetup::ToString() const {
   if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",
                     DTypeName(precision.reduce_dtype));
+  }
+  if (precision.master_dtype != plain.master_dtype) {
+    absl::StrAppend(&text, "_", DTypeName(precision.master_dtype), "_masters");
+  }
+  if (state_dtype != DType::kFloat32) {
+    absl::StrAppend(&text, "_", DTypeName(state_dtype), "_moments");
   }
   return text;
 }

@@ -37,6 +37,7 @@ struct RunSetup {
   std::string strategy;
   std::string device = "cpu";
   MixedPrecision precision;
+  DType state_dtype = DType::kFloat32;  // of moments
   int world_size = 1;
   int shard_size = 0;
   bool prefetch = true;

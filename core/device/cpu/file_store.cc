@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -94,6 +96,15 @@ class FileRegion final : public OffloadRegion {
   const int64_t begin_;
 };
 
+// Whoever extends a file beyond what `ulimit -f` allows is sent a signal that ends the process, so
+// that has to be asked beforehand.
+int64_t LargestFile() {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, static_cast<rlim_t>(kMost)));
+}
+
 class FileStore final : public OffloadStore {
  public:
   explicit FileStore(std::shared_ptr<File> file) : file_(std::move(file)) {}
@@ -113,8 +124,8 @@ class FileStore final : public OffloadStore {
 
  private:
   absl::Status Extend(int64_t bytes) {
-    int error = EFBIG;  // what the system says where the sum is no offset at all
-    if (bytes <= std::numeric_limits<int64_t>::max() - end_) {
+    int error = EFBIG;
+    if (bytes <= LargestFile() - end_) {
       do {
         error = posix_fallocate(file_->descriptor, end_, bytes);
       } while (error == EINTR);

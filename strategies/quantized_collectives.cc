@@ -1,0 +1,100 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/quantized_collectives.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/quantized_blocks.h"
+
+namespace zeroth {
+namespace {
+
+class Int8Gather : public GatherExtension {
+ public:
+  explicit Int8Gather(int64_t block) : block_(block) {}
+
+  int64_t EncodedBytes(int64_t numel, DType) const override {
+    return QuantizedBlocks{numel, block_}.bytes();
+  }
+  absl::Status Encode(const Tensor& mine, const Tensor& encoded, Kernels& kernels) override {
+    QuantizeArgs args;
+    args.values = mine;
+    args.block = block_;
+    args.quantized = encoded;
+    return kernels.Quantize(args);
+  }
+  absl::Status Decode(const Tensor& encoded, int pieces, const Tensor& full,
+                      Kernels& kernels) override {
+    DequantizeArgs args;
+    args.quantized = encoded;
+    args.pieces = pieces;
+    args.block = block_;
+    args.values = full;
+    return kernels.Dequantize(args);
+  }
+
+ private:
+  const int64_t block_;
+};
+
+class Quantized : public ExtendedGather {
+ public:
+  explicit Quantized(const QuantizationOptions& options)
+      : ExtendedGather(std::make_shared<Int8Gather>(options.block)), options_(options) {}
+
+  absl::Status AllGather(const Tensor& mine, const Tensor& full, const Travel& travel) override {
+    return options_.weights ? ExtendedGather::AllGather(mine, full, travel)
+                            : UnitCollectives::AllGather(mine, full, travel);
+  }
+
+  // Every rank quantises the pieces of the others' shards, and each sums what it is sent.
+  absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
+                             const Travel& travel) override {
+    if (!options_.gradients || op == ReduceOp::kMax) {
+      return UnitCollectives::ReduceScatter(full, mine, op, accumulate, travel);
+    }
+    ZEROTH_CHECK(travel.kernels != nullptr);
+    const int pieces = travel.group.size();
+    const int64_t bytes = QuantizedBlocks{mine.numel(), options_.block}.bytes();
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor both,
+                            travel.scratch.TakeBytes(2 * pieces * bytes, travel.stream));
+    const Tensor sent = both.View(0, Shape({pieces * bytes}));
+    const Tensor received = both.View(pieces * bytes, Shape({pieces * bytes}));
+    for (int piece = 0; piece < pieces; ++piece) {
+      QuantizeArgs args;
+      args.values = full.View(piece * mine.numel(), mine.shape());
+      args.block = options_.block;
+      args.quantized = sent.View(piece * bytes, Shape({bytes}));
+      ZEROTH_RETURN_IF_ERROR(travel.kernels->Quantize(args));
+    }
+    ZEROTH_RETURN_IF_ERROR(travel.group.AllToAll(sent, received, travel.stream, travel.label));
+    SumQuantizedArgs args;
+    args.quantized = received;
+    args.pieces = pieces;
+    args.block = options_.block;
+    args.mean = op == ReduceOp::kMean;
+    args.sum = mine;
+    args.accumulate = accumulate;
+    return travel.kernels->SumQuantized(args);
+  }
+
+ private:
+  const QuantizationOptions options_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<UnitCollectives>> QuantizedCollectives(
+    const QuantizationOptions& options) {
+  if (options.block < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("quantized collectives: block is ",
+                                                   options.block, ", expected at least 1 element"));
+  }
+  return std::make_shared<Quantized>(options);
+}
+
+}  // namespace zeroth

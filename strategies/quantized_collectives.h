@@ -1,0 +1,39 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Traffic in int8 ("ZeRO++: Extremely Efficient Collective Communication for Giant Model Training",
+// Wang et al., 2023): weights quantised in blocks for all-gathers (qwZ), gradients for an
+// all-to-all that takes the place of reduce-scatters (qgZ).
+
+#ifndef ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_
+#define ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/strategies/unit_collectives.h"
+
+namespace zeroth {
+
+struct QuantizationOptions {
+  bool weights = true;    // gathers
+  bool gradients = true;  // reductions inside a shard group; sums across groups stay as they are
+  // Elements that share an fp32 scale: smaller blocks follow values more closely and travel
+  // 4 / block bytes an element more.
+  int64_t block = 256;
+};
+
+// What a gather of parts of n elements travels as: n / 1 byte and a scale for each block, against 4
+// bytes in fp32 and 2 in 16-bit types. Takes as much memory as travels (kCommunication), twice for
+// gradients. Values differ from what they stand for by at most 1/254 of the largest of their block;
+// gradients are rounded once, before they are summed in fp32. Masters are untouched: every rank
+// computes with the same rounded weights, which are rounded anew from the masters at each gather.
+// InvalidArgument if block is below 1.
+absl::StatusOr<std::shared_ptr<UnitCollectives>> QuantizedCollectives(
+    const QuantizationOptions& options = {});
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_QUANTIZED_COLLECTIVES_H_
