@@ -25,6 +25,11 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   return AttachPostForwardGroup();
 }
 
+std::vector<Communicator*> FlatStrategy::OwnGroups() const {
+  if (post_forward_group_ == nullptr) return {};
+  return {post_forward_group_.get()};
+}
+
 absl::Status FlatStrategy::AttachPostForwardGroup() {
   const int size = options_.post_forward_shard_size;
   Mesh& mesh = *context_.mesh;

@@ -22,6 +22,7 @@ class FlatStrategy : public ShardingStrategy {
   bool SupportsOffload() const override { return true; }
   bool SupportsUnitCollectives() const override { return true; }
   bool NeedsReduceKernels() const override { return options_.gradient_divide_factor != 0; }
+  std::vector<Communicator*> OwnGroups() const override;
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;

@@ -266,10 +266,16 @@ double Sharding::LocalShardingRatio() const {
   return total == 0 ? 1.0 : static_cast<double>(local) / static_cast<double>(total);
 }
 
+std::vector<Communicator*> Sharding::communicators() const {
+  std::vector<Communicator*> all = {&mesh_->shard_gather(), &mesh_->shard_reduce(),
+                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()};
+  for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
+  return all;
+}
+
 ShardingStats Sharding::stats() const {
   ShardingStats stats;
-  for (const Communicator* group : {&mesh_->shard_gather(), &mesh_->shard_reduce(),
-                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()}) {
+  for (const Communicator* group : communicators()) {
     const CommStats::Counters counters = group->stats().counters();
     for (size_t op = 0; op < counters.size(); ++op) {
       stats.collectives[op].calls += counters[op].calls;

@@ -53,7 +53,7 @@ struct ShardingOptions {
 // What a rank has and has sent.
 struct ShardingStats {
   std::array<CommStats::Counter, kCollectiveOpCount>
-      collectives{};  // all axes of the mesh together
+      collectives{};  // all of Sharding::communicators() together
   MemoryStats memory;
   OffloadStats offload;
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
@@ -106,6 +106,8 @@ class Sharding {
   Scheduler& scheduler() { return *scheduler_; }
   const ShardingStrategy& strategy() const { return *strategy_; }
   Mesh& mesh() { return *mesh_; }
+  // All that the traffic of units goes through: the mesh's groups, then the strategy's own.
+  std::vector<Communicator*> communicators() const;
   // Where what is offloaded lies, also for an optimizer's state.
   Offload& offload() { return *offload_; }
   Device& device() { return *device_; }

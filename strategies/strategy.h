@@ -97,6 +97,8 @@ class ShardingStrategy {
   virtual bool SupportsUnitCollectives() const { return false; }
   // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
   virtual bool NeedsReduceKernels() const { return false; }
+  // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.
+  virtual std::vector<Communicator*> OwnGroups() const { return {}; }
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
 

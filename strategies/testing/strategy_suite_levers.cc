@@ -123,35 +123,40 @@ TEST_P(StrategySuite, WhenAndWhereUnitsAreGatheredChangesNoBit) {
 }
 
 TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
-  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
-              ToyModel model(UniformUnits(3));
-              ZEROTH_ASSIGN_OR_RETURN(auto plain, Make(world, device, model));
-              if (!Frees(*plain) || plain->mesh().shard_size() % 2 != 0) return absl::OkStatus();
-              plain.reset();
-              ShardingOptions options = Options();
-              options.strategy_options.post_forward_shard_size = 2;
-              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-              ToyStep step;
-              step.expected = ToyValue;
-              step.gradient = PatternGradient(world.rank());
-              for (int i = 0; i < 2; ++i) {
-                step.lr = 0;
-                const int64_t before = Calls(*sharding, CollectiveOp::kAllGather);
-                ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                // The root, which stays, and three blocks, in the shard group.
-                ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 4);
-                ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 4);
-                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-                ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-              }
-              // An error in between leaves nothing behind.
-              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
-              return CheckAtRest(*sharding);
-            }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(UniformUnits(3));
+        ZEROTH_ASSIGN_OR_RETURN(auto plain, Make(world, device, model));
+        if (!Frees(*plain) || plain->mesh().shard_size() % 2 != 0) return absl::OkStatus();
+        plain.reset();
+        ShardingOptions options = Options();
+        options.strategy_options.post_forward_shard_size = 2;
+        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+        ToyStep step;
+        step.expected = ToyValue;
+        step.gradient = PatternGradient(world.rank());
+        for (int i = 0; i < 2; ++i) {
+          step.lr = 0;
+          const int64_t before = Calls(*sharding, CollectiveOp::kAllGather);
+          ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+          // The root, which stays, and three blocks, in the shard group.
+          ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 4);
+          ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+          // The blocks again, in pairs of ranks; nothing more in the shard group.
+          ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 7);
+          const std::vector<Communicator*> groups = sharding->communicators();
+          ZEROTH_TOY_EXPECT(groups.size() == 5 && groups.back()->size() == 2);
+          ZEROTH_TOY_EXPECT(groups.back()->stats()[CollectiveOp::kAllGather].calls == 3 * (i + 1));
+          ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+          ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+          ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
+        }
+        // An error in between leaves nothing behind.
+        ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+        ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
+        return CheckAtRest(*sharding);
+      }),
+      absl::OkStatus());
 }
 
 TEST_P(StrategySuite, RefusesGroupsThatDoNotFit) {
