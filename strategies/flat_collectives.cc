@@ -248,9 +248,10 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
     if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
-                                            MemoryCategory::kGradients));
+      ZEROTH_ASSIGN_OR_RETURN(
+          segment.grad_shard,
+          Tensor::Empty(unit.device(), Shape({layout.shard_numel}),
+                        unit.precision().gradient_dtype(), MemoryCategory::kGradients));
     }
     if (unit.is_full_gradient(i)) {
       segment.grad = segment.grad_shard;

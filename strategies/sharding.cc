@@ -96,6 +96,20 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
   return ToHostFloats(source);
 }
 
+absl::Status ExpectGradientsFit(const Unit& unit) {
+  if (unit.precision().gradient_dtype() == unit.precision().reduce_dtype) return absl::OkStatus();
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (!unit.segment_layout(i).trainable || !unit.is_whole(i)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit '", unit.name(),
+                     "': keep_low_precision_grads is false, but this rank holds its "
+                     "gradients whole, in ",
+                     DTypeName(unit.precision().reduce_dtype),
+                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, Device& device,
@@ -143,6 +157,9 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
           options.block_numel, "; expected 1 with rows, or the flat layout"));
     }
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
+    const MixedPrecision precision = spec.precision.value_or(options.mixed_precision);
+    ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(precision),
+                                absl::StrCat("unit '", spec.name, "'"));
     if (spec.collectives != nullptr && !sharding->strategy_->SupportsUnitCollectives()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
@@ -151,7 +168,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
-                     options.mixed_precision, sharding->offload_.get()));
+                     precision, sharding->offload_.get()));
+    ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }

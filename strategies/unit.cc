@@ -86,7 +86,7 @@ absl::Status Unit::AllocateSegment(int i) {
   if (offloads_gradients() && in.trainable) {
     ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_grad_shard,
                             offload_->Reserve(in.shard_numel, DType::kFloat32, "gradients"));
-    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.reduce_dtype);
+    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
   }
   if (offloads_parameters()) {
     ZEROTH_ASSIGN_OR_RETURN(

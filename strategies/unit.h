@@ -54,6 +54,7 @@ struct UnitSpec {
   std::shared_ptr<UnitCollectives> collectives = nullptr;
   // In place of what ShardingOptions say, for this unit alone.
   std::optional<LayoutKind> layout = std::nullopt;
+  std::optional<MixedPrecision> precision = std::nullopt;  // norms in fp32, say
 };
 
 // Flat storage of the parameters that are gathered and freed together. Owns this rank's shards;
