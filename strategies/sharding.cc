@@ -121,7 +121,14 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
         absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
+  const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
+  if (options.strategy_options.shard_optimizer_over_world && !over_world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy '", options.strategy,
+                     "' has no groups beyond which the optimizer's state could be cut, but "
+                     "shard_optimizer_over_world is set; leave it out, or use hybrid_shard"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
   const OffloadOptions& offload = options.offload;
   if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {
     return absl::InvalidArgumentError(
@@ -131,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   }
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, offload));
   LayoutOptions layout;
-  layout.shard_count = sharding->mesh_->shard_size();
+  layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
@@ -150,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
+        Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      options.mixed_precision, sharding->offload_.get()));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
@@ -268,8 +275,7 @@ double Sharding::LocalShardingRatio() const {
 
 ShardingStats Sharding::stats() const {
   ShardingStats stats;
-  for (const Communicator* group : {&mesh_->shard_gather(), &mesh_->shard_reduce(),
-                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()}) {
+  for (const Communicator* group : mesh_->communicators()) {
     const CommStats::Counters counters = group->stats().counters();
     for (size_t op = 0; op < counters.size(); ++op) {
       stats.collectives[op].calls += counters[op].calls;
