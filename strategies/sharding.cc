@@ -135,7 +135,14 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
         absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
+  const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
+  if (options.strategy_options.shard_optimizer_over_world && !over_world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy '", options.strategy,
+                     "' has no groups beyond which the optimizer's state could be cut, but "
+                     "shard_optimizer_over_world is set; leave it out, or use hybrid_shard"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
   const OffloadOptions& offload = options.offload;
   if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {
     return absl::InvalidArgumentError(
@@ -145,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   }
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, offload));
   LayoutOptions layout;
-  layout.shard_count = sharding->mesh_->shard_size();
+  layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
@@ -167,7 +174,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
+        Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      precision, sharding->offload_.get()));
     ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
@@ -285,8 +292,8 @@ double Sharding::LocalShardingRatio() const {
 }
 
 std::vector<Communicator*> Sharding::communicators() const {
-  std::vector<Communicator*> all = {&mesh_->shard_gather(), &mesh_->shard_reduce(),
-                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()};
+  const std::vector<Communicator*> axes = mesh_->communicators();
+  std::vector<Communicator*> all(axes.begin(), axes.end());
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
   return all;
 }

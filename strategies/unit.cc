@@ -225,7 +225,10 @@ absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
 
 void Unit::ForgetGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
-  for (Segment& segment : segments_) segment.grad = Tensor();
+  for (Segment& segment : segments_) {
+    segment.grad = Tensor();
+    segment.group_sum = Tensor();
+  }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
   has_accumulated_ = false;

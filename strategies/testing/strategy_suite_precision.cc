@@ -140,7 +140,7 @@ TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
               return static_cast<float>(mean);
             },
             /* a strategy of somebody else may round on its way */
-                SupportsUnitCollectives() ? kMeanTolerance : 1.0 / 128);
+            SupportsUnitCollectives() ? kMeanTolerance : 1.0 / 128);
       }),
       absl::OkStatus());
   const bool replicates = GetParam().strategy == "no_shard" || GetParam().shard_size == 1;
