@@ -310,7 +310,10 @@ absl::StatusOr<SchedulerOptions> TrainOptions::scheduler_options() const {
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {
-  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype), *ParseDType(master_dtype)};
+  MixedPrecision precision = {*ParseDType(param_dtype), *ParseDType(reduce_dtype),
+                              *ParseDType(master_dtype)};
+  precision.keep_low_precision_grads = keep_low_precision_grads;
+  return precision;
 }
 
 absl::StatusOr<DType> TrainOptions::moment_dtype() const {

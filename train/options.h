@@ -46,6 +46,8 @@ struct TrainOptions {
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  bool fp32_norms = false;
+  bool keep_low_precision_grads = true;
   std::string loss_scale = "auto";
   int64_t loss_scale_growth_interval = 2000;
   std::string master_dtype = "fp32";
