@@ -131,6 +131,14 @@ std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOption
   add("bf16 masters").mixed_precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
   add("fp16").mixed_precision = {DType::kFloat16, DType::kFloat16};
   add("blocks").block_numel = 16;
+  add("state over all ranks").strategy_options.shard_optimizer_over_world = true;
+  MixedPrecision unrounded = {DType::kBFloat16, DType::kBFloat16};
+  add("bf16 state over all ranks").mixed_precision = unrounded;
+  levers.back().second.strategy_options.shard_optimizer_over_world = true;
+  unrounded.keep_low_precision_grads = false;
+  add("gradients unrounded").mixed_precision = unrounded;
+  add("gradients unrounded, state over all ranks").mixed_precision = unrounded;
+  levers.back().second.strategy_options.shard_optimizer_over_world = true;
   return levers;
 }
 

@@ -109,6 +109,7 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
       {"ema",
        {"--ema_decay=0.9", "--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_every=4",
         "--eval_batches=2"}},
+      {"offload", {"--offload=all", "--ema_decay=0.9"}},
       {"skip", {"--lr=1e38", "--on_nonfinite=skip"}},
   };
   for (const auto& [name, flags] : variants) {
@@ -185,6 +186,7 @@ TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
   int place = 0;
   for (const Flags& flags :
        std::vector<Flags>{{"--strategy=no_shard"},
+                          {"--offload=all"},
                           {"--world_size=4", "--batch_size=2"},
                           {"--world_size=1", "--batch_size=8"},
                           {"--world_size=4", "--batch_size=1", "--grad_accum=2",
