@@ -110,6 +110,9 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
        {"--ema_decay=0.9", "--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_every=4",
         "--eval_batches=2"}},
       {"skip", {"--lr=1e38", "--on_nonfinite=skip"}},
+      {"8bit",
+       {"--optimizer_state_dtype=int8", "--master_dtype=bf16", "--param_dtype=bf16",
+        "--offload=optimizer"}},
   };
   for (const auto& [name, flags] : variants) {
     SCOPED_TRACE(name);
