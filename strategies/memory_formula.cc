@@ -67,7 +67,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool adds_up_in_full =
       several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer");
   const bool adds_up_in_shards = several && cut && !adds_up_in_full;
-  const double shard_gradient = adds_up_in_shards ? Bytes(DType::kFloat32) : gradient;
+  const double shard_gradient =
+      Bytes(adds_up_in_shards ? DType::kFloat32 : options.precision.gradient_dtype());
   if (offload.gradients) {
     bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
   } else {

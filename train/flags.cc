@@ -74,6 +74,11 @@ ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32, bf16 or fp16. Sums over ranks are made "
           "in fp32 either way.");
+ABSL_FLAG(bool, fp32_norms, kDefaults.fp32_norms,
+          "Norms compute in fp32 whatever --param_dtype is, as units of their own.");
+ABSL_FLAG(bool, keep_low_precision_grads, kDefaults.keep_low_precision_grads,
+          "What the optimizer reads is rounded to --reduce_dtype; false: fp32, as sums over ranks "
+          "are made (more memory), where gradients are sharded.");
 ABSL_FLAG(std::string, loss_scale, kDefaults.loss_scale,
           "What the loss is multiplied by, and gradients divided by again, so that small ones "
           "survive fp16: auto (dynamic for fp16, else none), dynamic, or a power of two.");
@@ -86,10 +91,27 @@ ABSL_FLAG(std::string, master_dtype, kDefaults.master_dtype,
 ABSL_FLAG(std::string, optimizer_state_dtype, kDefaults.optimizer_state_dtype,
           "What AdamW keeps its two moments in: fp32, bf16 (rounded stochastically) or int8 (8-bit "
           "codes and a scale for each 128 elements): 8, 4 or 2.06 bytes a parameter.");
-ABSL_FLAG(bool, reshard_after_forward, kDefaults.reshard_after_forward,
-          "Free gathered parameters between a block's forward and its backward, for full_shard and "
-          "hybrid_shard; false: keep them (more memory, a third less traffic).");
+ABSL_FLAG(
+    std::string, reshard_after_forward, kDefaults.reshard_after_forward,
+    "What full_shard and hybrid_shard do between a block's forward and its backward: true frees "
+    "gathered parameters, false keeps them (more memory, a third less traffic), a number keeps "
+    "them sharded over groups of that many ranks, in which backward gathers.");
 ABSL_FLAG(bool, prefetch, kDefaults.prefetch, "Gather the next unit while this one computes.");
+ABSL_FLAG(std::string, backward_prefetch, kDefaults.backward_prefetch,
+          "When backward gathers the next unit: pre (beside this one's computation), post (after "
+          "it: less memory in use, less overlap) or none (when it is needed).");
+ABSL_FLAG(int, limit_all_gathers, kDefaults.limit_all_gathers,
+          "Units, besides the root, that are gathered at a time: the one in use and those ahead.");
+ABSL_FLAG(std::string, layout, kDefaults.layout,
+          "Where parameters are cut: flat (a unit in equal shares) or rows (each parameter between "
+          "rows of its first dimension, as FSDP2 does; one collective for each).");
+ABSL_FLAG(double, gradient_divide_factor, kDefaults.gradient_divide_factor,
+          "What sums of gradients over ranks are divided by; 0: the number of ranks.");
+ABSL_FLAG(bool, quantized_weights, kDefaults.quantized_weights,
+          "Gather parameters as int8 with a scale for each 256 (ZeRO++'s qwZ): a quarter of fp32's "
+          "traffic. The optimizer's masters stay as they are.");
+ABSL_FLAG(bool, quantized_gradients, kDefaults.quantized_gradients,
+          "Reduce gradients as int8 in the same way, by an all-to-all (qgZ).");
 ABSL_FLAG(std::string, activation_checkpointing, kDefaults.activation_checkpointing,
           "What keeps only its input in forward and is computed again in backward: none, block, "
           "attention or mlp. Changes memory and time, no result.");
@@ -222,12 +244,20 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
+  options.fp32_norms = absl::GetFlag(FLAGS_fp32_norms);
+  options.keep_low_precision_grads = absl::GetFlag(FLAGS_keep_low_precision_grads);
   options.loss_scale = absl::GetFlag(FLAGS_loss_scale);
   options.loss_scale_growth_interval = absl::GetFlag(FLAGS_loss_scale_growth_interval);
   options.master_dtype = absl::GetFlag(FLAGS_master_dtype);
   options.optimizer_state_dtype = absl::GetFlag(FLAGS_optimizer_state_dtype);
   options.reshard_after_forward = absl::GetFlag(FLAGS_reshard_after_forward);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
+  options.backward_prefetch = absl::GetFlag(FLAGS_backward_prefetch);
+  options.limit_all_gathers = absl::GetFlag(FLAGS_limit_all_gathers);
+  options.layout = absl::GetFlag(FLAGS_layout);
+  options.gradient_divide_factor = absl::GetFlag(FLAGS_gradient_divide_factor);
+  options.quantized_weights = absl::GetFlag(FLAGS_quantized_weights);
+  options.quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients);
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
   options.cuda_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);

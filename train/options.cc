@@ -202,6 +202,13 @@ absl::Status Validate(const TrainOptions& options) {
                               "--param_dtype, --reduce_dtype and --master_dtype");
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
+  ZEROTH_RETURN_IF_ERROR(options.strategy_options().status());
+  ZEROTH_RETURN_IF_ERROR(options.scheduler_options().status());
+  ZEROTH_RETURN_IF_ERROR(AtLeast("limit_all_gathers", options.limit_all_gathers, 1, "at least 1"));
+  ZEROTH_RETURN_IF_ERROR(NotNegative("gradient_divide_factor", options.gradient_divide_factor));
+  if (options.layout != "flat" && options.layout != "rows") {
+    return Bad("layout", options.layout, "flat or rows");
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(
@@ -272,8 +279,41 @@ OffloadOptions TrainOptions::offload_options() const {
   return options;
 }
 
+absl::StatusOr<StrategyOptions> TrainOptions::strategy_options() const {
+  StrategyOptions strategy_options;
+  strategy_options.shard_size = shard_size;
+  strategy_options.gradient_divide_factor = gradient_divide_factor;
+  int group = 0;
+  if (reshard_after_forward == "false") {
+    strategy_options.reshard_after_forward = false;
+  } else if (absl::SimpleAtoi(reshard_after_forward, &group) && group > 0) {
+    strategy_options.post_forward_shard_size = group;
+  } else if (reshard_after_forward != "true") {
+    return Bad("reshard_after_forward", reshard_after_forward,
+               "true, false, or the ranks of the group to reshard to");
+  }
+  return strategy_options;
+}
+
+absl::StatusOr<SchedulerOptions> TrainOptions::scheduler_options() const {
+  SchedulerOptions scheduler;
+  scheduler.prefetch = prefetch;
+  scheduler.gather_buffers = limit_all_gathers;
+  if (backward_prefetch == "post") {
+    scheduler.backward_prefetch = BackwardPrefetch::kPost;
+  } else if (backward_prefetch == "none") {
+    scheduler.backward_prefetch = BackwardPrefetch::kNone;
+  } else if (backward_prefetch != "pre") {
+    return Bad("backward_prefetch", backward_prefetch, "pre, post or none");
+  }
+  return scheduler;
+}
+
 MixedPrecision TrainOptions::mixed_precision() const {
-  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype), *ParseDType(master_dtype)};
+  MixedPrecision precision = {*ParseDType(param_dtype), *ParseDType(reduce_dtype),
+                              *ParseDType(master_dtype)};
+  precision.keep_low_precision_grads = keep_low_precision_grads;
+  return precision;
 }
 
 absl::StatusOr<DType> TrainOptions::moment_dtype() const {

@@ -17,6 +17,8 @@
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/scheduler.h"
+#include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
 
@@ -44,12 +46,20 @@ struct TrainOptions {
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  bool fp32_norms = false;
+  bool keep_low_precision_grads = true;
   std::string loss_scale = "auto";
   int64_t loss_scale_growth_interval = 2000;
   std::string master_dtype = "fp32";
   std::string optimizer_state_dtype = "fp32";
-  bool reshard_after_forward = true;
+  std::string reshard_after_forward = "true";
   bool prefetch = true;
+  std::string backward_prefetch = "pre";
+  int limit_all_gathers = 2;
+  std::string layout = "flat";
+  double gradient_divide_factor = 0;
+  bool quantized_weights = false;
+  bool quantized_gradients = false;
   bool cuda_graphs = false;
   std::string activation_checkpointing = "none";
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
@@ -100,6 +110,11 @@ struct TrainOptions {
   bool async_checkpoint = false;
   std::string async_when_busy = "wait";
 
+  // What reshard_after_forward, shard_size and gradient_divide_factor say. InvalidArgument if the
+  // first is none of its values.
+  absl::StatusOr<StrategyOptions> strategy_options() const;
+  // The same for when units are gathered.
+  absl::StatusOr<SchedulerOptions> scheduler_options() const;
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
   // AdamWOptions::state_dtype; int8 is uint8 there. InvalidArgument for what is none.

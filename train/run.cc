@@ -22,6 +22,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/optim/lr_schedule.h"
+#include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/gemm_peak.h"
@@ -77,8 +78,7 @@ int64_t TokensPerStep(const TrainOptions& options) {
 
 // Names and sizes that only the ranks use, refused before any of them starts.
 absl::Status CheckParallelism(const TrainOptions& options) {
-  StrategyOptions strategy_options;
-  strategy_options.shard_size = options.shard_size;
+  ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, strategy_options));
   return strategy->ShardSize(options.world_size).status();
@@ -174,13 +174,20 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;
   trainer.sharding.strategy = options.strategy;
-  trainer.sharding.strategy_options.shard_size = options.shard_size;
-  trainer.sharding.strategy_options.reshard_after_forward = options.reshard_after_forward;
-  trainer.sharding.scheduler.prefetch = options.prefetch;
+  trainer.sharding.strategy_options = *options.strategy_options();
+  trainer.sharding.scheduler = *options.scheduler_options();
+  if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
+  if (options.quantized_weights || options.quantized_gradients) {
+    QuantizationOptions quantization;
+    quantization.weights = options.quantized_weights;
+    quantization.gradients = options.quantized_gradients;
+    trainer.sharding.collectives = *QuantizedCollectives(quantization);
+  }
   trainer.sharding.scheduler.timeline = timeline;
   trainer.sharding.mixed_precision = options.mixed_precision();
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.adamw.beta1 = options.beta1;

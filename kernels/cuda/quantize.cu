@@ -15,14 +15,6 @@ constexpr unsigned kNaNBits = 0x7fc00000u;
 // A tree over any number of pieces that fits in memory is no deeper.
 constexpr int kMostLevels = 32;
 
-__device__ __forceinline__ unsigned WarpMaxBits(unsigned bits) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    bits = max(bits, __shfl_xor_sync(kWholeWarp, bits, mask));
-  }
-  return bits;
-}
-
 // A warp to a block of values. Magnitudes are compared as the bits of floats, which order as
 // integers do, with NaN on top.
 template <typename T>
@@ -35,17 +27,17 @@ __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks
   const int lane = threadIdx.x % 32;
   unsigned bits = 0;
   for (int64_t i = begin + lane; i < end; i += 32) {
-    bits = max(bits, __float_as_uint(fabsf(ToFloat(values[i]))));
+    const unsigned magnitude = __float_as_uint(fabsf(ToFloat(values[i])));
+    bits = magnitude > bits ? magnitude : bits;
   }
-  bits = WarpMaxBits(bits);
+  bits = WarpMax(bits);
   const float largest = __uint_as_float(bits);
   const bool finite = bits < kInfinityBits;
   const bool vanishes = !finite || largest < QuantizedBlocks::kSmallestMagnitude;
   const float inverse = vanishes ? 0.0f : __fdiv_rn(QuantizedBlocks::kMostCode, largest);
   for (int64_t i = begin + lane; i < end; i += 32) {
-    codes[i] = vanishes
-                   ? int8_t{0}
-                   : static_cast<int8_t>(__float2int_rn(__fmul_rn(ToFloat(values[i]), inverse)));
+    codes[i] =
+        vanishes ? int8_t{0} : static_cast<int8_t>(rintf(__fmul_rn(ToFloat(values[i]), inverse)));
   }
   if (lane != 0) return;
   scales[block] = !finite    ? __uint_as_float(kNaNBits)

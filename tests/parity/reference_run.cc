@@ -115,6 +115,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.adamw.weight_decay = expected["weight_decay"].get<double>();
   options.adamw.state_dtype = setup.state_dtype;
   options.clip_grad_norm = expected["clip"].get<double>();
+  options.fp32_norms = setup.fp32_norms;
   if (setup.loss_scale > 0) {
     options.loss_scaler.emplace();
     options.loss_scaler->initial_scale = setup.loss_scale;
@@ -203,6 +204,8 @@ std::string RunSetup::ToString() const {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
   }
   if (loss_scale > 0) absl::StrAppend(&text, "_scale", loss_scale);
+  if (fp32_norms) absl::StrAppend(&text, "_fp32_norms");
+  if (!precision.keep_low_precision_grads) absl::StrAppend(&text, "_fp32_gradients");
   const MixedPrecision plain;
   if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",
