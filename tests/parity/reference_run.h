@@ -50,6 +50,7 @@ struct RunSetup {
   bool sync_every_micro_batch = true;
   double loss_scale = 0;  // 0: none
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  bool shard_optimizer_over_world = false;
 
   std::string ToString() const;
 };
