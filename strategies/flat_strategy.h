@@ -12,6 +12,7 @@
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/group_parts.h"
 #include "zeroth/strategies/secondary_shards.h"
 #include "zeroth/strategies/strategy.h"
 
@@ -22,6 +23,7 @@ class FlatStrategy : public ShardingStrategy {
   bool SupportsOffload() const override { return true; }
   bool SupportsUnitCollectives() const override { return true; }
   bool NeedsReduceKernels() const override { return options_.gradient_divide_factor != 0; }
+  std::vector<Communicator*> OwnGroups() const override;
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
   absl::Status Reshard(Unit& unit, Pass pass) override;
@@ -55,6 +57,7 @@ class FlatStrategy : public ShardingStrategy {
   // Of units' own collectives.
   std::unique_ptr<StreamScratch> gather_travel_;
   std::unique_ptr<StreamScratch> reduce_travel_;
+  std::unique_ptr<GroupParts> group_parts_;  // only where owners span groups
   // Only with StrategyOptions::post_forward_shard_size.
   std::unique_ptr<Communicator> post_forward_group_;
   std::unique_ptr<SecondaryShards> secondary_;

@@ -188,6 +188,10 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
         strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward));
   }
   if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
+  // Of a unit whose backward surrounds others', as the root's does, the next one's is over.
+  const Unit* const next = in.next_in_backward;
+  const bool is_over = next != nullptr && track(*next).seen;
+  if (is_over && !in.backward_prefetch.has_value()) return absl::OkStatus();
   return PrefetchAhead(in, Pass::kBackward);
 }
 
@@ -284,7 +288,7 @@ absl::Status Scheduler::Reshard(Unit& unit) {
 absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
-                          zeroth::GatherMasters(unit, mesh_.shard_gather(), *gather_stream_));
+                          zeroth::GatherMasters(unit, mesh_.owner_gather(), *gather_stream_));
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
   ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));

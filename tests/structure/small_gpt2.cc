@@ -1,0 +1,114 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tests/structure/small_gpt2.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+
+namespace zeroth::testing {
+namespace {
+
+nlohmann::json Config() {
+  return {{"model_type", "gpt2"},      {"vocab_size", kVocabulary}, {"n_positions", kPositions},
+          {"n_embd", kWidth},          {"n_layer", kBlocks},        {"n_head", 2},
+          {"layer_norm_epsilon", 1e-5}};
+}
+
+absl::Status RunRank(Communicator& world, const TrainerOptions& options, const SmallGpt2Rank& rank,
+                     const std::function<void(LanguageModel&)>& prepare) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(Config()));
+  if (prepare != nullptr) prepare(*model);
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(/*seed=*/5));
+  ZEROTH_RETURN_IF_ERROR(rank(*trainer, *device, world.rank()));
+  trainer.reset();
+  const int64_t left = device->allocator().stats().total.current_bytes;
+  if (left == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(left, " bytes are still allocated after the trainer is gone"));
+}
+
+}  // namespace
+
+std::vector<Batch> MicroBatches(int rank, int step, int count) {
+  std::vector<Batch> batches;
+  for (int i = 0; i < count; ++i) {
+    Batch batch;
+    batch.batch = 2;
+    batch.seq = 4;
+    for (int token = 0; token < 8; ++token) {
+      const int seed = 7 * token + 5 * rank + 13 * i + 29 * step;
+      batch.inputs.push_back(seed % static_cast<int>(kVocabulary));
+      batch.targets.push_back((3 * seed + 1) % static_cast<int>(kVocabulary));
+    }
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
+                          const std::function<void(LanguageModel&)>& prepare) {
+  return RunLocalRanks(world_size,
+                       [&](Communicator& world) { return RunRank(world, options, rank, prepare); });
+}
+
+TrainerOptions OptionsOf(const std::string& strategy, int shard_size) {
+  TrainerOptions options;
+  options.sharding.strategy = strategy;
+  options.sharding.strategy_options.shard_size = shard_size;
+  return options;
+}
+
+TrafficRecord::TrafficRecord(Sharding& sharding) : sharding_(sharding) {
+  for (Communicator* group : sharding.communicators()) group->stats().EnableRecord(true);
+}
+
+std::vector<TrafficRecord::Call> TrafficRecord::Take() {
+  Mesh& mesh = sharding_.mesh();
+  std::vector<std::pair<uint64_t, Call>> calls;
+  for (Communicator* group : sharding_.communicators()) {
+    for (const CommStats::Entry& entry : group->stats().TakeRecord()) {
+      Call call;
+      if (entry.label == "gradient norm") {
+        call.what = "norm";
+      } else if (entry.op == CollectiveOp::kAllGather) {
+        call.what = group == &mesh.shard_gather() ? "gather" : "gather in part";
+      } else if (entry.op == CollectiveOp::kReduceScatter) {
+        call.what = "reduce";
+      } else if (entry.op == CollectiveOp::kAllReduce) {
+        call.what = group == &mesh.replicate_reduce() ? "across" : "all";
+      } else {
+        call.what = std::string(CollectiveOpName(entry.op));
+      }
+      call.unit = std::string(absl::StripPrefix(entry.label, "transformer."));
+      call.bytes = entry.bytes;
+      calls.emplace_back(entry.sequence, std::move(call));
+    }
+  }
+  std::sort(calls.begin(), calls.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Call> ordered;
+  for (auto& [sequence, call] : calls) ordered.push_back(std::move(call));
+  return ordered;
+}
+
+std::string TrafficRecord::ToString(const std::vector<Call>& calls) {
+  return absl::StrJoin(calls, " ", [](std::string* out, const Call& call) {
+    absl::StrAppend(out, call.what, "(", call.what == "norm" ? "" : call.unit, ")");
+  });
+}
+
+}  // namespace zeroth::testing

@@ -1,0 +1,71 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A GPT-2 whose units have no padding, trained on real ranks, so that what a step sends is the
+// arithmetic of the literature to the byte; and the record of what was sent.
+
+#ifndef ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_
+#define ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/comm/comm_stats.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth::testing {
+
+inline constexpr int kBlocks = 3;
+inline constexpr int kUnits = kBlocks + 1;  // the root too
+inline constexpr int64_t kWidth = 128;
+inline constexpr int64_t kVocabulary = 64;
+inline constexpr int64_t kPositions = 16;
+// Embeddings and the last norm; two norms, attention (3 + 1) and an MLP (4 + 4) with biases.
+inline constexpr int64_t kRootNumel = (kVocabulary + kPositions + 2) * kWidth;
+inline constexpr int64_t kBlockNumel = 12 * kWidth * kWidth + 13 * kWidth;
+inline constexpr int kRootParameters = 4;
+inline constexpr int kBlockParameters = 12;
+inline constexpr int64_t kNumel = kRootNumel + kBlocks * kBlockNumel;
+
+// `count` micro-batches of 2 x 4 tokens, which differ between ranks, steps and micro-batches.
+std::vector<Batch> MicroBatches(int rank, int step, int count);
+
+// One rank's trainer, with initial weights.
+using SmallGpt2Rank = std::function<absl::Status(Trainer& trainer, Device& device, int rank)>;
+// `prepare`, if there is one, sees the model before it is sharded. An error, too, if anything is
+// left in a rank's memory once its trainer is gone.
+absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
+                          const std::function<void(LanguageModel&)>& prepare = nullptr);
+
+TrainerOptions OptionsOf(const std::string& strategy, int shard_size = 0);
+
+// What goes through a sharding's groups, in the order in which its rank has issued it.
+class TrafficRecord {
+ public:
+  // Records from now on.
+  explicit TrafficRecord(Sharding& sharding);
+
+  struct Call {
+    std::string what;  // "gather", "gather in part", "reduce", "across", "all" or "norm"
+    std::string unit;  // as in the plan, without the model's own name: "h.1"
+    int64_t bytes = 0;
+  };
+  // Since the last time.
+  std::vector<Call> Take();
+  // "gather(h.1) reduce(h.2) …"
+  static std::string ToString(const std::vector<Call>& calls);
+
+ private:
+  Sharding& sharding_;
+};
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_TESTS_STRUCTURE_SMALL_GPT2_H_
