@@ -237,7 +237,7 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
   // transformers writes null for the usual width.
   out["n_inner"] = inner / 4 == width && inner % 4 == 0 ? Json(nullptr) : Json(inner);
   out["layer_norm_epsilon"] = out.Double("attention.layer_norm_epsilon");
-  out["vocab_size"] = out.IntOr("vocab_size", facts.vocab_size);
+  out["vocab_size"] = facts.vocab_size;
   out["tie_word_embeddings"] = facts.tie_word_embeddings;
   out["torch_dtype"] = facts.torch_dtype;
   // A GGUF knows none; transformers' default of 0.1 would be a guess.
@@ -283,7 +283,7 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfi
   out["head_dim"] = head_dim;
   out["rms_norm_eps"] = out.Double("attention.layer_norm_rms_epsilon");
   out["rope_theta"] = out.DoubleOr("rope.freq_base", 10000.0);
-  out["vocab_size"] = out.IntOr("vocab_size", facts.vocab_size);
+  out["vocab_size"] = facts.vocab_size;
   out["tie_word_embeddings"] = facts.tie_word_embeddings;
   out["torch_dtype"] = facts.torch_dtype;
   out["attention_bias"] = false;

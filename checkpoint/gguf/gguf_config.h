@@ -30,7 +30,7 @@ absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config);
 
 // What a config.json needs beyond the metadata.
 struct HfConfigFacts {
-  // Rows of the token embedding: older files have no key for it.
+  // Rows of the token embedding: the key, where a file has it, may count the tokens only.
   int64_t vocab_size = 0;
   // Whether the file has no head of its own.
   bool tie_word_embeddings = false;

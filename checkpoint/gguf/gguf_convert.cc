@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_names.h"
@@ -27,6 +28,8 @@ namespace {
 
 constexpr char kEmbedding[] = "token_embd.weight";
 constexpr char kHead[] = "output.weight";
+// Stands for ids that no vocabulary can have.
+constexpr uint64_t kNoSuchToken = uint64_t{1} << 62;
 
 // llama.cpp's numbers for general.file_type.
 uint32_t FileType(DType dtype) {
@@ -124,6 +127,16 @@ DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
   return common;
 }
 
+// A token that config.json names; the first where it lists several, as Llama 3 does for the ends of
+// texts and of turns.
+std::optional<int64_t> ConfigTokenId(const HfConfig& config, absl::string_view key) {
+  const auto found = config.json().find(std::string(key));
+  if (found == config.json().end()) return std::nullopt;
+  const nlohmann::json& id = found->is_array() && !found->empty() ? found->front() : *found;
+  if (!id.is_number_unsigned()) return std::nullopt;
+  return static_cast<int64_t>(std::min(id.get<uint64_t>(), kNoSuchToken));
+}
+
 absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source,
                            GgufMetadata* metadata) {
   if (source == GgufVocabularySource::kNone) {
@@ -140,13 +153,9 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
                        "byte vocabulary or none"));
     }
   }
-  // What config.json says of the two comes first. Llama 3 ends turns in several ways and lists
-  // them.
-  for (const auto& [key, id] :
-       {std::pair("bos_token_id", &vocabulary->bos), std::pair("eos_token_id", &vocabulary->eos)}) {
-    const absl::StatusOr<int64_t> found = model.config().GetInt(key);
-    if (found.ok() && *found >= 0) *id = *found;
-  }
+  // What config.json says of the two comes first.
+  if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;
+  if (const auto id = ConfigTokenId(model.config(), "eos_token_id")) vocabulary->eos = id;
   ZEROTH_ASSIGN_OR_RETURN(const int64_t vocab_size, model.config().GetInt("vocab_size"));
   return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata), model.path());
 }
@@ -184,6 +193,12 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), model.description());
   ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t parts, metadata.GetIntOr("split.count", 1));
+  if (parts > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat(model.description(), ": one of ", parts,
+                     " parts of a model, expected the whole; llama-gguf-split --merge joins them"));
+  }
   ImportPlan plan;
   plan.tied = model.Find(kHead) == nullptr;
   if (architecture == "gpt2" && !plan.tied) {

@@ -335,6 +335,30 @@ TEST_F(SmallModelTest, RefusesWhatWouldLoadNowhere) {
   EXPECT_THAT(std::string(no_such_end.message()), HasSubstr("ends a text is 300"));
 }
 
+TEST_F(SmallModelTest, OfSeveralEndsTheFirstIsTaken) {
+  Json config = LlamaConfig();
+  config["vocab_size"] = 300;
+  config["bos_token_id"] = 2;
+  config["eos_token_id"] = {7, 8};
+  ASSERT_TRUE(
+      ConvertHfToGguf(Write(config, LlamaTensors()), Gguf(), Options(GgufVocabularySource::kByte))
+          .ok());
+  EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.bos_token_id"), 2);
+  EXPECT_EQ(*OpenGguf(Gguf())->metadata().GetInt("tokenizer.ggml.eos_token_id"), 7);
+}
+
+TEST_F(SmallModelTest, APartOfAModelIsRefused) {
+  GgufMetadata metadata;
+  metadata.SetString("general.architecture", "llama");
+  metadata.SetUint32("llama.attention.head_count", 1);
+  metadata.Set("split.count", uint16_t{3});
+  auto writer = GgufWriter::Create(Gguf(), metadata, {});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto notes = ConvertGgufToHf(*OpenGguf(Gguf()), dir_.File("back"));
+  EXPECT_THAT(std::string(notes.status().message()), HasSubstr("one of 3 parts"));
+}
+
 TEST_F(SmallModelTest, AHeadThatRepeatsTheEmbeddingIsTheEmbedding) {
   // As older exporters wrote GPT-2; with a head of its own, it keeps it.
   for (const float last : {1.0f, 2.0f}) {

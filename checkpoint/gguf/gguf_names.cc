@@ -168,7 +168,9 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view archite
   if (gguf_name == kGgufRopeFactors) return std::nullopt;
   absl::string_view rest = gguf_name;
   absl::string_view number;
-  if (absl::ConsumePrefix(&rest, kGgufBlock)) number = TakeNumber(&rest);
+  absl::string_view inner = rest;
+  if (absl::ConsumePrefix(&inner, kGgufBlock)) number = TakeNumber(&inner);
+  if (!number.empty()) rest = inner;
   const absl::string_view kind = TakeKind(&rest);
   const Row* row = FindRow(number.empty() ? family->outside : family->inside, &Row::gguf, rest);
   if (row == nullptr && number.empty() && rest == kHead.gguf) row = &kHead;

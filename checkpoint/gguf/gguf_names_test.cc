@@ -1,0 +1,107 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_names.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+struct Pair {
+  const char* family;
+  const char* hf;
+  const char* gguf;
+  GgufLayout layout;
+};
+
+// From llama.cpp's own tables.
+const std::vector<Pair>& Pairs() {
+  static const auto* const pairs = new std::vector<Pair>{
+      {"gpt2", "transformer.wte.weight", "token_embd.weight", GgufLayout::kSame},
+      {"gpt2", "transformer.wpe.weight", "position_embd.weight", GgufLayout::kSame},
+      {"gpt2", "transformer.ln_f.bias", "output_norm.bias", GgufLayout::kSame},
+      {"gpt2", "lm_head.weight", "output.weight", GgufLayout::kSame},
+      {"gpt2", "transformer.h.0.ln_1.weight", "blk.0.attn_norm.weight", GgufLayout::kSame},
+      {"gpt2", "transformer.h.11.attn.c_attn.weight", "blk.11.attn_qkv.weight",
+       GgufLayout::kTransposed},
+      {"gpt2", "transformer.h.11.attn.c_attn.bias", "blk.11.attn_qkv.bias", GgufLayout::kSame},
+      {"gpt2", "transformer.h.3.mlp.c_proj.weight", "blk.3.ffn_down.weight",
+       GgufLayout::kTransposed},
+      {"llama", "model.embed_tokens.weight", "token_embd.weight", GgufLayout::kSame},
+      {"llama", "model.norm.weight", "output_norm.weight", GgufLayout::kSame},
+      {"llama", "lm_head.weight", "output.weight", GgufLayout::kSame},
+      {"llama", "model.layers.31.self_attn.q_proj.weight", "blk.31.attn_q.weight",
+       GgufLayout::kQueryRows},
+      {"llama", "model.layers.31.self_attn.q_proj.bias", "blk.31.attn_q.bias",
+       GgufLayout::kQueryRows},
+      {"llama", "model.layers.0.self_attn.k_proj.weight", "blk.0.attn_k.weight",
+       GgufLayout::kKeyRows},
+      {"llama", "model.layers.0.self_attn.v_proj.weight", "blk.0.attn_v.weight", GgufLayout::kSame},
+      {"llama", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", GgufLayout::kSame}};
+  return *pairs;
+}
+
+TEST(GgufNamesTest, BothWays) {
+  for (const Pair& pair : Pairs()) {
+    const auto gguf = GgufNameOf(pair.family, pair.hf);
+    ASSERT_TRUE(gguf.ok() && gguf->has_value()) << pair.hf << gguf.status();
+    EXPECT_EQ((*gguf)->name, pair.gguf);
+    EXPECT_EQ((*gguf)->layout, pair.layout) << pair.hf;
+    const auto hf = HfNameOf(pair.family, pair.gguf);
+    ASSERT_TRUE(hf.ok() && hf->has_value()) << pair.gguf << hf.status();
+    EXPECT_EQ((*hf)->name, pair.hf);
+    EXPECT_EQ((*hf)->layout, pair.layout) << pair.gguf;
+  }
+  EXPECT_EQ((*GgufNameOf("gpt2", "h.2.mlp.c_fc.bias"))->name, "blk.2.ffn_up.bias")
+      << "OpenAI's files have no prefix";
+  EXPECT_TRUE((*GgufNameOf("gpt2", "transformer.wpe.weight"))->always_float32);
+}
+
+TEST(GgufNamesTest, WhatHoldsNoParametersHasNoName) {
+  EXPECT_FALSE(GgufNameOf("gpt2", "h.0.attn.bias")->has_value());
+  EXPECT_FALSE(GgufNameOf("gpt2", "transformer.h.0.attn.masked_bias")->has_value());
+  EXPECT_FALSE(GgufNameOf("llama", "model.layers.1.self_attn.rotary_emb.inv_freq")->has_value());
+  EXPECT_FALSE(HfNameOf("llama", "rope_freqs.weight")->has_value());
+}
+
+TEST(GgufNamesTest, RefusesOthers) {
+  for (const char* name :
+       {"", ".weight", "model.weight", "model.norm", "model.norm.scale", "norm.weightx",
+        "model.layers.norm.weight", "model.layers.x.mlp.up_proj.weight",
+        "model.layers.0.mlp.up_proj", "model.layers.0.norm.weight", "model.lm_head.weight",
+        "transformer.wte.weight"}) {
+    EXPECT_EQ(GgufNameOf("llama", name).status().code(), absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+  for (const char* name : {"", "blk.weight", "blk.0.weight", "blk.x.ffn_up.weight", "ffn_up.weight",
+                           "blk.0.token_embd.weight", "blk.token_embd.weight", "output",
+                           "blk.0.ffn_gate_exps.weight"}) {
+    EXPECT_EQ(HfNameOf("llama", name).status().code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_EQ(HfNameOf("mamba", "token_embd.weight").status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(GgufNamesTest, NamesTheFirstMissingTensor) {
+  std::set<std::string> present = {"token_embd.weight", "output_norm.weight"};
+  for (const char* name : {"attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm",
+                           "ffn_gate", "ffn_up", "ffn_down"}) {
+    present.insert(absl::StrCat("blk.0.", name, ".weight"));
+  }
+  EXPECT_EQ(*MissingGgufTensor("llama", 1, /*tied=*/true, present), "");
+  EXPECT_EQ(*MissingGgufTensor("llama", 1, /*tied=*/false, present), "output.weight");
+  EXPECT_EQ(*MissingGgufTensor("llama", int64_t{1} << 32, /*tied=*/true, present),
+            "blk.1.attn_norm.weight");
+  present.erase("blk.0.ffn_up.weight");
+  EXPECT_EQ(*MissingGgufTensor("llama", 1, /*tied=*/true, present), "blk.0.ffn_up.weight");
+}
+
+}  // namespace
+}  // namespace zeroth
