@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// GGUF files read by others: check_gguf.py, which shares nothing with our code, and the public
-// Python package "gguf" where this machine has it.
+// GGUF files read by others: check_gguf.py, which shares nothing with our code, and, where this
+// machine's Python has them, the public package "gguf" and llama.cpp itself.
 
 #include <sys/wait.h>
 
@@ -32,6 +32,9 @@ Outcome RunPython(const TemporaryDirectory& dir, const std::string& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadTestFile(log)};
 }
 
+// Exit code of a script that lacks the package that it is about.
+constexpr int kNoPackage = 77;
+
 class GgufInteropTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -43,8 +46,9 @@ class GgufInteropTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(converted.ok()) << converted.status();
   }
 
-  Outcome Check(const std::string& flags) {
-    return RunPython(dir_, absl::StrCat("tests/interop/check_gguf.py tests/testdata/", GetParam(),
+  // One of the scripts beside this file, on the model and on what was made of it.
+  Outcome Check(const std::string& script, const std::string& flags = "") {
+    return RunPython(dir_, absl::StrCat("tests/interop/", script, " tests/testdata/", GetParam(),
                                         " ", dir_.File("model.gguf"), " ", flags));
   }
 
@@ -52,21 +56,29 @@ class GgufInteropTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(GgufInteropTest, AnIndependentReaderFindsTheSameModel) {
-  const Outcome outcome = Check("");
+  const Outcome outcome = Check("check_gguf.py");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   // The script notices when a single bit is another.
   std::string bytes = ReadTestFile(dir_.File("model.gguf"));
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 1);
   dir_.Write("model.gguf", bytes);
-  EXPECT_EQ(Check("").exit_code, 1);
+  EXPECT_EQ(Check("check_gguf.py").exit_code, 1);
 }
 
 TEST_P(GgufInteropTest, ThePublicPackageFindsTheSameModel) {
-  constexpr int kNoPackage = 77;
-  const Outcome outcome = Check("--with-gguf-package");
+  const Outcome outcome = Check("check_gguf.py", "--with-gguf-package");
   if (outcome.exit_code == kNoPackage) {
     GTEST_SKIP() << "python3 has no package gguf (pip install gguf; ZEROTH_PYTHON names another "
                     "interpreter)";
+  }
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
+  const Outcome outcome = Check("check_llama_cpp.py");
+  if (outcome.exit_code == kNoPackage) {
+    GTEST_SKIP() << "python3 has no package llama_cpp (pip install llama-cpp-python; ZEROTH_PYTHON "
+                    "names another interpreter)";
   }
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
