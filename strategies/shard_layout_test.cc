@@ -259,6 +259,84 @@ TEST(ShardLayoutTest, BlocksAreOfOneParameterAndOneRank) {
   }
 }
 
+ShardLayout RowsLayout(const std::vector<ParameterExtent>& extents, int shard_count,
+                       int64_t min_shard_numel = 0) {
+  LayoutOptions options;
+  options.shard_count = shard_count;
+  options.min_shard_numel = min_shard_numel;
+  options.kind = LayoutKind::kRows;
+  return ShardLayout(extents, options);
+}
+
+// How many rows of one parameter each rank has; where an empty piece lies is checked on the way.
+std::vector<int64_t> RowsOfRanks(int64_t rows, int64_t row_numel, int shard_count) {
+  const ShardLayout layout =
+      RowsLayout({{rows * row_numel, DType::kFloat32, true, row_numel}}, shard_count);
+  std::vector<int64_t> counts;
+  for (int rank = 0; rank < shard_count; ++rank) {
+    const ShardLayout::Piece piece = layout.PieceOf(0, rank);
+    EXPECT_EQ(piece.begin % row_numel, 0);
+    EXPECT_EQ(piece.numel() % row_numel, 0);
+    EXPECT_LE(piece.end, rows * row_numel);
+    if (piece.numel() == 0) {
+      EXPECT_EQ(piece.begin, rows * row_numel) << "an empty piece starts behind the last row";
+    }
+    counts.push_back(piece.numel() / row_numel);
+  }
+  return counts;
+}
+
+TEST(ShardLayoutTest, RowsGoToRanksInEqualShares) {
+  using Counts = std::vector<int64_t>;
+  for (const int64_t row_numel : {1, 3, 64}) {
+    EXPECT_EQ(RowsOfRanks(5, row_numel, 4), (Counts{2, 2, 1, 0}));
+    EXPECT_EQ(RowsOfRanks(9, row_numel, 8), (Counts{2, 2, 2, 2, 1, 0, 0, 0}));
+    EXPECT_EQ(RowsOfRanks(1, row_numel, 4), (Counts{1, 0, 0, 0}));
+    EXPECT_EQ(RowsOfRanks(8, row_numel, 4), (Counts{2, 2, 2, 2}));
+    EXPECT_EQ(RowsOfRanks(7, row_numel, 1), (Counts{7}));
+    EXPECT_EQ(RowsOfRanks(0, row_numel, 3), (Counts{0, 0, 0}));
+  }
+}
+
+TEST(ShardLayoutTest, RowsHoldTheirPropertiesForRandomParameters) {
+  std::mt19937 random(20260303);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<ParameterExtent> extents(1 + random() % 6);
+    for (ParameterExtent& extent : extents) {
+      const int64_t row_numel = std::vector<int64_t>{1, 2, 7, 16, 33}[random() % 5];
+      const auto rows = static_cast<int64_t>(random() % 20);
+      extent = {rows * row_numel, DType::kFloat32, random() % 4 != 0, row_numel};
+    }
+    for (int shard_count = 2; shard_count <= 9; ++shard_count) {
+      const int64_t min_shard_numel = random() % 2 == 0 ? 0 : 40;
+      const ShardLayout layout = RowsLayout(extents, shard_count, min_shard_numel);
+      ASSERT_EQ(layout.parameter_count(), static_cast<int>(extents.size()));
+      ExpectEveryElementOwnedOnce(layout, extents);
+      ExpectPiecesLieWhereTheFullBufferHasThem(layout);
+      for (int s = 0; s < static_cast<int>(layout.segments().size()); ++s) {
+        const ShardLayout::Segment& segment = layout.segments()[static_cast<size_t>(s)];
+        if (segment.replicated) continue;
+        // A parameter is a segment, and what pads it to equal shares lies behind it.
+        ASSERT_EQ(segment.parameters.size(), 1u);
+        const ParameterExtent& extent = extents[static_cast<size_t>(segment.parameters[0])];
+        EXPECT_EQ(layout.placement(segment.parameters[0]).offset, 0);
+        const int64_t rows = extent.numel / extent.row_numel;
+        const int64_t share = (rows + shard_count - 1) / shard_count;
+        EXPECT_EQ(segment.shard_numel, share * extent.row_numel);
+        const std::vector<ShardLayout::Gap> gaps = layout.Gaps(s);
+        const int64_t padding = segment.numel - extent.numel;
+        EXPECT_LT(padding, shard_count * extent.row_numel);
+        ASSERT_EQ(gaps.size(), padding > 0 ? 1u : 0u);
+        if (padding > 0) {
+          EXPECT_EQ(gaps[0].offset, extent.numel);
+          EXPECT_EQ(gaps[0].numel, padding);
+        }
+      }
+      ASSERT_FALSE(HasFailure()) << "round " << round << ", " << shard_count << " shards";
+    }
+  }
+}
+
 TEST(ShardLayoutDeathTest, RefusesWhatNoCallerMayPass) {
   EXPECT_DEATH(MakeLayout({4}, 0), "shard_count_ >= 1");
   EXPECT_DEATH(MakeLayout({-1}, 2), "numel >= 0");

@@ -118,6 +118,24 @@ TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
   }
 }
 
+// Ranks 0 and 2 share the first half of what their groups reduce, ranks 1 and 3 the second.
+TEST(ShardingTest, OwnersOfAllGroupsReduceInsideAndScatterAcross) {
+  EXPECT_EQ(RunToyRanks(4,
+                        [](Communicator& world, Device& device) -> absl::Status {
+                          const std::vector<float> gradient =
+                              world.rank() < 2 ? std::vector<float>{2, 4, 6, 8}
+                                               : std::vector<float>{10, 20, 30, 40};
+                          ShardingOptions options = OptionsOf("hybrid_shard", 2);
+                          options.strategy_options.shard_optimizer_over_world = true;
+                          ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shard,
+                                                  ReducedShard(world, device, options, gradient));
+                          const float expected[] = {6, 18, 12, 24};
+                          ZEROTH_TOY_EXPECT(shard == std::vector<float>{expected[world.rank()]});
+                          return absl::OkStatus();
+                        }),
+            absl::OkStatus());
+}
+
 TEST(ShardingTest, HybridReducesInsideGroupsAndThenAcross) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
@@ -200,6 +218,8 @@ TEST(ShardingTest, AllStrategiesGiveTheSameBits) {
     std::vector<ShardingOptions> others = {OptionsOf("shard_grad_op"), OptionsOf("full_shard")};
     for (int shard_size = 1; shard_size <= world_size; shard_size *= 2) {
       others.push_back(OptionsOf("hybrid_shard", shard_size));
+      others.push_back(others.back());
+      others.back().strategy_options.shard_optimizer_over_world = true;
     }
     ShardingOptions partly = OptionsOf("full_shard");
     partly.min_shard_numel = 10;
@@ -254,6 +274,13 @@ TEST(ShardingTest, RefusesWhatCannotBeSharded) {
               AllOf(HasSubstr("'zero9'"), HasSubstr("full_shard")));
   EXPECT_THAT(Refusal(OptionsOf("hybrid_shard", 3), {{"x", {&a}}}),
               HasSubstr("does not divide the world size 2"));
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+    ShardingOptions over_world = OptionsOf(strategy);
+    over_world.strategy_options.shard_optimizer_over_world = true;
+    EXPECT_THAT(Refusal(over_world, {{"x", {&a}}}),
+                AllOf(HasSubstr(strategy), HasSubstr("shard_optimizer_over_world"),
+                      HasSubstr("hybrid_shard")));
+  }
   ShardingOptions negative;
   negative.min_shard_numel = -1;
   EXPECT_THAT(Refusal(negative, {{"x", {&a}}}), HasSubstr("min_shard_numel is -1"));
@@ -303,6 +330,127 @@ TEST(ShardingTest, ComesAndGoes) {
                           return absl::OkStatus();
                         }),
             absl::OkStatus());
+}
+
+// 5 rows on 4 ranks leave room for 3 more, which nothing ever writes: neither values, nor
+// gradients out of a buffer that others have used.
+TEST(ShardingTest, PaddingOfRowsIsZerosAtTheTail) {
+  EXPECT_EQ(RunToyRanks(
+                4,
+                [](Communicator& world, Device& device) -> absl::Status {
+                  ToyModel model({{"h.0", {Shape({5, 3})}}, {"h.1", {Shape({8, 3})}}});
+                  ShardingOptions options = OptionsOf("full_shard");
+                  options.layout = LayoutKind::kRows;
+                  options.scheduler.gather_buffers = 1;
+                  options.scheduler.gradient_buffers = 1;
+                  ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                          Sharding::Create(world, device, options, model.Specs()));
+                  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+                  ToyStep step;
+                  step.gradient = [](const Parameter&, int64_t, float) { return 7.0f; };
+                  for (int i = 0; i < 3; ++i) ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                  Unit& unit = *sharding->units()[0];
+                  const ShardLayout::Piece piece = unit.PieceOf(0);
+                  const int64_t rows[] = {2, 2, 1, 0};
+                  ZEROTH_TOY_EXPECT(piece.numel() == 3 * rows[world.rank()]);
+                  ZEROTH_TOY_EXPECT(unit.segment(0).shard.numel() == 6);
+                  ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                  ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                  const std::vector<float> gradient = Values(unit.GradientShardState(0).tensor());
+                  for (int64_t i = piece.numel(); i < 6; ++i) {
+                    ZEROTH_TOY_EXPECT(gradient[static_cast<size_t>(i)] == 0);
+                  }
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Gather(unit));
+                  ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
+                  const std::vector<float> full = Values(unit.segment(0).full);
+                  ZEROTH_TOY_EXPECT(full.size() == 24);
+                  for (size_t i = 0; i < full.size(); ++i) {
+                    const float expected =
+                        i < 15 ? ToyValue(*unit.parameters()[0], static_cast<int64_t>(i)) - 3 * 3.5f
+                               : 0;
+                    ZEROTH_TOY_EXPECT(full[i] == expected);
+                  }
+                  return sharding->scheduler().Reshard(unit);
+                }),
+            absl::OkStatus());
+}
+
+// 1, 2, 3 and 4 over four micro-batches of equal weight are 2.5, which nobody can read earlier.
+TEST(ShardingTest, FourMicroBatchesAreReadyAtTheFourth) {
+  for (const char* strategy :
+       {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
+    for (const bool sync_each : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(strategy, sync_each ? " each" : " last"));
+      EXPECT_EQ(RunToyRanks(4,
+                            [&](Communicator& world, Device& device) -> absl::Status {
+                              Parameter parameter("p", Shape({9}));
+                              const int shard_size =
+                                  std::string(strategy) == "hybrid_shard" ? 2 : 0;
+                              ZEROTH_ASSIGN_OR_RETURN(
+                                  auto sharding,
+                                  Sharding::Create(world, device, OptionsOf(strategy, shard_size),
+                                                   {{"unit", {&parameter}}}));
+                              const Unit& unit = *sharding->units()[0];
+                              Scheduler& scheduler = sharding->scheduler();
+                              for (int i = 1; i <= 4; ++i) {
+                                scheduler.SetRequiresGradientSync(sync_each || i == 4);
+                                scheduler.SetIsLastBackward(i == 4);
+                                ToyStep step;
+                                step.gradient = [i](const Parameter&, int64_t, float) {
+                                  return 0.25f * static_cast<float>(i);
+                                };
+                                ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                                ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                                ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+                                const bool ready = unit.gradient_state() == GradientState::kReduced;
+                                ZEROTH_TOY_EXPECT(ready == (i == 4));
+                                ZEROTH_TOY_EXPECT(unit.GradientShardState(0).defined() == (i == 4));
+                              }
+                              ZEROTH_RETURN_IF_ERROR(CheckGradients(
+                                  *sharding, [](const Parameter&, int64_t) { return 2.5f; }));
+                              return scheduler.EndStep();
+                            }),
+                absl::OkStatus());
+    }
+  }
+}
+
+// A parameter below the minimum stays whole, is reduced over all ranks, and counts with all of its
+// elements.
+TEST(ShardingTest, SmallParametersStayWholeAndAreAllReduced) {
+  EXPECT_EQ(
+      RunToyRanks(
+          4,
+          [](Communicator& world, Device& device) -> absl::Status {
+            Parameter small("small", Shape({8}));
+            Parameter large("large", Shape({1024}));
+            ShardingOptions options = OptionsOf("full_shard");
+            options.min_shard_numel = 16;
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options,
+                                                                    {{"unit", {&small, &large}}}));
+            ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+            ZEROTH_TOY_EXPECT(sharding->parameters() == (std::vector<Parameter*>{&small, &large}));
+            ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() == (8 + 256) / 1032.0);
+            ToyStep step;
+            step.gradient = [&](const Parameter&, int64_t i, float) {
+              return static_cast<float>((world.rank() + 1) * (i % 5));
+            };
+            step.lr = 1;
+            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+            const CommStats::Counters calls = sharding->stats().collectives;
+            const auto of = [&](CollectiveOp op) { return calls[static_cast<size_t>(op)]; };
+            ZEROTH_TOY_EXPECT(of(CollectiveOp::kAllReduce).calls == 1);
+            ZEROTH_TOY_EXPECT(of(CollectiveOp::kAllReduce).bytes == 2 * 8 * 4 * 3 / 4);
+            ZEROTH_TOY_EXPECT(of(CollectiveOp::kReduceScatter).calls == 1);
+            ZEROTH_TOY_EXPECT(of(CollectiveOp::kReduceScatter).bytes == 1024 * 4 * 3 / 4);
+            // The mean over ranks of 1, 2, 3 and 4 times the pattern.
+            return CheckFull(*sharding, [](const Parameter& parameter, int64_t i) {
+              return ToyValue(parameter, i) - 2.5f * static_cast<float>(i % 5);
+            });
+          }),
+      absl::OkStatus());
 }
 
 TEST(ShardingTest, AReaderThatFailsIsQuotedWithTheParameter) {

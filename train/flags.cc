@@ -121,6 +121,10 @@ ABSL_FLAG(bool, cuda_graphs, kDefaults.cuda_graphs,
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
           "transformer block.");
+ABSL_FLAG(bool, shard_optimizer_over_world, kDefaults.shard_optimizer_over_world,
+          "For hybrid_shard: optimizer state and fp32 weights over all ranks, not over a group "
+          "alone; parameters and gradients cross groups once a step, and 1 / shard_size of all "
+          "parameters stays in memory while it runs. Changes no result.");
 ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size,
           "Sequences per rank and step; the global batch is this times --world_size "
           "and --grad_accum.");
@@ -261,6 +265,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
   options.cuda_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
+  options.shard_optimizer_over_world = absl::GetFlag(FLAGS_shard_optimizer_over_world);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.grad_accum = absl::GetFlag(FLAGS_grad_accum);
   options.grad_sync = absl::GetFlag(FLAGS_grad_sync);

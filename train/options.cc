@@ -282,6 +282,7 @@ OffloadOptions TrainOptions::offload_options() const {
 absl::StatusOr<StrategyOptions> TrainOptions::strategy_options() const {
   StrategyOptions strategy_options;
   strategy_options.shard_size = shard_size;
+  strategy_options.shard_optimizer_over_world = shard_optimizer_over_world;
   strategy_options.gradient_divide_factor = gradient_divide_factor;
   int group = 0;
   if (reshard_after_forward == "false") {

@@ -134,7 +134,6 @@ struct StepTraffic {
   int64_t calls(CollectiveOp op) const { return all[static_cast<size_t>(op)].calls; }
   int64_t inside_calls(CollectiveOp op) const { return inside[static_cast<size_t>(op)].calls; }
   int64_t across_calls(CollectiveOp op) const { return across[static_cast<size_t>(op)].calls; }
-  int64_t across_bytes(CollectiveOp op) const { return across[static_cast<size_t>(op)].bytes; }
 };
 
 absl::StatusOr<StepTraffic> Traffic(Sharding& sharding, int rank, int count, bool sync_each) {
@@ -170,38 +169,6 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
               ZEROTH_TOY_EXPECT(last.calls(scatters) == one.calls(scatters));
               ZEROTH_TOY_EXPECT(last.calls(reductions) == one.calls(reductions));
               return absl::OkStatus();
-            }),
-            absl::OkStatus());
-}
-
-// Owners span groups: however many micro-batches a step has, and whatever is freed in between, each
-// unit's parameters and gradients cross once, 1 / shard size of them.
-TEST_P(StrategySuite, OwnersInOtherGroupsAreReachedOnceAStep) {
-  if (!OwnersSpanGroups()) return;
-  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
-              ToyModel model(UniformUnits(3));
-              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-              int64_t shard_bytes = 0;
-              for (const Unit* unit : sharding->units()) {
-                shard_bytes += 4 * unit->segment_layout(0).shard_numel;
-              }
-              const auto units = static_cast<int64_t>(sharding->units().size());
-              for (const int count : {1, 3, 2}) {
-                for (const bool sync_each : {true, false}) {
-                  ZEROTH_ASSIGN_OR_RETURN(const StepTraffic step,
-                                          Traffic(*sharding, world.rank(), count, sync_each));
-                  ZEROTH_TOY_EXPECT(step.across_calls(CollectiveOp::kAllGather) == units);
-                  ZEROTH_TOY_EXPECT(step.across_calls(CollectiveOp::kReduceScatter) == units);
-                  ZEROTH_TOY_EXPECT(step.calls(CollectiveOp::kAllReduce) == 0);
-                  // Counted by what a rank sends: its piece to each of the others.
-                  for (const auto op : {CollectiveOp::kAllGather, CollectiveOp::kReduceScatter}) {
-                    ZEROTH_TOY_EXPECT(step.across_bytes(op) % shard_bytes == 0);
-                    ZEROTH_TOY_EXPECT(step.across_bytes(op) <=
-                                      shard_bytes * sharding->mesh().replicate_size());
-                  }
-                }
-              }
-              return CheckAtRest(*sharding);
             }),
             absl::OkStatus());
 }

@@ -147,7 +147,7 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
           // The root, which stays, and three blocks, in the shard group.
           ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-          // The blocks again, in pairs of ranks; nothing more in the shard group.
+          // The blocks again, in pairs of ranks, and nothing in the shard group.
           ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           const std::vector<Communicator*> groups = sharding->communicators();
           ZEROTH_TOY_EXPECT(groups.back()->size() == 2);

@@ -38,27 +38,6 @@ OffloadOptions OffloadOf(const Subset& subset) {
   return options;
 }
 
-// Two steps of as many micro-batches on random gradients.
-absl::Status TrainInMicroBatches(Sharding& sharding, int rank, int micro_batches, bool sync_each) {
-  Scheduler& scheduler = sharding.scheduler();
-  for (int i = 0; i < 2; ++i) {
-    for (int index = 0; index < micro_batches; ++index) {
-      const bool last = index + 1 == micro_batches;
-      scheduler.SetRequiresGradientSync(sync_each || last);
-      scheduler.SetIsLastBackward(last);
-      ToyStep step;
-      step.gradient = RandomGradient(rank, 10 * i + index);
-      ZEROTH_RETURN_IF_ERROR(ToyForward(sharding, step));
-      ZEROTH_RETURN_IF_ERROR(ToyBackward(sharding, step));
-      ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
-    }
-    ZEROTH_RETURN_IF_ERROR(ToyUpdate(sharding, 0.5f));
-    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
-    ZEROTH_RETURN_IF_ERROR(CheckAtRest(sharding));
-  }
-  return absl::OkStatus();
-}
-
 struct Training {
   MixedPrecision precision;
   int64_t min_shard_numel = 0;
@@ -100,8 +79,8 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
         options.min_shard_numel = training.min_shard_numel;
         options.offload = offload;
         ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-        ZEROTH_RETURN_IF_ERROR(TrainInMicroBatches(*sharding, world.rank(), training.micro_batches,
-                                                   training.sync_each));
+        ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(*sharding, world.rank(),
+                                                      training.micro_batches, training.sync_each));
         return result.Add(*sharding);
       });
     };

@@ -143,8 +143,9 @@ TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
             SupportsUnitCollectives() ? kMeanTolerance : 1.0 / 128);
       }),
       absl::OkStatus());
-  const bool replicates = GetParam().strategy == "no_shard" ||
-                          (GetParam().shard_size == 1 && !GetParam().shard_optimizer_over_world);
+  const bool replicates =
+      GetParam().strategy == "no_shard" ||
+      (GetParam().shard_size == 1 && !options.strategy_options.shard_optimizer_over_world);
   EXPECT_EQ(whole, replicates || world_size() == 1);
 }
 

@@ -111,6 +111,9 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
         "--eval_batches=2"}},
       {"offload", {"--offload=all", "--ema_decay=0.9"}},
       {"skip", {"--lr=1e38", "--on_nonfinite=skip"}},
+      {"8bit",
+       {"--optimizer_state_dtype=int8", "--master_dtype=bf16", "--param_dtype=bf16",
+        "--offload=optimizer"}},
   };
   for (const auto& [name, flags] : variants) {
     SCOPED_TRACE(name);

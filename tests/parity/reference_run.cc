@@ -102,6 +102,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
+  options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
   options.sharding.scheduler.prefetch = setup.prefetch;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
@@ -196,6 +197,7 @@ std::string RunSetup::ToString() const {
   if (min_wrap_numel > 0) absl::StrAppend(&text, "_wrap", min_wrap_numel);
   if (min_shard_numel > 0) absl::StrAppend(&text, "_whole", min_shard_numel);
   if (!prefetch) absl::StrAppend(&text, "_no_prefetch");
+  if (shard_optimizer_over_world) absl::StrAppend(&text, "_optimizer_over_world");
   if (!reshard_after_forward) absl::StrAppend(&text, "_kept");
   if (activation_checkpointing != ActivationCheckpointing::kNone) {
     absl::StrAppend(&text, "_recompute", static_cast<int>(activation_checkpointing));

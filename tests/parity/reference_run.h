@@ -51,6 +51,7 @@ struct RunSetup {
   double loss_scale = 0;  // 0: none
   bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  bool shard_optimizer_over_world = false;
 
   std::string ToString() const;
 };

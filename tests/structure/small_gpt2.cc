@@ -30,10 +30,15 @@ absl::Status RunRank(Communicator& world, const TrainerOptions& options, const S
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(Config()));
   if (prepare != nullptr) prepare(*model);
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(/*seed=*/5));
-  return rank(*trainer, *device, world.rank());
+  ZEROTH_RETURN_IF_ERROR(rank(*trainer, *device, world.rank()));
+  trainer.reset();
+  const int64_t left = device->allocator().stats().total.current_bytes;
+  if (left == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(left, " bytes are still allocated after the trainer is gone"));
 }
 
 }  // namespace

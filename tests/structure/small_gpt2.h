@@ -37,7 +37,8 @@ std::vector<Batch> MicroBatches(int rank, int step, int count);
 
 // One rank's trainer, with initial weights.
 using SmallGpt2Rank = std::function<absl::Status(Trainer& trainer, Device& device, int rank)>;
-// `prepare`, if there is one, sees the model before it is sharded.
+// `prepare`, if there is one, sees the model before it is sharded. An error, too, if anything is
+// left in a rank's memory once its trainer is gone.
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare = nullptr);
 
