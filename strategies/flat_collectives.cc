@@ -373,25 +373,26 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
 
   const int64_t numel = unit.segment_layout(i).shard_numel;
   const bool stores = unit.offloads_gradients();
-  const DType dtype = unit.precision().gradient_dtype();
-  // A reduction ends in its own type or unrounded; only the latter may have to be rounded after it.
-  const bool rounds = dtype != sum.dtype() && dtype != DType::kFloat32;
-  Tensor own = sum.View(groups.replicate->rank() * numel, Shape({numel}));
-  if (!rounds && !stores) {
-    own = segment.grad_shard;
-  } else if (own.dtype() != DType::kFloat32 && dtype == DType::kFloat32) {
+  const DType target = stores ? segment.offloaded_grad_shard.dtype() : segment.grad_shard.dtype();
+  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
+  const bool direct = !stores && (widens || sum.dtype() == target);
+  Tensor own =
+      direct ? segment.grad_shard : sum.View(groups.replicate->rank() * numel, Shape({numel}));
+  if (stores && widens) {
     ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(numel, comm));
   }
   ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
                                          /*accumulate=*/false, groups, comm));
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, sync, scratch.kernels()));
-  if (rounds) {
-    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
-    const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
-    ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
-    own = rounded;
+  if (direct) return absl::OkStatus();
+  const bool rounds = own.dtype() != target;
+  if (rounds && scratch.kernels() == nullptr) {
+    return NeedsKernels(unit, "a reduction across groups");
   }
-  return stores ? segment.offloaded_grad_shard.Write(0, own, comm) : absl::OkStatus();
+  if (!stores) return scratch.kernels()->Cast(own, segment.grad_shard);
+  const Tensor slice = SliceOf(unit, i, segment.grad);
+  if (rounds) ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, slice));
+  return segment.offloaded_grad_shard.Write(0, rounds ? slice : own, comm);
 }
 
 absl::Status ReduceCut(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
