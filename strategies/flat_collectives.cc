@@ -373,14 +373,19 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
 
   const int64_t numel = unit.segment_layout(i).shard_numel;
   const bool stores = unit.offloads_gradients();
-  const bool direct = !stores && sum.dtype() == segment.grad_shard.dtype();
-  const Tensor own =
+  const DType target = stores ? segment.offloaded_grad_shard.dtype() : segment.grad_shard.dtype();
+  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
+  const bool direct = !stores && (widens || sum.dtype() == target);
+  Tensor own =
       direct ? segment.grad_shard : sum.View(groups.replicate->rank() * numel, Shape({numel}));
+  if (stores && widens) {
+    ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(numel, comm));
+  }
   ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
                                          /*accumulate=*/false, groups, comm));
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, sync, scratch.kernels()));
   if (direct) return absl::OkStatus();
-  const bool rounds = own.dtype() != unit.precision().reduce_dtype;
+  const bool rounds = own.dtype() != target;
   if (rounds && scratch.kernels() == nullptr) {
     return NeedsKernels(unit, "a reduction across groups");
   }

@@ -188,6 +188,10 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
         strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kBackward));
   }
   if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
+  // Of a unit whose backward surrounds others', as the root's does, the next one's is over.
+  const Unit* const next = in.next_in_backward;
+  const bool is_over = next != nullptr && track(*next).seen;
+  if (is_over && !in.backward_prefetch.has_value()) return absl::OkStatus();
   return PrefetchAhead(in, Pass::kBackward);
 }
 

@@ -227,6 +227,52 @@ TEST(SchedulerTest, WithoutPrefetchNothingRunsAhead) {
             absl::OkStatus());
 }
 
+// Before a unit's backward, after it, or when the next one begins.
+TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
+  for (const BackwardPrefetch when :
+       {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
+    EXPECT_EQ(
+        RunToyRanks(
+            2,
+            [&](Communicator& world, Device& device) -> absl::Status {
+              ToyModel model(UniformUnits(kBlocks));
+              ShardingOptions options = OptionsOf("full_shard");
+              options.scheduler.backward_prefetch = when;
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ToyStep step = SimpleStep();
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              TrafficRecorder recorder(sharding->mesh());
+              step.hook = [&](absl::string_view stage, const Unit* unit) -> absl::Status {
+                if (unit == nullptr || unit->is_root()) return absl::OkStatus();
+                const bool is_last = unit->index() == kBlocks;
+                const bool on_its_way = sharding->scheduler().IsPrefetched(*unit);
+                if (stage == "before backward") {
+                  // The root's backward, inside of which the last block's begins, is not over.
+                  ZEROTH_TOY_EXPECT(on_its_way == (when == BackwardPrefetch::kPre ||
+                                                   (when == BackwardPrefetch::kPost && !is_last)));
+                }
+                if (stage == "backward" && unit->index() > 1) {
+                  const Unit& next = *sharding->units()[static_cast<size_t>(unit->index() - 1)];
+                  ZEROTH_TOY_EXPECT(sharding->scheduler().IsPrefetched(next) ==
+                                    (when == BackwardPrefetch::kPre));
+                }
+                return absl::OkStatus();
+              };
+              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+              recorder.Take();
+              ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+              return ExpectTraffic(recorder.Take(),
+                                   when == BackwardPrefetch::kPre
+                                       ? "gather(h.2) gather(h.1) reduce(h.2) gather(h.0) "
+                                         "reduce(h.1) reduce(h.0) reduce(root)"
+                                       : "gather(h.2) reduce(h.2) gather(h.1) reduce(h.1) "
+                                         "gather(h.0) reduce(h.0) reduce(root)");
+            }),
+        absl::OkStatus())
+        << static_cast<int>(when);
+  }
+}
+
 // In forward, the next unit is on its way while one computes, from the second step on.
 TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
   EXPECT_EQ(RunToyRanks(2,

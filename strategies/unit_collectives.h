@@ -33,7 +33,9 @@ struct Travel {
 // FSDP2's set_custom_all_gather, set_custom_reduce_scatter and set_all_reduce_hook. These here are
 // the communicator's. All ranks make the same calls in the same order. What is overridden must
 // leave the same values on every rank that gets the same elements: nothing compares them later.
-// Exports and checkpoints gather masters past it. Used by one rank's thread only.
+// Exports and checkpoints gather masters past it, and the smaller groups of
+// StrategyOptions::post_forward_shard_size, in backward, what it has brought in forward. Used by
+// one rank's thread only.
 class UnitCollectives {
  public:
   virtual ~UnitCollectives() = default;

@@ -132,7 +132,7 @@ TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
         ShardingOptions options = lever;
         options.offload = offload;
         ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-        ZEROTH_RETURN_IF_ERROR(TrainInMicroBatches(*sharding, world.rank(), micro_batches,
+        ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(*sharding, world.rank(), micro_batches,
                                                    /*sync_each=*/true));
         return result.Add(*sharding);
       });

@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -70,8 +72,8 @@ Outcome Train(int world_size, const TrainerOptions& options, int micro_batches) 
       });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(outcome.losses.size(), static_cast<size_t>(kSteps));
-  // Two embeddings and a norm's two; two norms and four linear layers, with a bias each.
-  EXPECT_EQ(outcome.weights.size(), static_cast<size_t>(4 + 12 * kBlocks));
+  EXPECT_EQ(outcome.weights.size(),
+            static_cast<size_t>(kRootParameters + kBlockParameters * kBlocks));
   return outcome;
 }
 
@@ -141,6 +143,25 @@ TEST(DegenerateTest, EverythingFrozenTrainsNothingAndReducesNothing) {
         });
     EXPECT_TRUE(status.ok()) << strategy << ": " << status;
   }
+}
+
+TEST(DegenerateTest, AStepNeedsMicroBatchesOfOneShape) {
+  const absl::Status status = RunSmallGpt2(
+      2, OptionsOf("full_shard"), [](Trainer& trainer, Device&, int rank) -> absl::Status {
+        const absl::Status none = trainer.Step(absl::Span<const Batch>(), 1e-2).status();
+        EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument) << none;
+        EXPECT_NE(none.message().find("at least one"), absl::string_view::npos) << none;
+        std::vector<Batch> uneven = MicroBatches(rank, 0, 2);
+        uneven[1].batch = 1;
+        uneven[1].inputs.resize(4);
+        uneven[1].targets.resize(4);
+        const absl::Status mixed = trainer.Step(uneven, 1e-2).status();
+        EXPECT_EQ(mixed.code(), absl::StatusCode::kInvalidArgument) << mixed;
+        EXPECT_NE(mixed.message().find("2 x 4 and 1 x 4"), absl::string_view::npos) << mixed;
+        // Neither has begun anything.
+        return trainer.Step(MicroBatches(rank, 0, 2), 1e-2).status();
+      });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ inline constexpr int64_t kPositions = 16;
 // Embeddings and the last norm; two norms, attention (3 + 1) and an MLP (4 + 4) with biases.
 inline constexpr int64_t kRootNumel = (kVocabulary + kPositions + 2) * kWidth;
 inline constexpr int64_t kBlockNumel = 12 * kWidth * kWidth + 13 * kWidth;
+inline constexpr int kRootParameters = 4;
+inline constexpr int kBlockParameters = 12;
 inline constexpr int64_t kNumel = kRootNumel + kBlocks * kBlockNumel;
 
 // `count` micro-batches of 2 x 4 tokens, which differ between ranks, steps and micro-batches.

@@ -30,6 +30,8 @@ struct TrafficCase {
   bool reshard_after_forward = true;
   int post_forward_group = 0;  // 0: freed altogether
   DType wire = DType::kFloat32;
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+  LayoutKind layout = LayoutKind::kFlat;
 
   int shard_size() const {
     if (strategy == "no_shard") return 1;
@@ -43,6 +45,8 @@ struct TrafficCase {
     trainer.sharding.strategy_options.post_forward_shard_size = post_forward_group;
     trainer.sharding.mixed_precision.param_dtype = wire;
     trainer.sharding.mixed_precision.reduce_dtype = wire;
+    trainer.sharding.scheduler.backward_prefetch = backward_prefetch;
+    trainer.sharding.layout = layout;
     return trainer;
   }
   std::string name() const {
@@ -50,6 +54,9 @@ struct TrafficCase {
     if (micro_batches > 1) absl::StrAppend(&text, sync_every ? "_every" : "_last");
     if (!reshard_after_forward) absl::StrAppend(&text, "_kept");
     if (post_forward_group > 0) absl::StrAppend(&text, "_groups_of_", post_forward_group);
+    if (backward_prefetch == BackwardPrefetch::kPost) absl::StrAppend(&text, "_post");
+    if (backward_prefetch == BackwardPrefetch::kNone) absl::StrAppend(&text, "_none");
+    if (layout == LayoutKind::kRows) absl::StrAppend(&text, "_rows");
     return absl::StrCat(text, "_", DTypeName(wire));
   }
 };
@@ -76,6 +83,20 @@ std::vector<TrafficCase> AllCases() {
       }
     }
   }
+  for (const char* strategy : {"full_shard", "hybrid_shard"}) {
+    for (const int group : {0, 2}) {
+      TrafficCase grouped{strategy, 3};
+      grouped.post_forward_group = group;
+      for (const auto when : {BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
+        grouped.backward_prefetch = when;
+        cases.push_back(grouped);
+      }
+      TrafficCase rows{strategy, 3};
+      rows.post_forward_group = group;
+      rows.layout = LayoutKind::kRows;
+      cases.push_back(rows);
+    }
+  }
   return cases;
 }
 
@@ -100,18 +121,22 @@ Totals Predicted(const TrafficCase& c) {
   const auto sent = [](int64_t full_bytes, int64_t n) { return full_bytes * (n - 1) / n; };
   const int64_t shards = c.shard_size();
   const int64_t micro = c.micro_batches;
+  // By rows, a parameter is a collective.
+  const bool rows = c.layout == LayoutKind::kRows;
+  const int64_t of_blocks = kBlocks * (rows ? kBlockParameters : 1);
+  const int64_t of_all = of_blocks + (rows ? kRootParameters : 1);
   Totals totals;
   if (c.strategy == "no_shard") {
-    totals["all"] = {kUnits, 2 * sent(b * kNumel, kWorld)};
+    totals["all"] = {of_all, 2 * sent(b * kNumel, kWorld)};
     return totals;
   }
   // Units that a step keeps are gathered once, those that are freed in each micro-batch.
   const int64_t forwards = c.frees() ? micro : 1;
-  totals["gather"] = {forwards * kUnits, forwards * sent(b * kNumel, shards)};
+  totals["gather"] = {forwards * of_all, forwards * sent(b * kNumel, shards)};
   if (c.frees() && c.reshard_after_forward) {
     // The root stays.
     const int64_t group = c.post_forward_group > 0 ? c.post_forward_group : shards;
-    const Total again = {micro * kBlocks, micro * sent(b * kBlocks * kBlockNumel, group)};
+    const Total again = {micro * of_blocks, micro * sent(b * kBlocks * kBlockNumel, group)};
     if (c.post_forward_group == 0) {
       totals["gather"].calls += again.calls;
       totals["gather"].bytes += again.bytes;
@@ -120,10 +145,10 @@ Totals Predicted(const TrafficCase& c) {
     }
   }
   const int64_t reductions = c.sync_every && c.strategy != "shard_optimizer" ? micro : 1;
-  totals["reduce"] = {reductions * kUnits, reductions * sent(b * kNumel, shards)};
+  totals["reduce"] = {reductions * of_all, reductions * sent(b * kNumel, shards)};
   if (c.strategy == "hybrid_shard") {
     // In fp32 whatever the wire: rounding in between would depend on how ranks are grouped.
-    totals["across"] = {kUnits, 2 * sent(4 * kNumel / shards, kWorld / shards)};
+    totals["across"] = {of_all, 2 * sent(4 * kNumel / shards, kWorld / shards)};
   }
   return totals;
 }
@@ -140,7 +165,7 @@ Totals Sum(const std::vector<TrafficRecord::Call>& calls) {
 }
 
 // A micro-batch of full_shard or hybrid_shard, as the scheduler documents it: in backward, the next
-// unit's gather goes before this unit's reduction.
+// unit's gather goes before this unit's reduction, or after it if it is not to run ahead.
 void AddMicroBatch(const TrafficCase& c, bool last, std::vector<std::string>& calls) {
   const auto block = [](int i) { return absl::StrCat("(h.", i, ")"); };
   const bool again = c.reshard_after_forward && c.post_forward_group != 1;
@@ -152,10 +177,12 @@ void AddMicroBatch(const TrafficCase& c, bool last, std::vector<std::string>& ca
   };
   calls.push_back("gather(root)");
   for (int i = 0; i < kBlocks; ++i) calls.push_back("gather" + block(i));
+  const bool ahead = c.backward_prefetch == BackwardPrefetch::kPre;
   if (again) calls.push_back(gather + block(kBlocks - 1));
   for (int i = kBlocks - 1; i >= 0; --i) {
+    if (!ahead) reduce(block(i));
     if (again && i > 0) calls.push_back(gather + block(i - 1));
-    reduce(block(i));
+    if (ahead) reduce(block(i));
   }
   reduce("(root)");
 }
@@ -185,7 +212,7 @@ TEST_P(TrafficTest, IsTheTableOfTheLiterature) {
               trainer.Step(MicroBatches(rank, step, c.micro_batches), 1e-3).status());
           const std::vector<TrafficRecord::Call> calls = record.Take();
           EXPECT_EQ(ToString(Sum(calls)), expected) << "step " << step << " of rank " << rank;
-          if (c.frees()) {
+          if (c.frees() && c.layout == LayoutKind::kFlat) {
             EXPECT_EQ(TrafficRecord::ToString(calls), PredictedOrder(c))
                 << "step " << step << " of rank " << rank;
           }
