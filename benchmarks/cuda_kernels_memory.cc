@@ -239,6 +239,38 @@ absl::StatusOr<Prepared> PrepareAdamW(CudaBench& bench, const Activations& on) {
                   [&bench, args] { return bench.kernels().AdamW(args); }};
 }
 
+// On bf16 parameters and gradients, whichever moments, of `bytes` read and written an element.
+absl::StatusOr<Prepared> PrepareLowAdamW(CudaBench& bench, const Activations& on,
+                                         DType moment_dtype, int64_t bytes) {
+  const Shape shape({on.rows() * on.dim});
+  AdamWArgs args;
+  args.lr = 1e-4;
+  args.weight_decay = 0.1;
+  args.correction1 = 0.5;
+  args.correction2 = 0.5;
+  ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Values(shape, kBf16));
+  ZEROTH_ASSIGN_OR_RETURN(args.grad, bench.Values(shape, kBf16));
+  ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Zeros(shape, moment_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros(shape, moment_dtype));
+  if (moment_dtype == DType::kUInt8) {
+    const Shape blocks({(shape.numel() + kMomentBlock - 1) / kMomentBlock});
+    ZEROTH_ASSIGN_OR_RETURN(args.m_scale, bench.Zeros(blocks, kFp32));
+    ZEROTH_ASSIGN_OR_RETURN(args.v_scale, bench.Zeros(blocks, kFp32));
+  }
+  return Prepared{Bf16Bytes(on.rows(), on.dim, bytes / 2), [&bench, args]() mutable {
+                    ++args.step;
+                    return bench.kernels().AdamW(args);
+                  }};
+}
+
+absl::StatusOr<Prepared> PrepareAdamWBf16State(CudaBench& bench, const Activations& on) {
+  return PrepareLowAdamW(bench, on, kBf16, 14);
+}
+
+absl::StatusOr<Prepared> PrepareAdamW8BitState(CudaBench& bench, const Activations& on) {
+  return PrepareLowAdamW(bench, on, DType::kUInt8, 10);
+}
+
 absl::StatusOr<Prepared> PrepareAddSquares(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(Shape({on.rows() * on.dim}), kFp32));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, bench.Zeros(Shape({ExactSum::kWords}), DType::kInt64));
@@ -269,6 +301,8 @@ constexpr Case kCases[] = {
     {"PositionBackward", PreparePositionBackward},
     {"BiasGradient", PrepareBiasGradient},
     {"AdamW", PrepareAdamW},
+    {"AdamWBf16State", PrepareAdamWBf16State},
+    {"AdamW8BitState", PrepareAdamW8BitState},
     {"AddSquares", PrepareAddSquares},
 };
 

@@ -343,6 +343,35 @@ absl::StatusOr<Op> PrepareAdamW(Bench& bench, int64_t rows) {
   return Op([&bench, args] { return bench.kernels().AdamW(args); });
 }
 
+// On bf16 parameters and gradients, whichever moments.
+absl::StatusOr<Op> PrepareLowAdamW(Bench& bench, int64_t rows, DType moment_dtype) {
+  AdamWArgs args;
+  args.lr = 1e-4;
+  args.weight_decay = 0.1;
+  args.correction1 = 0.5;
+  args.correction2 = 0.5;
+  const Shape shape({rows * kDim});
+  ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Values(shape));
+  ZEROTH_ASSIGN_OR_RETURN(args.grad, bench.Values(shape));
+  ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Zeros(shape, moment_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros(shape, moment_dtype));
+  if (moment_dtype == DType::kUInt8) {
+    const Shape blocks({(shape.numel() + kMomentBlock - 1) / kMomentBlock});
+    ZEROTH_ASSIGN_OR_RETURN(args.m_scale, bench.Zeros(blocks, DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(args.v_scale, bench.Zeros(blocks, DType::kFloat32));
+  }
+  return Op([&bench, args]() mutable {
+    ++args.step;
+    return bench.kernels().AdamW(args);
+  });
+}
+absl::StatusOr<Op> PrepareAdamWBf16State(Bench& bench, int64_t rows) {
+  return PrepareLowAdamW(bench, rows, DType::kBFloat16);
+}
+absl::StatusOr<Op> PrepareAdamW8BitState(Bench& bench, int64_t rows) {
+  return PrepareLowAdamW(bench, rows, DType::kUInt8);
+}
+
 absl::StatusOr<Op> PrepareAddSquares(Bench& bench, int64_t rows) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values({rows * kDim}));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, bench.Zeros({ExactSum::kWords}, DType::kInt64));
@@ -389,6 +418,8 @@ const std::vector<Case>& Cases() {
       {"BiasGradientBf16", DType::kBFloat16, 2, Floor::kSumOfSquares, PrepareBiasGradient},
       {"AdamW", DType::kFloat32, 28, Floor::kInPlace, PrepareAdamW},
       {"AdamWBf16", DType::kBFloat16, 26, Floor::kInPlace, PrepareAdamW},
+      {"AdamWBf16State", DType::kBFloat16, 14, Floor::kInPlace, PrepareAdamWBf16State},
+      {"AdamW8BitState", DType::kBFloat16, 10, Floor::kInPlace, PrepareAdamW8BitState},
       {"AddSquares", DType::kFloat32, 4, Floor::kSumOfSquares, PrepareAddSquares},
       {"AddSquaresBf16", DType::kBFloat16, 2, Floor::kSumOfSquares, PrepareAddSquares},
   };

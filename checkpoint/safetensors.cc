@@ -2,11 +2,10 @@
 
 #include "zeroth/checkpoint/safetensors.h"
 
-#include "absl/strings/str_cat.h"
-
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
+
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(file.bytes(), path));
@@ -35,22 +34,7 @@ absl::StatusOr<absl::Span<const uint8_t>> SafetensorsFile::RawBytes(absl::string
 absl::Status SafetensorsFile::ReadElements(absl::string_view name, int64_t begin,
                                            absl::Span<float> out) const {
   ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, RawBytes(name));
-  const SafetensorsEntry& entry = *Find(name);
-  if (!ConvertsToFloat32(entry.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(file_.path(), ": tensor \"", name, "\" is ",
-                                                   SafetensorsDTypeName(entry.dtype),
-                                                   ", expected F32, F16, BF16 or F64"));
-  }
-  const int64_t numel = entry.shape.numel();
-  const auto count = static_cast<int64_t>(out.size());
-  if (begin < 0 || count > numel || begin > numel - count) {
-    return absl::OutOfRangeError(absl::StrCat(
-        file_.path(), ": elements [", begin, ", ", begin, " + ", count, ") of tensor \"", name,
-        "\", which has ", numel, " in shape ", entry.shape.ToString()));
-  }
-  if (count == 0) return absl::OkStatus();
-  ConvertToFloat32(entry.dtype, bytes.data() + begin * (BitsOf(entry.dtype) / 8), out);
-  return absl::OkStatus();
+  return ConvertElements(name, *Find(name), bytes, begin, out);
 }
 
 }  // namespace zeroth

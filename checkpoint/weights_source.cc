@@ -61,4 +61,24 @@ absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name
   return values;
 }
 
+absl::Status WeightsSource::ConvertElements(absl::string_view name, const SafetensorsEntry& entry,
+                                            absl::Span<const uint8_t> bytes, int64_t begin,
+                                            absl::Span<float> out) const {
+  if (!ConvertsToFloat32(entry.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" is ",
+                                                   SafetensorsDTypeName(entry.dtype),
+                                                   ", expected F32, F16, BF16 or F64"));
+  }
+  const int64_t numel = entry.shape.numel();
+  const auto count = static_cast<int64_t>(out.size());
+  if (begin < 0 || count > numel || begin > numel - count) {
+    return absl::OutOfRangeError(absl::StrCat(
+        description(), ": elements [", begin, ", ", begin, " + ", count, ") of tensor \"", name,
+        "\", which has ", numel, " in shape ", entry.shape.ToString()));
+  }
+  if (count == 0) return absl::OkStatus();
+  ConvertToFloat32(entry.dtype, bytes.data() + begin * (BitsOf(entry.dtype) / 8), out);
+  return absl::OkStatus();
+}
+
 }  // namespace zeroth

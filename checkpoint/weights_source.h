@@ -47,6 +47,11 @@ class WeightsSource {
   absl::StatusOr<std::vector<float>> ReadAll(absl::string_view name, const Shape& expected) const;
 
  protected:
+  // ReadElements of a tensor that this source has, whose stored bytes are `bytes`, aligned or not.
+  absl::Status ConvertElements(absl::string_view name, const SafetensorsEntry& entry,
+                               absl::Span<const uint8_t> bytes, int64_t begin,
+                               absl::Span<float> out) const;
+
   // NotFound for `name`, with up to three present names that share its beginning or ending, and the
   // total count.
   absl::Status MissingTensor(absl::string_view name) const;

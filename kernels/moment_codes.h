@@ -11,8 +11,8 @@
 // The scale is the exponent of the block's largest magnitude once that is rounded up to M mantissa
 // bits, so that no rounding leaves the range, and not below 2^(E + M - 127), so that the smallest
 // step is a normal float. Being a power of two it multiplies without rounding, and a value that a
-// block already held is held exactly by every scale above: absmax scales would round it anew, at
-// random, whenever the block's largest element changes.
+// block holds is held exactly under every other scale that has its exponent: with absmax itself as
+// the scale all elements would be rounded anew, at random, whenever the largest one changes.
 //
 // A block with a moment that is not finite, or is 2^127 and more, has the scale NaN, and so all of
 // its elements read NaN: what has gone wrong shows in the next step instead of being clamped.
@@ -37,11 +37,13 @@ struct MomentCode {
   static_assert(kExponents + kMantissas + (kHasSign ? 1 : 0) == 8);
 };
 
-// The first moment is a mean of gradients of either sign that cancel, so that small values matter
-// less than the step near the largest.
-using FirstMomentCode = MomentCode<3, 4, true>;
-// The second divides: an element whose value were lost would take a step without bound. Hence 31
-// binades, and an element above zero never gets the code of zero.
+// Chosen by the error of m / sqrt(v) that they cause (benchmarks/moment_codes.py;
+// docs/architecture.md has its table). A first moment whose exponents end early is rounded up now
+// and then to far more than its sqrt(v), a second one to far less than its m, and either makes
+// steps of many times the learning rate.
+using FirstMomentCode = MomentCode<4, 3, true>;
+// Unsigned, so that a bit more goes to the exponent. An element above zero never gets the code of
+// zero: it divides.
 using SecondMomentCode = MomentCode<5, 3, false>;
 
 }  // namespace zeroth

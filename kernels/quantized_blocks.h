@@ -12,6 +12,7 @@ namespace zeroth {
 // `count` values in blocks of `block`: one int8 code each, then, from the next multiple of 16 bytes
 // on, one fp32 scale for each block, the last of which may be short. A value is code * scale.
 // Sizes are multiples of 16 bytes, so that several pieces in a row are all aligned.
+// constexpr: device code asks as well.
 struct QuantizedBlocks {
   int64_t count = 0;
   int64_t block = 1;  // at least 1
@@ -22,14 +23,14 @@ struct QuantizedBlocks {
   // leave the range of floats.
   static constexpr float kSmallestMagnitude = 1e-30f;
 
-  int64_t blocks() const { return (count + block - 1) / block; }
-  int64_t scales_offset() const { return Aligned(count); }
-  int64_t bytes() const {
+  constexpr int64_t blocks() const { return (count + block - 1) / block; }
+  constexpr int64_t scales_offset() const { return Aligned(count); }
+  constexpr int64_t bytes() const {
     return scales_offset() + Aligned(blocks() * static_cast<int64_t>(sizeof(float)));
   }
 
  private:
-  static int64_t Aligned(int64_t bytes) {
+  static constexpr int64_t Aligned(int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/nn/ops/pointwise.h"
 #include "zeroth/nn/recompute.h"
 
 namespace zeroth {
@@ -56,8 +57,21 @@ absl::Status Module::EnterForward(Context& context, bool recording) {
 absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const OneToOne& body) {
   const bool recomputes = recomputes_ && context.recording();
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    return recomputes ? Recomputed(context, x, body) : body(context, x);
+    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out,
+                            recomputes ? Recomputed(context, in, body) : body(context, in));
+    return CastOutput(context, out);
   });
+}
+
+absl::StatusOr<Value> Module::CastInput(Context& context, const Value& x) const {
+  const auto dtype = hooks_ == nullptr ? std::nullopt : hooks_->input_dtype();
+  return dtype.has_value() && x.data.defined() ? CastOp(context, x, *dtype) : x;
+}
+
+absl::StatusOr<Value> Module::CastOutput(Context& context, const Value& x) const {
+  const auto dtype = hooks_ == nullptr ? std::nullopt : hooks_->output_dtype();
+  return dtype.has_value() && x.data.defined() ? CastOp(context, x, *dtype) : x;
 }
 
 absl::Status Module::LeaveForward(Context& context, bool recording) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/nn/tape.h"
@@ -34,6 +36,9 @@ class ModuleHooks {
   virtual absl::Status AfterBackward() = 0;
   // A forward or backward that this module takes part in has failed or was dropped.
   virtual void AfterError() = 0;
+  // What activations are cast to on their way into the module, and out of it; none: as they are.
+  virtual std::optional<DType> input_dtype() const { return std::nullopt; }
+  virtual std::optional<DType> output_dtype() const { return std::nullopt; }
 };
 
 // A part of a model. Parameters are declared with their shapes and initializers; their storage
@@ -49,8 +54,8 @@ class Module {
 
   const std::string& name() const { return name_; }
   // What the module is to those who treat models by their parts: a repeated block, which is
-  // gathered as one unit by default, or one of a block's two halves.
-  enum class Role : uint8_t { kOther, kBlock, kAttention, kMlp };
+  // gathered as one unit by default, one of a block's two halves, or a norm.
+  enum class Role : uint8_t { kOther, kBlock, kAttention, kMlp, kNorm };
   virtual Role role() const { return Role::kOther; }
   bool is_block() const { return role() == Role::kBlock; }
 
@@ -104,6 +109,11 @@ class Module {
   // may be kept until backward, and must hold nothing but what lives as long as the module.
   using OneToOne = std::function<absl::StatusOr<Value>(Context& context, const Value& x)>;
   absl::StatusOr<Value> HookedOne(Context& context, const Value& x, const OneToOne& body);
+
+  // For the bodies of other modules: an activation as the hooks ask for it, on its way in and out.
+  // An undefined one stays undefined.
+  absl::StatusOr<Value> CastInput(Context& context, const Value& x) const;
+  absl::StatusOr<Value> CastOutput(Context& context, const Value& x) const;
 
  private:
   absl::Status EnterForward(Context& context, bool recording);

@@ -3,6 +3,7 @@
 #include "zeroth/nn/shard_module.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,6 +56,12 @@ WrapPolicy WrapByMinNumel(int64_t min_numel) {
       [min_numel](const Module&, int64_t unwrapped_numel) { return unwrapped_numel >= min_numel; };
 }
 
+WrapPolicy WrapNorms(WrapPolicy others) {
+  return [others = std::move(others)](const Module& module, int64_t unwrapped_numel) {
+    return module.role() == Module::Role::kNorm || others(module, unwrapped_numel);
+  };
+}
+
 WrapPolicy WrapNothing() {
   return [](const Module&, int64_t) { return false; };
 }
@@ -93,6 +100,12 @@ class ShardingHooks::UnitHooks : public ModuleHooks {
   // The error that led here is the one to report; a communicator that broke will repeat itself on
   // the next call.
   void AfterError() override { scheduler_.Abandon().IgnoreError(); }
+  // The root takes tokens, and its submodules have its type.
+  std::optional<DType> input_dtype() const override {
+    if (!unit_.precision().cast_forward_inputs) return std::nullopt;
+    return unit_.precision().param_dtype;
+  }
+  std::optional<DType> output_dtype() const override { return unit_.precision().output_dtype; }
 
  private:
   Scheduler& scheduler_;

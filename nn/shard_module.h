@@ -29,6 +29,8 @@ using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_nu
 WrapPolicy WrapBlocks();
 // A unit as soon as at least `min_numel` parameters come together.
 WrapPolicy WrapByMinNumel(int64_t min_numel);
+// A unit for each norm (Module::Role::kNorm) too, which can then have a precision of its own.
+WrapPolicy WrapNorms(WrapPolicy others);
 // The whole model is one unit.
 WrapPolicy WrapNothing();
 

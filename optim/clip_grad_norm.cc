@@ -19,9 +19,9 @@ namespace {
 constexpr double kEpsilon = 1e-6;  // torch's
 
 // Adds the squares that this rank answers for: its pieces, and what every rank holds whole only
-// once for the group.
+// once for all owners.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
-  const bool answers_for_whole = sharding.mesh().shard_index() == 0;
+  const bool answers_for_whole = sharding.mesh().owner_index() == 0;
   std::vector<StatePass> passes;
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
@@ -51,7 +51,7 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
       const Tensor sum,
       Tensor::Zeros(device, Shape({ExactSum::kWords}), DType::kInt64, MemoryCategory::kWorkspace));
   ZEROTH_RETURN_IF_ERROR(AddOwnSquares(sharding, kernels, sum));
-  Communicator& group = sharding.mesh().shard_reduce();
+  Communicator& group = sharding.mesh().owner_reduce();
   if (sharding.strategy().placement().gradients && group.size() > 1) {
     ZEROTH_RETURN_IF_ERROR(
         group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));

@@ -32,6 +32,7 @@ struct Layout {
   MixedPrecision precision = {};
   int64_t block_numel = 1;
   OffloadOptions offload = {};
+  bool optimizer_over_world = false;
 };
 
 inline std::vector<Layout> AllLayouts() {
@@ -42,6 +43,11 @@ inline std::vector<Layout> AllLayouts() {
     }
     layouts.push_back({"full_shard", world_size, 0, 8});
     if (world_size % 2 == 0) layouts.push_back({"hybrid_shard", world_size, 2, 0});
+    for (const int shard_size : {1, 2}) {
+      if (world_size <= shard_size || world_size % shard_size != 0) continue;
+      layouts.push_back({"hybrid_shard", world_size, shard_size, shard_size == 1 ? 8 : 0});
+      layouts.back().optimizer_over_world = true;
+    }
   }
   return layouts;
 }
@@ -64,6 +70,7 @@ struct Rank {
     ShardingOptions options;
     options.strategy = layout.strategy;
     options.strategy_options.shard_size = layout.shard_size;
+    options.strategy_options.shard_optimizer_over_world = layout.optimizer_over_world;
     options.min_shard_numel = layout.min_shard_numel;
     options.mixed_precision = layout.precision;
     options.block_numel = layout.block_numel;

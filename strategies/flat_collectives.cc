@@ -52,13 +52,19 @@ absl::StatusOr<Travel> TravelFor(const Unit& unit, Communicator& group, Stream& 
   return Travel{group, comm, scratch->kernels(), *scratch, unit.name()};
 }
 
+absl::Status ReduceScatterIn(Communicator& group, const Unit& unit, const Tensor& full,
+                             const Tensor& mine, ReduceOp op, bool accumulate,
+                             const GradientGroups& groups, Stream& comm) {
+  if (unit.collectives() == nullptr) {
+    return group.ReduceScatter(full, mine, op, comm, unit.name(), accumulate);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, group, comm, groups.travel));
+  return unit.collectives()->ReduceScatter(full, mine, op, accumulate, by);
+}
+
 absl::Status ReduceScatterSegment(const Unit& unit, const Tensor& full, const Tensor& mine,
                                   ReduceOp op, const GradientGroups& groups, Stream& comm) {
-  if (unit.collectives() == nullptr) {
-    return groups.shard->ReduceScatter(full, mine, op, comm, unit.name(), unit.has_accumulated());
-  }
-  ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, *groups.shard, comm, groups.travel));
-  return unit.collectives()->ReduceScatter(full, mine, op, unit.has_accumulated(), by);
+  return ReduceScatterIn(*groups.shard, unit, full, mine, op, unit.has_accumulated(), groups, comm);
 }
 
 absl::Status AllReduceSegment(const Unit& unit, const Tensor& values, ReduceOp op,
@@ -157,13 +163,13 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
   return absl::OkStatus();
 }
 
-// What travels of this rank's shard of a segment, which lies in its slice of the full buffer unless
-// the shard itself will do.
-absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, Stream& comm, Kernels* kernels,
-                               StreamScratch* staging) {
+}  // namespace
+
+absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice, Stream& comm,
+                               Kernels* kernels, StreamScratch* staging) {
   const Unit::Segment& segment = unit.segment(i);
-  const Tensor slice = SliceOf(unit, i, segment.full);
   const bool rounds = !unit.precision().computes_in_masters();
+  if (rounds && kernels == nullptr) return NeedsKernels(unit, "a gather");
   if (!unit.offloads_parameters()) {
     if (!rounds) return segment.shard;
     ZEROTH_RETURN_IF_ERROR(kernels->Cast(segment.shard, slice));
@@ -178,7 +184,12 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, Stream& comm, Kernels* k
   return slice;
 }
 
-}  // namespace
+absl::Status AllGatherSegment(const Unit& unit, const Tensor& mine, const Tensor& full,
+                              Communicator& group, Stream& comm, StreamScratch* travel) {
+  if (unit.collectives() == nullptr) return group.AllGather(mine, full, comm, unit.name());
+  ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, group, comm, travel));
+  return unit.collectives()->AllGather(mine, full, by);
+}
 
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm) {
   const DType dtype = unit.precision().param_dtype;
@@ -210,15 +221,11 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffer
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, buffers, comm));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, OwnPart(unit, i, comm, kernels, staging));
-    if (unit.is_whole(i)) continue;
     const Tensor& full = unit.segment(i).full;
-    if (unit.collectives() == nullptr) {
-      ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, comm, unit.name()));
-      continue;
-    }
-    ZEROTH_ASSIGN_OR_RETURN(const Travel by, TravelFor(unit, group, comm, travel));
-    ZEROTH_RETURN_IF_ERROR(unit.collectives()->AllGather(mine, full, by));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
+                            OwnPart(unit, i, SliceOf(unit, i, full), comm, kernels, staging));
+    if (unit.is_whole(i)) continue;
+    ZEROTH_RETURN_IF_ERROR(AllGatherSegment(unit, mine, full, group, comm, travel));
   }
   std::shared_ptr<Event> done;
   if (FullParameterBytes(unit) > 0) {
@@ -248,9 +255,10 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
     if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
-                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), dtype,
-                                            MemoryCategory::kGradients));
+      ZEROTH_ASSIGN_OR_RETURN(
+          segment.grad_shard,
+          Tensor::Empty(unit.device(), Shape({layout.shard_numel}),
+                        unit.precision().gradient_dtype(), MemoryCategory::kGradients));
     }
     if (unit.is_full_gradient(i)) {
       segment.grad = segment.grad_shard;
@@ -331,6 +339,72 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
   return shard.Write(0, sum, comm);
 }
 
+// Where the shard group's sum of a segment is made, of which this rank gets one part: in fp32 where
+// more micro-batches follow or it would be rounded twice, otherwise in the full gradient itself.
+absl::StatusOr<Tensor> PlaceOfGroupSum(Unit& unit, Unit::Segment& segment,
+                                       const GradientGroups& groups, GradientSync sync,
+                                       StreamScratch& scratch, Stream& comm) {
+  if (segment.group_sum.defined()) return segment.group_sum;
+  const Shape part({segment.grad.numel() / groups.shard->size()});
+  if (sync == GradientSync::kAccumulate) {
+    const int64_t bytes = part.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                            AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
+    segment.group_sum = memory.ViewAs(0, part, DType::kFloat32);
+    return segment.group_sum;
+  }
+  if (segment.grad.dtype() != DType::kFloat32 && groups.shard->size() > 1) {
+    return scratch.Take(part.numel(), comm);
+  }
+  return segment.grad.View(groups.shard->rank() * part.numel(), part);
+}
+
+// Owners span groups: reduce-scatter inside the shard group, to which micro-batches add, and, of
+// the last one's sum, across groups.
+absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
+                                      GradientSync sync, StreamScratch& scratch, Stream& comm) {
+  Unit::Segment& segment = unit.segment(i);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum,
+                          PlaceOfGroupSum(unit, segment, groups, sync, scratch, comm));
+  if (groups.shard->size() > 1) {
+    ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
+  }
+  if (sync == GradientSync::kAccumulate) return absl::OkStatus();
+
+  const int64_t numel = unit.segment_layout(i).shard_numel;
+  const bool stores = unit.offloads_gradients();
+  const DType target = stores ? segment.offloaded_grad_shard.dtype() : segment.grad_shard.dtype();
+  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
+  const bool direct = !stores && (widens || sum.dtype() == target);
+  Tensor own =
+      direct ? segment.grad_shard : sum.View(groups.replicate->rank() * numel, Shape({numel}));
+  if (stores && widens) {
+    ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(numel, comm));
+  }
+  ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
+                                         /*accumulate=*/false, groups, comm));
+  ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, sync, scratch.kernels()));
+  if (direct) return absl::OkStatus();
+  const bool rounds = own.dtype() != target;
+  if (rounds && scratch.kernels() == nullptr) {
+    return NeedsKernels(unit, "a reduction across groups");
+  }
+  if (!stores) return scratch.kernels()->Cast(own, segment.grad_shard);
+  const Tensor slice = SliceOf(unit, i, segment.grad);
+  if (rounds) ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, slice));
+  return segment.offloaded_grad_shard.Write(0, rounds ? slice : own, comm);
+}
+
+absl::Status ReduceCut(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
+                       GradientSync sync, StreamScratch& scratch, Stream& comm) {
+  if (groups.scatters_across) {
+    return ReduceCutSegmentToOwners(unit, i, groups, op, sync, scratch, comm);
+  }
+  return unit.offloads_gradients()
+             ? ReduceCutSegmentToStore(unit, i, groups, op, sync, scratch, comm)
+             : ReduceCutSegment(unit, unit.segment(i), groups, op, sync, scratch, comm);
+}
+
 }  // namespace
 
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
@@ -342,10 +416,7 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
     Unit::Segment& segment = unit.segment(i);
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
     if (!unit.is_whole(i)) {
-      ZEROTH_RETURN_IF_ERROR(
-          unit.offloads_gradients()
-              ? ReduceCutSegmentToStore(unit, i, groups, op, sync, scratch, comm)
-              : ReduceCutSegment(unit, segment, groups, op, sync, scratch, comm));
+      ZEROTH_RETURN_IF_ERROR(ReduceCut(unit, i, groups, op, sync, scratch, comm));
       continue;
     }
     if (sync == GradientSync::kFinish && groups.world->size() > 1 && segment.grad.numel() > 0) {

@@ -59,6 +59,17 @@ class FullBuffers {
 // that `comm` may write, or its shard where that is the same memory.
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm);
 
+// What travels of this rank's shard of a segment: the shard itself, or `slice` ([shard_numel] of
+// param_dtype), into which `kernels` round it, or from where it is offloaded to by way of
+// `staging`.
+absl::StatusOr<Tensor> OwnPart(const Unit& unit, int segment, const Tensor& slice, Stream& comm,
+                               Kernels* kernels, StreamScratch* staging);
+
+// full[r * mine.numel(), …) = `mine` of rank r of the group, by the unit's own collectives where it
+// has some, with memory from `travel`.
+absl::Status AllGatherSegment(const Unit& unit, const Tensor& mine, const Tensor& full,
+                              Communicator& group, Stream& comm, StreamScratch* travel);
+
 // Makes every segment full, in a buffer from `buffers`, and moves the unit to kGathering: a shard
 // is rounded into its slice (by `kernels`, on `comm`, as in StrategyContext), then all-gathered in
 // place where it is cut. Segments that are full already are used as they are; those that are whole
@@ -79,6 +90,8 @@ struct GradientGroups {
   Communicator* shard = nullptr;  // reduce-scatter of cut segments
   Communicator* replicate =
       nullptr;  // then all-reduce of the shards across groups; nullptr or size 1: none
+  // Reduce-scatter in place of that all-reduce: owners span groups, see Mesh.
+  bool scatters_across = false;
   Communicator* world = nullptr;  // all-reduce of segments that every rank holds whole
   // What the result is multiplied by once it is complete (a gradient divide factor other than the
   // number of ranks). Needs kernels unless it is 1.
@@ -90,7 +103,7 @@ struct GradientGroups {
 // `buffers`. Whatever reduce_dtype is, sums over all groups together are rounded once, and shards
 // are accumulated over micro-batches in fp32; segments that are whole on every rank accumulate in
 // reduce_dtype, where layers add their contributions. Gradients that are offloaded end in the
-// store.
+// store; where owners span groups, micro-batches add up in memory all the same.
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
                              GradientSync sync, FullBuffers& buffers, StreamScratch& scratch,
                              Stream& comm);

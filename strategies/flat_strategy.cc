@@ -22,6 +22,11 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
                                                    context.gather_kernels);
   reduce_travel_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
                                                    context.reduce_kernels);
+  if (context.mesh->owners_span_groups()) {
+    group_parts_ = std::make_unique<GroupParts>(
+        GroupParts::Context{context.device, context.mesh, gathered_.get(), context.gather_kernels,
+                            staging_.get(), gather_travel_.get()});
+  }
   return AttachPostForwardGroup();
 }
 
@@ -50,6 +55,7 @@ absl::Status FlatStrategy::AttachPostForwardGroup() {
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   if (secondary_ != nullptr && secondary_->Holds(unit)) return secondary_->Gather(unit, comm);
+  if (group_parts_ != nullptr) return group_parts_->Gather(unit, comm);
   return GatherSegments(unit, context_.mesh->shard_gather(), *gathered_, comm,
                         context_.gather_kernels, staging_.get(), gather_travel_.get());
 }
@@ -70,6 +76,11 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
   GradientGroups groups;
   Mesh& mesh = *context_.mesh;
+  groups.scatters_across = mesh.owners_span_groups();
+  // In groups of one there is nothing to sum before the last micro-batch: layers add to what is
+  // full, as where every rank keeps whole gradients.
+  const bool waits = groups.scatters_across && mesh.shard_size() == 1;
+  if (waits && sync == GradientSync::kAccumulate) return absl::OkStatus();
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();
@@ -87,6 +98,7 @@ void FlatStrategy::Abandon(Unit& unit) {
   gathered_->Release(unit, nullptr);
   gradients_->Release(unit, nullptr);
   if (secondary_ != nullptr) secondary_->Drop(unit);
+  if (group_parts_ != nullptr) group_parts_->Drop(unit);
 }
 
 absl::Status FlatStrategy::Trim() {
@@ -96,6 +108,7 @@ absl::Status FlatStrategy::Trim() {
     status.Update(scratch->Trim());
   }
   if (secondary_ != nullptr) secondary_->Clear();
+  if (group_parts_ != nullptr) status.Update(group_parts_->Clear());
   return status;
 }
 

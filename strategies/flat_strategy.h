@@ -12,6 +12,7 @@
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/group_parts.h"
 #include "zeroth/strategies/secondary_shards.h"
 #include "zeroth/strategies/strategy.h"
 
@@ -56,6 +57,7 @@ class FlatStrategy : public ShardingStrategy {
   // Of units' own collectives.
   std::unique_ptr<StreamScratch> gather_travel_;
   std::unique_ptr<StreamScratch> reduce_travel_;
+  std::unique_ptr<GroupParts> group_parts_;  // only where owners span groups
   // Only with StrategyOptions::post_forward_shard_size.
   std::unique_ptr<Communicator> post_forward_group_;
   std::unique_ptr<SecondaryShards> secondary_;

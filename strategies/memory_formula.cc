@@ -45,8 +45,15 @@ absl::StatusOr<int> ShardCount(const MemoryFormulaOptions& options) {
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const int shards, ShardCount(options));
-  const bool cut = shards > 1;
-  const double own = model.total / shards;
+  const bool spans = options.shard_optimizer_over_world && shards < options.world_size;
+  if (spans && options.strategy != "hybrid_shard") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard_optimizer_over_world is for hybrid_shard, not for '", options.strategy, "'"));
+  }
+  const int owners = spans ? options.world_size : shards;
+  const bool cut = owners > 1;
+  const double own = model.total / owners;
+  const double group_part = spans ? model.total / shards : 0;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
@@ -59,26 +66,30 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
   if (cut || !options.precision.computes_in_masters() || offload.parameters) {
     bytes.gathered_parameters =
-        Bytes(options.precision.param_dtype) * (keeps_all ? model.total : in_turns);
+        Bytes(options.precision.param_dtype) * ((keeps_all ? model.total : in_turns) + group_part);
   }
 
   const double gradient = Bytes(options.precision.reduce_dtype);
   const bool several = options.micro_batches > 1;
   const bool adds_up_in_full =
-      several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer");
-  const bool adds_up_in_shards = several && cut && !adds_up_in_full;
-  const double shard_gradient = adds_up_in_shards ? Bytes(DType::kFloat32) : gradient;
+      several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
+                  (spans && shards == 1));
+  const bool adds_up_in_group_parts = several && spans && !adds_up_in_full;
+  const bool adds_up_in_shards = several && cut && !spans && !adds_up_in_full;
+  const double shard_gradient =
+      Bytes(adds_up_in_shards ? DType::kFloat32 : options.precision.gradient_dtype());
   if (offload.gradients) {
     bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
   } else {
     bytes.gradients_at_rest = shard_gradient * own;
   }
   bytes.gradients = bytes.gradients_at_rest;
+  if (adds_up_in_group_parts) bytes.gradients += Bytes(DType::kFloat32) * group_part;
   if (cut || offload.gradients) {
     bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
   }
 
-  const double largest_shard = std::max(model.root, model.block) / shards;
+  const double largest_shard = std::max(model.root, model.block) / owners;
   const double chunk = std::min(static_cast<double>(offload.chunk_numel), largest_shard);
   const double update = (offload.parameters ? Bytes(options.precision.master_dtype) : 0) +
                         (offload.gradients ? shard_gradient : 0) +

@@ -34,6 +34,7 @@ struct MemoryFormulaOptions {
   int64_t micro_batches = 1;
   bool sync_every_micro_batch = true;
   OffloadOptions offload;
+  bool shard_optimizer_over_world = false;  // of hybrid_shard
 };
 
 // Peak bytes of one rank by category; activations, communication and workspace are no part of it.

@@ -20,6 +20,9 @@ absl::Status ValidateDType(const char* field, DType dtype) {
 absl::Status ValidateMixedPrecision(const MixedPrecision& precision) {
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", precision.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", precision.reduce_dtype));
+  if (precision.output_dtype.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(ValidateDType("output_dtype", *precision.output_dtype));
+  }
   if (precision.param_dtype != DType::kFloat32 && precision.reduce_dtype != DType::kFloat32 &&
       precision.param_dtype != precision.reduce_dtype) {
     return absl::InvalidArgumentError(

@@ -5,6 +5,8 @@
 #ifndef ZEROTH_STRATEGIES_MIXED_PRECISION_H_
 #define ZEROTH_STRATEGIES_MIXED_PRECISION_H_
 
+#include <optional>
+
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/dtype.h"
@@ -25,9 +27,20 @@ struct MixedPrecision {
   // What the shards of parameters are, which the optimizer updates: fp32, or bf16 where param_dtype
   // is bf16: training without master weights, whose updates the optimizer rounds stochastically.
   DType master_dtype = DType::kFloat32;
+  // Activations that come into a module of another type are cast to param_dtype, and their
+  // gradients back. False: such a module is an error.
+  bool cast_forward_inputs = true;
+  // What the unit's module hands on; none: param_dtype, as it is.
+  std::optional<DType> output_dtype = std::nullopt;
+  // False: what the optimizer reads is fp32 whatever was reduced, as the sums over ranks are made;
+  // true: it is rounded to reduce_dtype, and takes its bytes. Where a rank holds gradients whole
+  // there is no sum apart from them, so false is refused there unless reduce_dtype is fp32.
+  bool keep_low_precision_grads = true;
 
   // True where full parameters are the shards' own type, so that one shard needs no second copy.
   bool computes_in_masters() const { return param_dtype == master_dtype; }
+  // Of shards of gradients.
+  DType gradient_dtype() const { return keep_low_precision_grads ? reduce_dtype : DType::kFloat32; }
 };
 
 // InvalidArgument names the field, what it is and what it may be.

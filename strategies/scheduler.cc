@@ -288,7 +288,7 @@ absl::Status Scheduler::Reshard(Unit& unit) {
 absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
-                          zeroth::GatherMasters(unit, mesh_.shard_gather(), *gather_stream_));
+                          zeroth::GatherMasters(unit, mesh_.owner_gather(), *gather_stream_));
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
   ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));

@@ -96,6 +96,20 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
   return ToHostFloats(source);
 }
 
+absl::Status ExpectGradientsFit(const Unit& unit) {
+  if (unit.precision().gradient_dtype() == unit.precision().reduce_dtype) return absl::OkStatus();
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (!unit.segment_layout(i).trainable || !unit.is_whole(i)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit '", unit.name(),
+                     "': keep_low_precision_grads is false, but this rank holds its "
+                     "gradients whole, in ",
+                     DTypeName(unit.precision().reduce_dtype),
+                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, Device& device,
@@ -121,7 +135,14 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
         absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size));
+  const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
+  if (options.strategy_options.shard_optimizer_over_world && !over_world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy '", options.strategy,
+                     "' has no groups beyond which the optimizer's state could be cut, but "
+                     "shard_optimizer_over_world is set; leave it out, or use hybrid_shard"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
   const OffloadOptions& offload = options.offload;
   if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {
     return absl::InvalidArgumentError(
@@ -131,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   }
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, offload));
   LayoutOptions layout;
-  layout.shard_count = sharding->mesh_->shard_size();
+  layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
@@ -143,6 +164,9 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
           options.block_numel, "; expected 1 with rows, or the flat layout"));
     }
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
+    const MixedPrecision precision = spec.precision.value_or(options.mixed_precision);
+    ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(precision),
+                                absl::StrCat("unit '", spec.name, "'"));
     if (spec.collectives != nullptr && !sharding->strategy_->SupportsUnitCollectives()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
@@ -150,8 +174,9 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->shard_index(), device,
-                     options.mixed_precision, sharding->offload_.get()));
+        Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
+                     precision, sharding->offload_.get()));
+    ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
@@ -267,8 +292,8 @@ double Sharding::LocalShardingRatio() const {
 }
 
 std::vector<Communicator*> Sharding::communicators() const {
-  std::vector<Communicator*> all = {&mesh_->shard_gather(), &mesh_->shard_reduce(),
-                                    &mesh_->replicate_reduce(), &mesh_->world_reduce()};
+  const std::vector<Communicator*> axes = mesh_->communicators();
+  std::vector<Communicator*> all(axes.begin(), axes.end());
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
   return all;
 }

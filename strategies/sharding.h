@@ -59,7 +59,7 @@ struct ShardingStats {
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
   int64_t padding_numel = 0;  // of all ranks together: what layouts add to total_numel
-  // local / total: 1 when replicated, about 1 / shard size when sharded.
+  // local / total: 1 when replicated, about 1 / number of owners (Mesh) when sharded.
   double local_ratio = 1;
 };
 
@@ -79,7 +79,7 @@ using ParameterReader =
 class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
-  // options that do not fit it; types
+  // options that do not fit it (shard_optimizer_over_world where there are no groups); types
   // that mixed precision does not know; parameters or gradients offloaded under a strategy that
   // does not serve that, or a store that has no room; no units; two units of one name, or two
   // roots; a parameter in two units, or twice in one (naming it and the units); two parameters of

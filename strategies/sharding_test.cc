@@ -118,6 +118,24 @@ TEST(ShardingTest, GradientsOfTwoRanksMeetAsShards) {
   }
 }
 
+// Ranks 0 and 2 share the first half of what their groups reduce, ranks 1 and 3 the second.
+TEST(ShardingTest, OwnersOfAllGroupsReduceInsideAndScatterAcross) {
+  EXPECT_EQ(RunToyRanks(4,
+                        [](Communicator& world, Device& device) -> absl::Status {
+                          const std::vector<float> gradient =
+                              world.rank() < 2 ? std::vector<float>{2, 4, 6, 8}
+                                               : std::vector<float>{10, 20, 30, 40};
+                          ShardingOptions options = OptionsOf("hybrid_shard", 2);
+                          options.strategy_options.shard_optimizer_over_world = true;
+                          ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shard,
+                                                  ReducedShard(world, device, options, gradient));
+                          const float expected[] = {6, 18, 12, 24};
+                          ZEROTH_TOY_EXPECT(shard == std::vector<float>{expected[world.rank()]});
+                          return absl::OkStatus();
+                        }),
+            absl::OkStatus());
+}
+
 TEST(ShardingTest, HybridReducesInsideGroupsAndThenAcross) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
@@ -200,6 +218,8 @@ TEST(ShardingTest, AllStrategiesGiveTheSameBits) {
     std::vector<ShardingOptions> others = {OptionsOf("shard_grad_op"), OptionsOf("full_shard")};
     for (int shard_size = 1; shard_size <= world_size; shard_size *= 2) {
       others.push_back(OptionsOf("hybrid_shard", shard_size));
+      others.push_back(others.back());
+      others.back().strategy_options.shard_optimizer_over_world = true;
     }
     ShardingOptions partly = OptionsOf("full_shard");
     partly.min_shard_numel = 10;
@@ -254,6 +274,13 @@ TEST(ShardingTest, RefusesWhatCannotBeSharded) {
               AllOf(HasSubstr("'zero9'"), HasSubstr("full_shard")));
   EXPECT_THAT(Refusal(OptionsOf("hybrid_shard", 3), {{"x", {&a}}}),
               HasSubstr("does not divide the world size 2"));
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+    ShardingOptions over_world = OptionsOf(strategy);
+    over_world.strategy_options.shard_optimizer_over_world = true;
+    EXPECT_THAT(Refusal(over_world, {{"x", {&a}}}),
+                AllOf(HasSubstr(strategy), HasSubstr("shard_optimizer_over_world"),
+                      HasSubstr("hybrid_shard")));
+  }
   ShardingOptions negative;
   negative.min_shard_numel = -1;
   EXPECT_THAT(Refusal(negative, {{"x", {&a}}}), HasSubstr("min_shard_numel is -1"));

@@ -62,6 +62,12 @@ struct StrategyOptions {
   // set_gradient_divide_factor): for batches that are not the ranks' in equal parts. Sums travel as
   // means, so that no 16-bit type overflows on the way. 0: gradient_op decides.
   double gradient_divide_factor = 0;
+  // For hybrid_shard: masters, the optimizer's state and reduced gradients are cut over all ranks,
+  // while parameters and gradients are sharded inside the groups within a step (Megatron-FSDP's
+  // hybrid FSDP). Once a step a unit's parameters are gathered, and its gradients reduce-scattered,
+  // across groups; a rank keeps 1 / shard size of all parameters from its first gather to the
+  // step's end. Changes no bit.
+  bool shard_optimizer_over_world = false;
 };
 
 // What a strategy works with. All of it outlives the strategy.
@@ -95,6 +101,10 @@ class ShardingStrategy {
   virtual bool SupportsOffload() const { return false; }
   // Whether it lets units' own collectives (UnitSpec::collectives) carry their buffers.
   virtual bool SupportsUnitCollectives() const { return false; }
+  // Whether masters, the optimizer's state and reduced gradients are cut over all ranks instead of
+  // a shard group: how owners are chosen, see Mesh. Otherwise a sharding that asks for it
+  // (StrategyOptions::shard_optimizer_over_world) is refused.
+  virtual bool ShardsOptimizerOverWorld() const { return false; }
   // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
   virtual bool NeedsReduceKernels() const { return false; }
   // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.

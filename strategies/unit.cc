@@ -86,7 +86,7 @@ absl::Status Unit::AllocateSegment(int i) {
   if (offloads_gradients() && in.trainable) {
     ZEROTH_ASSIGN_OR_RETURN(segment.offloaded_grad_shard,
                             offload_->Reserve(in.shard_numel, DType::kFloat32, "gradients"));
-    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.reduce_dtype);
+    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
   }
   if (offloads_parameters()) {
     ZEROTH_ASSIGN_OR_RETURN(
@@ -225,7 +225,10 @@ absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
 
 void Unit::ForgetGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
-  for (Segment& segment : segments_) segment.grad = Tensor();
+  for (Segment& segment : segments_) {
+    segment.grad = Tensor();
+    segment.group_sum = Tensor();
+  }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
   has_accumulated_ = false;

@@ -54,6 +54,7 @@ struct UnitSpec {
   std::shared_ptr<UnitCollectives> collectives = nullptr;
   // In place of what ShardingOptions say, for this unit alone.
   std::optional<LayoutKind> layout = std::nullopt;
+  std::optional<MixedPrecision> precision = std::nullopt;  // norms in fp32, say
 };
 
 // Flat storage of the parameters that are gathered and freed together. Owns this rank's shards;
@@ -71,6 +72,9 @@ class Unit {
     Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
     Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first
                         // time; trainable segments only
+    // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
+    // this rank's part of its group's sum, fp32; undefined unless there were any.
+    Tensor group_sum;
     // In place of `shard` and `grad_shard` where these are offloaded. The gradient's has room for
     // fp32 whatever it holds.
     OffloadedTensor offloaded_shard;
@@ -104,8 +108,8 @@ class Unit {
   }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
-  // True where every rank of the shard group holds all of the segment: nothing is gathered, and the
-  // full gradient is what the optimizer reads.
+  // True where every rank holds all of the segment, or of the shard group where that owns it:
+  // nothing is gathered, and the full gradient is what the optimizer reads.
   bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
   // True where the shard and the full buffer are moreover the same memory.
   bool is_full(int i) const {

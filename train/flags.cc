@@ -74,6 +74,11 @@ ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32, bf16 or fp16. Sums over ranks are made "
           "in fp32 either way.");
+ABSL_FLAG(bool, fp32_norms, kDefaults.fp32_norms,
+          "Norms compute in fp32 whatever --param_dtype is, as units of their own.");
+ABSL_FLAG(bool, keep_low_precision_grads, kDefaults.keep_low_precision_grads,
+          "What the optimizer reads is rounded to --reduce_dtype; false: fp32, as sums over ranks "
+          "are made (more memory), where gradients are sharded.");
 ABSL_FLAG(std::string, loss_scale, kDefaults.loss_scale,
           "What the loss is multiplied by, and gradients divided by again, so that small ones "
           "survive fp16: auto (dynamic for fp16, else none), dynamic, or a power of two.");
@@ -116,6 +121,10 @@ ABSL_FLAG(bool, cuda_graphs, kDefaults.cuda_graphs,
 ABSL_FLAG(int64_t, min_wrap_numel, kDefaults.min_wrap_numel,
           "Make a unit of as many modules as hold at least this many parameters; 0: a unit per "
           "transformer block.");
+ABSL_FLAG(bool, shard_optimizer_over_world, kDefaults.shard_optimizer_over_world,
+          "For hybrid_shard: optimizer state and fp32 weights over all ranks, not over a group "
+          "alone; parameters and gradients cross groups once a step, and 1 / shard_size of all "
+          "parameters stays in memory while it runs. Changes no result.");
 ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size,
           "Sequences per rank and step; the global batch is this times --world_size "
           "and --grad_accum.");
@@ -239,6 +248,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
+  options.fp32_norms = absl::GetFlag(FLAGS_fp32_norms);
+  options.keep_low_precision_grads = absl::GetFlag(FLAGS_keep_low_precision_grads);
   options.loss_scale = absl::GetFlag(FLAGS_loss_scale);
   options.loss_scale_growth_interval = absl::GetFlag(FLAGS_loss_scale_growth_interval);
   options.master_dtype = absl::GetFlag(FLAGS_master_dtype);
@@ -254,6 +265,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.activation_checkpointing = absl::GetFlag(FLAGS_activation_checkpointing);
   options.cuda_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
+  options.shard_optimizer_over_world = absl::GetFlag(FLAGS_shard_optimizer_over_world);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.grad_accum = absl::GetFlag(FLAGS_grad_accum);
   options.grad_sync = absl::GetFlag(FLAGS_grad_sync);

@@ -282,6 +282,7 @@ OffloadOptions TrainOptions::offload_options() const {
 absl::StatusOr<StrategyOptions> TrainOptions::strategy_options() const {
   StrategyOptions strategy_options;
   strategy_options.shard_size = shard_size;
+  strategy_options.shard_optimizer_over_world = shard_optimizer_over_world;
   strategy_options.gradient_divide_factor = gradient_divide_factor;
   int group = 0;
   if (reshard_after_forward == "false") {
@@ -310,7 +311,10 @@ absl::StatusOr<SchedulerOptions> TrainOptions::scheduler_options() const {
 }
 
 MixedPrecision TrainOptions::mixed_precision() const {
-  return {*ParseDType(param_dtype), *ParseDType(reduce_dtype), *ParseDType(master_dtype)};
+  MixedPrecision precision = {*ParseDType(param_dtype), *ParseDType(reduce_dtype),
+                              *ParseDType(master_dtype)};
+  precision.keep_low_precision_grads = keep_low_precision_grads;
+  return precision;
 }
 
 absl::StatusOr<DType> TrainOptions::moment_dtype() const {

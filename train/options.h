@@ -46,6 +46,8 @@ struct TrainOptions {
   int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  bool fp32_norms = false;
+  bool keep_low_precision_grads = true;
   std::string loss_scale = "auto";
   int64_t loss_scale_growth_interval = 2000;
   std::string master_dtype = "fp32";
@@ -61,6 +63,7 @@ struct TrainOptions {
   bool cuda_graphs = false;
   std::string activation_checkpointing = "none";
   int64_t min_wrap_numel = 0;  // 0: a unit per transformer block
+  bool shard_optimizer_over_world = false;
 
   int64_t batch_size = 8;
   int64_t grad_accum = 1;
@@ -108,7 +111,8 @@ struct TrainOptions {
   bool async_checkpoint = false;
   std::string async_when_busy = "wait";
 
-  // What reshard_after_forward, shard_size and gradient_divide_factor say. InvalidArgument if the
+  // What reshard_after_forward, shard_size, gradient_divide_factor and
+  // shard_optimizer_over_world say. InvalidArgument if the
   // first is none of its values.
   absl::StatusOr<StrategyOptions> strategy_options() const;
   // The same for when units are gathered.

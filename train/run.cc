@@ -187,6 +187,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.mixed_precision = options.mixed_precision();
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.adamw.beta1 = options.beta1;

@@ -169,6 +169,8 @@ Json ResultFlags(const TrainOptions& options) {
           {"shard_size", options.shard_size},
           {"param_dtype", options.param_dtype},
           {"reduce_dtype", options.reduce_dtype},
+          {"master_dtype", options.master_dtype},
+          {"optimizer_state_dtype", options.optimizer_state_dtype},
           {"loss_scale", options.loss_scale},
           {"batch_size", options.batch_size},
           {"grad_accum", options.grad_accum},

@@ -34,6 +34,17 @@ absl::Status ValidateOutlierOptions(const TrainerOptions& options) {
   return absl::OkStatus();
 }
 
+WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
+  if (!options.fp32_norms) return PlanUnits(model, options.wrap);
+  WrapPlan plan = PlanUnits(model, WrapNorms(options.wrap));
+  MixedPrecision norms;
+  norms.output_dtype = options.sharding.mixed_precision.param_dtype;
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    if (plan.modules[i]->role() == Module::Role::kNorm) plan.units[i].precision = norms;
+  }
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, Device& device,
@@ -56,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
                           KernelRegistry::Create(device, device.compute_stream()));
-  const WrapPlan plan = PlanUnits(*trainer->model_, options.wrap);
+  const WrapPlan plan = PlanFor(*trainer->model_, options);
   ShardingOptions sharding = options.sharding;
   if (sharding.block_numel >= 1) {
     sharding.block_numel =

@@ -38,6 +38,9 @@ namespace zeroth {
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   WrapPolicy wrap = WrapBlocks();
+  // Norms are units of their own that compute, and reduce gradients, in fp32, and hand on what they
+  // were given.
+  bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   AdamWOptions adamw;
   std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()

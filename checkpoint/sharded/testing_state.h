@@ -43,22 +43,31 @@ struct Spread {
   DType param_dtype = DType::kFloat32;
   bool offload = false;                 // all of it
   DType state_dtype = DType::kFloat32;  // of moments
+  bool optimizer_over_world = false;
 
   std::string name() const {
     return absl::StrCat(strategy, "-", world_size, "-", shard_size, "-", min_shard_numel, "-",
                         DTypeName(param_dtype), offload ? "-offloaded-" : "-",
-                        DTypeName(state_dtype));
+                        DTypeName(state_dtype), optimizer_over_world ? "-over-world" : "");
   }
 };
 
+inline Spread OverWorld(int world_size, int shard_size, int64_t min_shard_numel = 0) {
+  Spread spread{"hybrid_shard", world_size, shard_size, min_shard_numel};
+  spread.optimizer_over_world = true;
+  return spread;
+}
+
 // Every strategy and world size, with small parameters replicated and in bf16 now and then.
 inline std::vector<Spread> AllSpreads() {
-  return {
-      {"no_shard", 1},         {"no_shard", 3},          {"no_shard", 4},
-      {"shard_optimizer", 2},  {"shard_optimizer", 8},   {"shard_grad_op", 3},
-      {"shard_grad_op", 4},    {"full_shard", 1},        {"full_shard", 2},
-      {"full_shard", 3, 0, 8}, {"full_shard", 4},        {"full_shard", 8, 0, 40, DType::kBFloat16},
-      {"hybrid_shard", 4, 2},  {"hybrid_shard", 8, 4, 8}};
+  return {{"no_shard", 1},        {"no_shard", 3},
+          {"no_shard", 4},        {"shard_optimizer", 2},
+          {"shard_optimizer", 8}, {"shard_grad_op", 3},
+          {"shard_grad_op", 4},   {"full_shard", 1},
+          {"full_shard", 2},      {"full_shard", 3, 0, 8},
+          {"full_shard", 4},      {"full_shard", 8, 0, 40, DType::kBFloat16},
+          {"hybrid_shard", 4, 2}, {"hybrid_shard", 8, 4, 8},
+          OverWorld(4, 2),        OverWorld(6, 3, 8)};
 }
 
 // Units of random shapes, some parameters empty or scalars, most smaller than a world.
@@ -101,6 +110,7 @@ struct TestState {
     ShardingOptions options;
     options.strategy = spread.strategy;
     options.strategy_options.shard_size = spread.shard_size;
+    options.strategy_options.shard_optimizer_over_world = spread.optimizer_over_world;
     options.min_shard_numel = spread.min_shard_numel;
     options.mixed_precision.param_dtype = spread.param_dtype;
     options.offload.parameters = spread.offload;

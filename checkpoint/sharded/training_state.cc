@@ -36,7 +36,7 @@ struct Holders {
 Holders HoldersOf(Sharding& sharding, const ShardLayout::Segment& segment) {
   Mesh& mesh = sharding.mesh();
   if (segment.replicated) return {mesh.world().size(), mesh.world().rank()};
-  return {mesh.replicate_size(), mesh.replicate_index()};
+  return {mesh.owner_copies(), mesh.owner_copy()};
 }
 
 // A piece of a parameter that this rank has, before it is known who writes it.

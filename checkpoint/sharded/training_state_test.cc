@@ -78,8 +78,8 @@ TEST(TrainingStateTest, EverySpreadLoadsWhatEveryOtherSaved) {
 
 TEST(TrainingStateTest, RanksShareTheWritingOfWhatTheyAllHold) {
   const std::vector<ToyUnit> units = UniformUnits(6);
-  for (const Spread& spread :
-       {Spread{"no_shard", 4}, Spread{"hybrid_shard", 4, 2}, Spread{"full_shard", 4, 0, 500}}) {
+  for (const Spread& spread : {Spread{"no_shard", 4}, Spread{"hybrid_shard", 4, 2},
+                               Spread{"full_shard", 4, 0, 500}, testing::OverWorld(4, 2, 500)}) {
     const TemporaryDirectory dir;
     ASSERT_EQ(SaveState(dir.path(), spread, units, /*freeze_first=*/false), absl::OkStatus());
     const auto reader = CheckpointReader::Open(CheckpointPath(dir.path(), 5));

@@ -159,6 +159,45 @@ TEST_P(CommunicatorTest, MeshIsRowMajor) {
   });
 }
 
+// Pieces of the ranks with one shard index lie side by side, in order of their groups.
+TEST_P(CommunicatorTest, MeshOwnersMayBeAllRanks) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    for (int s = 1; s <= rank.size(); ++s) {
+      if (rank.size() % s != 0) continue;
+      SCOPED_TRACE(::testing::Message() << "shard_size " << s);
+      const int groups = rank.size() / s;
+      for (const bool over_world : {false, true}) {
+        ZEROTH_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(rank.world, s, over_world));
+        const bool spans = over_world && groups > 1;
+        EXPECT_EQ(mesh->owners_span_groups(), spans);
+        EXPECT_EQ(mesh->owner_count(), spans ? rank.size() : s);
+        EXPECT_EQ(mesh->owner_copies() * mesh->owner_count(), rank.size());
+        EXPECT_EQ(mesh->owner_copy(), spans ? 0 : rank.rank() / s);
+        std::vector<int32_t> owners;
+        std::vector<int32_t> replicas;
+        for (int i = 0; i < s; ++i) {
+          for (int g = 0; g < groups; ++g) {
+            if (spans || g == rank.rank() / s) owners.push_back(g * s + i);
+            if (i == rank.rank() % s) replicas.push_back(g * s + i);
+          }
+        }
+        EXPECT_EQ(owners[static_cast<size_t>(mesh->owner_index())], rank.rank());
+        ZEROTH_ASSIGN_OR_RETURN(const auto gather, Members(mesh->owner_gather(), rank));
+        EXPECT_EQ(gather, owners);
+        ZEROTH_ASSIGN_OR_RETURN(auto reduce, Members(mesh->owner_reduce(), rank));
+        std::sort(reduce.begin(), reduce.end());
+        std::sort(owners.begin(), owners.end());
+        EXPECT_EQ(reduce, owners);
+        EXPECT_EQ(mesh->communicators().size(), spans ? 6u : 4u);
+        if (!spans) continue;
+        ZEROTH_ASSIGN_OR_RETURN(const auto across, Members(mesh->replicate_gather(), rank));
+        EXPECT_EQ(across, replicas);
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
 TEST_P(CommunicatorTest, MeshRefusesSizesThatDoNotDivide) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     std::string divisors;

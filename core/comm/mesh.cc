@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -27,7 +28,8 @@ absl::Status CheckShardSize(int shard_size, int world_size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world, int shard_size) {
+absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world, int shard_size,
+                                                   bool owners_over_world) {
   if (shard_size == 0) shard_size = world.size();
   ZEROTH_RETURN_IF_ERROR(CheckShardSize(shard_size, world.size()));
 
@@ -45,7 +47,26 @@ absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world, int shar
   ZEROTH_ASSIGN_OR_RETURN(mesh->replicate_reduce_,
                           world.Split(mesh->shard_index_, mesh->replicate_index_));
   ZEROTH_ASSIGN_OR_RETURN(mesh->world_reduce_, world.Duplicate());
+  if (!owners_over_world || mesh->replicate_size_ == 1) return mesh;
+  ZEROTH_ASSIGN_OR_RETURN(mesh->replicate_gather_,
+                          world.Split(mesh->shard_index_, mesh->replicate_index_));
+  const int piece = mesh->shard_index_ * mesh->replicate_size_ + mesh->replicate_index_;
+  ZEROTH_ASSIGN_OR_RETURN(mesh->owner_gather_, world.Split(0, piece));
   return mesh;
+}
+
+Communicator& Mesh::replicate_gather() {
+  ZEROTH_CHECK(owners_span_groups());
+  return *replicate_gather_;
+}
+
+std::vector<Communicator*> Mesh::communicators() const {
+  std::vector<Communicator*> all;
+  for (const auto* group : {&shard_gather_, &shard_reduce_, &replicate_reduce_, &world_reduce_,
+                            &replicate_gather_, &owner_gather_}) {
+    if (*group != nullptr) all.push_back(group->get());
+  }
+  return all;
 }
 
 }  // namespace zeroth

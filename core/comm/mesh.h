@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -18,12 +19,19 @@ namespace zeroth {
 // communicator for every kind of traffic that must not wait for another (gathers, reductions); an
 // axis of size 1 has communicators of size 1, on which strategies issue no call. One object per
 // rank; not thread-safe.
+//
+// What the optimizer reads and writes is cut among the owners: by default the ranks of a shard
+// group, every group having all of it; or all ranks (Megatron-FSDP's hybrid FSDP). Then a rank owns
+// piece shard_index * replicate_size + replicate_index, so that the pieces of the ranks with one
+// shard index, one of each group, lie side by side and are together a group's piece of that index.
 class Mesh {
  public:
   // Collective over `world`, which must outlive the mesh. shard_size ranks per shard group; 0 means
   // all of them. InvalidArgument, the same on every rank, if shard_size is negative or does not
-  // divide the world size: the message lists the sizes that do.
-  static absl::StatusOr<std::unique_ptr<Mesh>> Create(Communicator& world, int shard_size);
+  // divide the world size: the message lists the sizes that do. `owners_over_world`: all ranks own,
+  // which with one group is no difference.
+  static absl::StatusOr<std::unique_ptr<Mesh>> Create(Communicator& world, int shard_size,
+                                                      bool owners_over_world = false);
 
   Communicator& world() { return *world_; }
   int shard_size() const { return shard_size_; }
@@ -40,6 +48,26 @@ class Mesh {
   // All ranks: for reductions of whole gradients. Its order is independent of world()'s.
   Communicator& world_reduce() { return *world_reduce_; }
 
+  // True if the owners are all ranks and there is more than one group.
+  bool owners_span_groups() const { return owner_gather_ != nullptr; }
+  int owner_count() const { return owners_span_groups() ? world_->size() : shard_size_; }
+  // This rank's piece.
+  int owner_index() const {
+    return owners_span_groups() ? shard_index_ * replicate_size_ + replicate_index_ : shard_index_;
+  }
+  // Ranks that own the same piece, and which of them this is.
+  int owner_copies() const { return owners_span_groups() ? 1 : replicate_size_; }
+  int owner_copy() const { return owners_span_groups() ? 0 : replicate_index_; }
+  // The owners of all pieces in order, this rank's own copy of each: for gathers.
+  Communicator& owner_gather() { return owners_span_groups() ? *owner_gather_ : *shard_gather_; }
+  // The same ranks in any order: for reductions that all of them get.
+  Communicator& owner_reduce() { return owners_span_groups() ? *world_reduce_ : *shard_reduce_; }
+  // The ranks of replicate_reduce(): for gathers across groups. Only if owners span groups.
+  Communicator& replicate_gather();
+
+  // All of the above but world(), each once.
+  std::vector<Communicator*> communicators() const;
+
  private:
   Mesh() = default;
 
@@ -52,6 +80,9 @@ class Mesh {
   std::unique_ptr<Communicator> shard_reduce_;
   std::unique_ptr<Communicator> replicate_reduce_;
   std::unique_ptr<Communicator> world_reduce_;
+  // Only if owners span groups.
+  std::unique_ptr<Communicator> replicate_gather_;
+  std::unique_ptr<Communicator> owner_gather_;
 };
 
 }  // namespace zeroth

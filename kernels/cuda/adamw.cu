@@ -168,12 +168,7 @@ __device__ __forceinline__ float BlockScale(const float (&values)[kBlockWidth]) 
     const uint32_t magnitude = __float_as_uint(values[i]) & 0x7fffffffu;
     largest = magnitude > largest ? magnitude : largest;
   }
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    const uint32_t other = __shfl_xor_sync(kWholeWarp, largest, mask);
-    largest = other > largest ? other : largest;
-  }
-  return MomentScale<Code>(largest);
+  return MomentScale<Code>(WarpMax(largest));
 }
 
 template <typename Code>

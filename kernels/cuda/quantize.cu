@@ -15,15 +15,6 @@ constexpr unsigned kNaNBits = 0x7fc00000u;
 // A tree over any number of pieces that fits in memory is no deeper.
 constexpr int kMostLevels = 32;
 
-__device__ __forceinline__ unsigned WarpMaxBits(unsigned bits) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    const unsigned other = __shfl_xor_sync(kWholeWarp, bits, mask);
-    bits = other > bits ? other : bits;
-  }
-  return bits;
-}
-
 // A warp to a block of values. Magnitudes are compared as the bits of floats, which order as
 // integers do, with NaN on top.
 template <typename T>
@@ -36,10 +27,10 @@ __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks
   const int lane = threadIdx.x % 32;
   unsigned bits = 0;
   for (int64_t i = begin + lane; i < end; i += 32) {
-    const unsigned next = __float_as_uint(fabsf(ToFloat(values[i])));
-    bits = next > bits ? next : bits;
+    const unsigned magnitude = __float_as_uint(fabsf(ToFloat(values[i])));
+    bits = magnitude > bits ? magnitude : bits;
   }
-  bits = WarpMaxBits(bits);
+  bits = WarpMax(bits);
   const float largest = __uint_as_float(bits);
   const bool finite = bits < kInfinityBits;
   const bool vanishes = !finite || largest < QuantizedBlocks::kSmallestMagnitude;

@@ -26,6 +26,16 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
+// Magnitudes of floats as bits, too, which order as integers do, with NaN on top.
+__device__ __forceinline__ unsigned WarpMax(unsigned x) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const unsigned other = __shfl_xor_sync(kWholeWarp, x, mask);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
 // Every thread of a block of kThreads gets the sum over the block. `scratch` has kThreads / 32
 // elements of shared memory; all threads must call it.
 template <int kThreads>

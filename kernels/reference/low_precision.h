@@ -19,7 +19,7 @@ float RoundToBFloat16(float value, uint16_t draw);
 // An 8-bit float code of kernels/moment_codes.h.
 class EightBitCode {
  public:
-  static EightBitCode FirstMoment() { return EightBitCode(3, 4, true); }
+  static EightBitCode FirstMoment() { return EightBitCode(4, 3, true); }
   static EightBitCode SecondMoment() { return EightBitCode(5, 3, false); }
 
   // Of a block: 2^k, or NaN for a block that is not finite.

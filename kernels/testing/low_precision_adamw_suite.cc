@@ -344,7 +344,7 @@ TEST_P(LowPrecisionAdamWSuite, RoundingHasNoBias) {
       return moment == DType::kUInt8 ? *std::max_element(scales.begin(), scales.end()) : 0.0f;
     };
     expect(&State::param, "param", 0.0f, 0.0f);
-    expect(&State::m, "m", 0.0f, largest(below.m_scales) * 0x1p-26f);
+    expect(&State::m, "m", 0.0f, largest(below.m_scales) * 0x1p-33f);
     expect(&State::v, "v", largest(below.v_scales) * 0x1p-33f, 0.0f);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/ops/embedding.h"
 
 namespace zeroth {
@@ -15,7 +16,10 @@ Embedding::Embedding(std::string name, int64_t vocab, int64_t dim, float init_st
 
 absl::StatusOr<Value> Embedding::Forward(Context& context, const Tensor& tokens,
                                          Parameter* positions) {
-  return Hooked(context, [&] { return EmbeddingOp(context, tokens, *weight_, positions); });
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, EmbeddingOp(context, tokens, *weight_, positions));
+    return CastOutput(context, out);
+  });
 }
 
 }  // namespace zeroth

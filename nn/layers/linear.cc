@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 
 Linear::Linear(std::string name, const LinearOptions& options)
@@ -21,7 +23,11 @@ Linear::Linear(std::string name, const LinearOptions& options)
 }
 
 absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activation activation) {
-  return Hooked(context, [&] { return LinearOp(context, x, parts_, layout_, activation); });
+  return Hooked(context, [&]() -> absl::StatusOr<Value> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, LinearOp(context, in, parts_, layout_, activation));
+    return CastOutput(context, out);
+  });
 }
 
 }  // namespace zeroth

@@ -105,10 +105,13 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
         absl::StrCat("layer '", name(), "' has LoRA adapters, which take no fused SiLU"));
   }
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts(), layout()));
-    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, x, y, low_rank_, layout(), scale_));
-    if (activation == Activation::kNone) return y;
-    return GeluOp(context, y);
+    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(Value y, LinearOp(context, in, parts(), layout()));
+    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, low_rank_, layout(), scale_));
+    if (activation != Activation::kNone) {
+      ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));
+    }
+    return CastOutput(context, y);
   });
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 
 LayerNorm::LayerNorm(std::string name, int64_t dim, double eps)
@@ -19,7 +21,15 @@ absl::StatusOr<Value> LayerNorm::Forward(Context& context, const Value& x) {
 
 absl::StatusOr<NormResult> LayerNorm::ForwardResidual(Context& context, const Value& x,
                                                       const Value& residual) {
-  return Hooked(context, [&] { return LayerNormOp(context, x, residual, *weight_, *bias_, eps_); });
+  return Hooked(context, [&]() -> absl::StatusOr<NormResult> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
+    ZEROTH_ASSIGN_OR_RETURN(NormResult result,
+                            LayerNormOp(context, in, added, *weight_, *bias_, eps_));
+    ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
+    ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
+    return result;
+  });
 }
 
 RMSNorm::RMSNorm(std::string name, int64_t dim, double eps)
@@ -34,7 +44,14 @@ absl::StatusOr<Value> RMSNorm::Forward(Context& context, const Value& x) {
 
 absl::StatusOr<NormResult> RMSNorm::ForwardResidual(Context& context, const Value& x,
                                                     const Value& residual) {
-  return Hooked(context, [&] { return RmsNormOp(context, x, residual, *weight_, eps_); });
+  return Hooked(context, [&]() -> absl::StatusOr<NormResult> {
+    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
+    ZEROTH_ASSIGN_OR_RETURN(NormResult result, RmsNormOp(context, in, added, *weight_, eps_));
+    ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
+    ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
+    return result;
+  });
 }
 
 }  // namespace zeroth

@@ -22,6 +22,7 @@ class LayerNorm : public Module {
   // Normalises x + residual and gives the sum too.
   absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
                                              const Value& residual);
+  Role role() const override { return Role::kNorm; }
 
  private:
   Parameter* weight_;
@@ -37,6 +38,7 @@ class RMSNorm : public Module {
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
                                              const Value& residual);
+  Role role() const override { return Role::kNorm; }
 
  private:
   Parameter* weight_;

@@ -12,6 +12,24 @@
 
 namespace zeroth {
 
+absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
+  if (x.data.dtype() == dtype) return x;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(x.data, y));
+  Value result = context.MakeValue(std::move(y));
+  if (context.recording() && x.node != nullptr) {
+    context.tape().Record([&context, dtype = x.data.dtype(), x_node = x.node,
+                           y_node = result.node]() -> absl::Status {
+      if (!y_node->grad.defined()) return absl::OkStatus();
+      const Tensor dy = std::exchange(y_node->grad, Tensor());
+      ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.Empty(dy.shape(), dtype));
+      ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(dy, dx));
+      return AddGradient(context, *x_node, std::move(dx));
+    });
+  }
+  return result;
+}
+
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
   if (a.data.shape() != b.data.shape()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -5,10 +5,13 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
 
+// x in another type, rounded to nearest even, and its gradient back; x itself if it has that type.
+absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype);
 // a + b, same shapes.
 absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b);
 // Gaussian error linear unit, tanh approximation.

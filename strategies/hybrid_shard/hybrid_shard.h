@@ -2,7 +2,8 @@
 //
 // Fully sharded inside groups of ranks, replicated across them (FSDP's HYBRID_SHARD; MiCS: Zhang et
 // al., 2022): gathers stay inside a group, gradients are reduce-scattered inside it and their
-// shards all-reduced across groups.
+// shards all-reduced across groups. The optimizer's state may be cut over all ranks all the same,
+// see StrategyOptions::shard_optimizer_over_world.
 
 #ifndef ZEROTH_STRATEGIES_HYBRID_SHARD_HYBRID_SHARD_H_
 #define ZEROTH_STRATEGIES_HYBRID_SHARD_HYBRID_SHARD_H_
@@ -24,6 +25,7 @@ class HybridShard : public FlatStrategy {
   absl::string_view name() const override { return kName; }
   StatePlacement placement() const override;
   absl::StatusOr<int> ShardSize(int world_size) const override;
+  bool ShardsOptimizerOverWorld() const override { return options().shard_optimizer_over_world; }
 
  protected:
   bool KeepsGathered(const Unit& unit, Pass pass) const override;

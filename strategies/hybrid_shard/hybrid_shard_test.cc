@@ -15,6 +15,22 @@ const StrategyCase kCases[] = {
     {HybridShard::kName, 6, 3}, {HybridShard::kName, 8, 2},
 };
 
+StrategyCase OptimizerOverWorld(int world_size, int shard_size) {
+  StrategyCase over_world{HybridShard::kName, world_size, shard_size};
+  over_world.shard_optimizer_over_world = true;
+  return over_world;
+}
+
+// One rank, groups of one, one group, several of several; sizes that are no power of two.
+const StrategyCase kOverWorldCases[] = {
+    OptimizerOverWorld(1, 1), OptimizerOverWorld(2, 1), OptimizerOverWorld(3, 1),
+    OptimizerOverWorld(4, 4), OptimizerOverWorld(4, 2), OptimizerOverWorld(6, 3),
+    OptimizerOverWorld(6, 2), OptimizerOverWorld(8, 2), OptimizerOverWorld(8, 4),
+};
+
+INSTANTIATE_TEST_SUITE_P(OptimizerOverWorld, StrategySuite, testing::ValuesIn(kOverWorldCases),
+                         StrategyCaseName);
+
 INSTANTIATE_TEST_SUITE_P(HybridShard, StrategySuite, testing::ValuesIn(kCases), StrategyCaseName);
 
 }  // namespace

@@ -46,6 +46,7 @@ class AllReduceShard : public ShardingStrategy {
   absl::Status Attach(const StrategyContext& context) override {
     mesh_ = context.mesh;
     kernels_ = context.gather_kernels;
+    reduce_kernels_ = context.reduce_kernels;
     // Units stay gathered during a step, so each has its own buffer; gradients take turns in the
     // scheduler's.
     full_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
@@ -85,8 +86,11 @@ class AllReduceShard : public ShardingStrategy {
       if (unit.is_whole(i)) continue;  // what the optimizer reads is the full buffer itself
       const Tensor mine =
           segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
-      ZEROTH_RETURN_IF_ERROR(
-          unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(), comm));
+      // What the optimizer reads may be fp32 where less was reduced.
+      ZEROTH_RETURN_IF_ERROR(segment.grad_shard.dtype() == mine.dtype()
+                                 ? unit.device().Copy(segment.grad_shard.raw_data(),
+                                                      mine.raw_data(), mine.bytes(), comm)
+                                 : reduce_kernels_->Cast(mine, segment.grad_shard));
     }
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
     ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
@@ -105,6 +109,7 @@ class AllReduceShard : public ShardingStrategy {
   StrategyOptions options_;
   Mesh* mesh_ = nullptr;
   Kernels* kernels_ = nullptr;
+  Kernels* reduce_kernels_ = nullptr;
   std::unique_ptr<FullBuffers> full_;
   std::unique_ptr<FullBuffers> gradients_;
 };

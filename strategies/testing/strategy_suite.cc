@@ -21,7 +21,8 @@ std::vector<StrategyCase> StrategyCases(const std::string& strategy) {
 std::string StrategyCaseName(const testing::TestParamInfo<StrategyCase>& info) {
   const std::string groups =
       info.param.shard_size == 0 ? "" : absl::StrCat("InGroupsOf", info.param.shard_size);
-  return absl::StrCat("On", info.param.world_size, groups);
+  return absl::StrCat("On", info.param.world_size, groups,
+                      info.param.shard_optimizer_over_world ? "OptimizerOverWorld" : "");
 }
 
 void StrategySuite::SetUp() { ZEROTH_SKIP_WITHOUT_DEVICE(GetParam().device); }
@@ -30,6 +31,7 @@ ShardingOptions StrategySuite::Options() const {
   ShardingOptions options;
   options.strategy = GetParam().strategy;
   options.strategy_options.shard_size = GetParam().shard_size;
+  options.strategy_options.shard_optimizer_over_world = GetParam().shard_optimizer_over_world;
   return options;
 }
 

@@ -31,10 +31,12 @@ struct StrategyCase {
   int shard_size = 0;  // 0: the strategy's own choice
   std::string device = "cpu";
   std::string back_end = "local";
+  bool shard_optimizer_over_world = false;
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
     return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
-               << " ranks of " << c.device << " by " << c.back_end;
+               << " ranks of " << c.device << " by " << c.back_end
+               << (c.shard_optimizer_over_world ? ", optimizer state over all" : "");
   }
 };
 
@@ -55,6 +57,10 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   bool Serves(const ShardingOptions& options) const;
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
+  }
+  // Whether owners of masters span several groups here.
+  bool OwnersSpanGroups() const {
+    return GetParam().shard_optimizer_over_world && GetParam().shard_size < world_size();
   }
   // Weights after some steps under `options`, the same on every rank.
   std::vector<float> Trained(const ShardingOptions& options) const;

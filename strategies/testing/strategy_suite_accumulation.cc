@@ -106,15 +106,49 @@ TEST_P(StrategySuite, UnitsThatAMicroBatchDoesNotUseCountAsZeros) {
   }
 }
 
-// Reductions by operation in a step of `count` micro-batches.
-absl::StatusOr<CommStats::Counters> Collectives(Sharding& sharding, int rank, int count,
-                                                bool sync_each) {
-  const CommStats::Counters before = sharding.stats().collectives;
+void Subtract(const CommStats::Counters& what, CommStats::Counters& from) {
+  for (size_t op = 0; op < from.size(); ++op) {
+    from[op].calls -= what[op].calls;
+    from[op].bytes -= what[op].bytes;
+  }
+}
+
+// What has travelled between groups whose ranks own the same masters or, together, all of them.
+CommStats::Counters AcrossGroups(Sharding& sharding) {
+  CommStats::Counters across = sharding.mesh().replicate_reduce().stats().counters();
+  if (!sharding.mesh().owners_span_groups()) return across;
+  const CommStats::Counters gathers = sharding.mesh().replicate_gather().stats().counters();
+  for (size_t op = 0; op < across.size(); ++op) {
+    across[op].calls += gathers[op].calls;
+    across[op].bytes += gathers[op].bytes;
+  }
+  return across;
+}
+
+// What travels in a step of `count` micro-batches: all of it, and between groups.
+struct StepTraffic {
+  CommStats::Counters all;
+  CommStats::Counters across;
+  CommStats::Counters inside;  // the rest
+
+  int64_t calls(CollectiveOp op) const { return all[static_cast<size_t>(op)].calls; }
+  int64_t inside_calls(CollectiveOp op) const { return inside[static_cast<size_t>(op)].calls; }
+  int64_t across_calls(CollectiveOp op) const { return across[static_cast<size_t>(op)].calls; }
+};
+
+absl::StatusOr<StepTraffic> Traffic(Sharding& sharding, int rank, int count, bool sync_each) {
+  const CommStats::Counters all = sharding.stats().collectives;
+  const CommStats::Counters across = AcrossGroups(sharding);
   ZEROTH_RETURN_IF_ERROR(MicroBatches(sharding, ToyStep(), rank, count, sync_each));
   ZEROTH_RETURN_IF_ERROR(sharding.scheduler().EndStep());
-  CommStats::Counters after = sharding.stats().collectives;
-  for (size_t op = 0; op < after.size(); ++op) after[op].calls -= before[op].calls;
-  return after;
+  StepTraffic traffic;
+  traffic.all = sharding.stats().collectives;
+  traffic.across = AcrossGroups(sharding);
+  Subtract(all, traffic.all);
+  Subtract(across, traffic.across);
+  traffic.inside = traffic.all;
+  Subtract(traffic.across, traffic.inside);
+  return traffic;
 }
 
 TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
@@ -122,18 +156,43 @@ TEST_P(StrategySuite, WhatCanWaitForTheLastMicroBatchIsReducedOnce) {
               ToyModel model(UniformUnits(3));
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
               const int rank = world.rank();
-              ZEROTH_ASSIGN_OR_RETURN(const auto one, Collectives(*sharding, rank, 1, true));
-              ZEROTH_ASSIGN_OR_RETURN(const auto each, Collectives(*sharding, rank, 3, true));
-              ZEROTH_ASSIGN_OR_RETURN(const auto last, Collectives(*sharding, rank, 3, false));
-              const auto scatters = static_cast<size_t>(CollectiveOp::kReduceScatter);
-              const auto reductions = static_cast<size_t>(CollectiveOp::kAllReduce);
+              ZEROTH_ASSIGN_OR_RETURN(const auto one, Traffic(*sharding, rank, 1, true));
+              ZEROTH_ASSIGN_OR_RETURN(const auto each, Traffic(*sharding, rank, 3, true));
+              ZEROTH_ASSIGN_OR_RETURN(const auto last, Traffic(*sharding, rank, 3, false));
+              const auto scatters = CollectiveOp::kReduceScatter;
+              const auto reductions = CollectiveOp::kAllReduce;
               // A strategy may let all of it wait.
-              ZEROTH_TOY_EXPECT(each[scatters].calls == 3 * one[scatters].calls ||
-                                each[scatters].calls == one[scatters].calls);
-              ZEROTH_TOY_EXPECT(each[reductions].calls == one[reductions].calls);
-              ZEROTH_TOY_EXPECT(last[scatters].calls == one[scatters].calls);
-              ZEROTH_TOY_EXPECT(last[reductions].calls == one[reductions].calls);
+              ZEROTH_TOY_EXPECT(each.inside_calls(scatters) == 3 * one.inside_calls(scatters) ||
+                                each.calls(scatters) == one.calls(scatters));
+              ZEROTH_TOY_EXPECT(each.across_calls(scatters) == one.across_calls(scatters));
+              ZEROTH_TOY_EXPECT(each.calls(reductions) == one.calls(reductions));
+              ZEROTH_TOY_EXPECT(last.calls(scatters) == one.calls(scatters));
+              ZEROTH_TOY_EXPECT(last.calls(reductions) == one.calls(reductions));
               return absl::OkStatus();
+            }),
+            absl::OkStatus());
+}
+
+// An export between micro-batches takes no sum and no result away.
+TEST_P(StrategySuite, UnitsMayBeGatheredBetweenMicroBatches) {
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              ToyModel model(AwkwardUnits());
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
+              ToyStep step;
+              step.expected = ToyValue;
+              for (int index = 0; index < 3; ++index) {
+                ZEROTH_RETURN_IF_ERROR(MicroBatch(*sharding, step, world.rank(), index, 3, true));
+                if (index == 2) break;
+                for (Unit* unit : sharding->units()) {
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Gather(*unit));
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Reshard(*unit));
+                }
+                ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
+              }
+              ZEROTH_RETURN_IF_ERROR(
+                  CheckGradients(*sharding, PatternMean(world.size(), 6), kMeanTolerance));
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+              return CheckAtRest(*sharding);
             }),
             absl::OkStatus());
 }
@@ -167,15 +226,16 @@ TEST_P(StrategySuite, UnitsMayStayGatheredAfterBackward) {
               ToyModel model(UniformUnits(3));
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
               const int rank = world.rank();
-              const auto gathers = static_cast<size_t>(CollectiveOp::kAllGather);
-              ZEROTH_ASSIGN_OR_RETURN(const auto one, Collectives(*sharding, rank, 1, true));
+              const auto gathers = CollectiveOp::kAllGather;
+              ZEROTH_ASSIGN_OR_RETURN(const auto one, Traffic(*sharding, rank, 1, true));
               sharding->scheduler().SetReshardAfterBackward(false);
-              ZEROTH_ASSIGN_OR_RETURN(const auto three, Collectives(*sharding, rank, 3, true));
+              ZEROTH_ASSIGN_OR_RETURN(const auto three, Traffic(*sharding, rank, 3, true));
               sharding->scheduler().SetReshardAfterBackward(true);
               // Later forwards find everything there, and gather nothing.
               const auto units = static_cast<int64_t>(sharding->units().size());
-              if (one[gathers].calls > 0) {
-                ZEROTH_TOY_EXPECT(three[gathers].calls == 3 * one[gathers].calls - 2 * units);
+              if (one.inside_calls(gathers) > 0) {
+                ZEROTH_TOY_EXPECT(three.inside_calls(gathers) ==
+                                  3 * one.inside_calls(gathers) - 2 * units);
               }
               return CheckAtRest(*sharding);
             }),

@@ -31,6 +31,11 @@ int64_t Calls(const Sharding& sharding, CollectiveOp op) {
   return sharding.stats().collectives[static_cast<size_t>(op)].calls;
 }
 
+// In shard groups: those across groups happen once a step.
+int64_t GathersInside(Sharding& sharding) {
+  return sharding.mesh().shard_gather().stats()[CollectiveOp::kAllGather].calls;
+}
+
 // Forwards to the communicator, and counts.
 class CountingCollectives : public UnitCollectives {
  public:
@@ -137,15 +142,15 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
         step.gradient = PatternGradient(world.rank());
         for (int i = 0; i < 2; ++i) {
           step.lr = 0;
-          const int64_t before = Calls(*sharding, CollectiveOp::kAllGather);
+          const int64_t before = GathersInside(*sharding);
           ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
           // The root, which stays, and three blocks, in the shard group.
-          ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 4);
+          ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-          // The blocks again, in pairs of ranks; nothing more in the shard group.
-          ZEROTH_TOY_EXPECT(Calls(*sharding, CollectiveOp::kAllGather) - before == 7);
+          // The blocks again, in pairs of ranks, and nothing in the shard group.
+          ZEROTH_TOY_EXPECT(GathersInside(*sharding) - before == 4);
           const std::vector<Communicator*> groups = sharding->communicators();
-          ZEROTH_TOY_EXPECT(groups.size() == 5 && groups.back()->size() == 2);
+          ZEROTH_TOY_EXPECT(groups.back()->size() == 2);
           ZEROTH_TOY_EXPECT(groups.back()->stats()[CollectiveOp::kAllGather].calls == 3 * (i + 1));
           ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
           ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
@@ -336,41 +341,43 @@ TEST_P(StrategySuite, CollectivesOfOnesOwnTakeTheirPlace) {
 // Every value is within half a scale of its block, the traffic a quarter and the scales.
 TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
   if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
-  EXPECT_EQ(
-      Run([&](Communicator& world, Device& device) -> absl::Status {
-        int64_t sent[2] = {};
-        for (const bool quantized : {false, true}) {
-          ToyModel model(UniformUnits(2));
-          ShardingOptions options = Options();
-          if (quantized) {
-            ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
-          }
-          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-          ToyStep step;
-          step.gradient = PatternGradient(world.rank());
-          ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-          ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-          ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-          // The largest element of the pattern is 6, the smallest that is not zero 1: half a scale
-          // is at most 6 / 254 of it, on every rank and so in the mean.
-          ZEROTH_RETURN_IF_ERROR(CheckGradients(*sharding, PatternMean(world.size()),
-                                                quantized ? 6.0 / 254 + 1e-5 : kMeanTolerance));
-          ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-          for (Communicator* group :
-               {&sharding->mesh().shard_gather(), &sharding->mesh().shard_reduce()}) {
-            for (const CommStats::Counter& counter : group->stats().counters()) {
-              sent[quantized ? 1 : 0] += counter.bytes;
-            }
-          }
-          // Masters are what they were.
-          ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
-        }
-        ZEROTH_TOY_EXPECT(sent[0] == 0 ||
-                          static_cast<double>(sent[1]) <
-                              (1.0 / 4 + 1.0 / 256) * 1.15 * static_cast<double>(sent[0]));
-        return absl::OkStatus();
-      }),
-      absl::OkStatus());
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              int64_t sent[2] = {};
+              for (const bool quantized : {false, true}) {
+                ToyModel model(UniformUnits(2));
+                ShardingOptions options = Options();
+                if (quantized) {
+                  ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
+                }
+                ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                ToyStep step;
+                step.gradient = PatternGradient(world.rank());
+                ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                // The largest element of the pattern is 6, the smallest that is not zero 1: half a
+                // scale is at most 6 / 254 of it, on every rank and so in the mean; as much again
+                // where that is quantised for a second reduce-scatter.
+                const double half_scales = OwnersSpanGroups() ? 2.1 : 1;
+                ZEROTH_RETURN_IF_ERROR(
+                    CheckGradients(*sharding, PatternMean(world.size()),
+                                   quantized ? half_scales * 6.0 / 254 + 1e-5 : kMeanTolerance));
+                ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                for (Communicator* group :
+                     {&sharding->mesh().shard_gather(), &sharding->mesh().shard_reduce()}) {
+                  for (const CommStats::Counter& counter : group->stats().counters()) {
+                    sent[quantized ? 1 : 0] += counter.bytes;
+                  }
+                }
+                // Masters are what they were.
+                ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
+              }
+              ZEROTH_TOY_EXPECT(sent[0] == 0 ||
+                                static_cast<double>(sent[1]) <
+                                    (1.0 / 4 + 1.0 / 256) * 1.15 * static_cast<double>(sent[0]));
+              return absl::OkStatus();
+            }),
+            absl::OkStatus());
 }
 
 // Of shapes that fill no block, parameters that are empty, and sums over micro-batches.

@@ -6,6 +6,7 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/testing/faulty_store.h"
 #include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
 #include "zeroth/strategies/testing/toy_training.h"
 
@@ -34,27 +36,6 @@ OffloadOptions OffloadOf(const Subset& subset) {
   options.gradients = subset.gradients;
   options.chunk_numel = 5;  // chunks end everywhere
   return options;
-}
-
-// Two steps of as many micro-batches on random gradients.
-absl::Status TrainInMicroBatches(Sharding& sharding, int rank, int micro_batches, bool sync_each) {
-  Scheduler& scheduler = sharding.scheduler();
-  for (int i = 0; i < 2; ++i) {
-    for (int index = 0; index < micro_batches; ++index) {
-      const bool last = index + 1 == micro_batches;
-      scheduler.SetRequiresGradientSync(sync_each || last);
-      scheduler.SetIsLastBackward(last);
-      ToyStep step;
-      step.gradient = RandomGradient(rank, 10 * i + index);
-      ZEROTH_RETURN_IF_ERROR(ToyForward(sharding, step));
-      ZEROTH_RETURN_IF_ERROR(ToyBackward(sharding, step));
-      ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
-    }
-    ZEROTH_RETURN_IF_ERROR(ToyUpdate(sharding, 0.5f));
-    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
-    ZEROTH_RETURN_IF_ERROR(CheckAtRest(sharding));
-  }
-  return absl::OkStatus();
 }
 
 struct Training {
@@ -98,8 +79,8 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
         options.min_shard_numel = training.min_shard_numel;
         options.offload = offload;
         ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-        ZEROTH_RETURN_IF_ERROR(TrainInMicroBatches(*sharding, world.rank(), training.micro_batches,
-                                                   training.sync_each));
+        ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(*sharding, world.rank(),
+                                                      training.micro_batches, training.sync_each));
         return result.Add(*sharding);
       });
     };
@@ -111,6 +92,64 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
           << "parameters " << subset.parameters << ", gradients " << subset.gradients;
     }
   }
+}
+
+// What else may be asked of a sharding, each by itself.
+std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOptions& plain) {
+  std::vector<std::pair<std::string, ShardingOptions>> levers;
+  const auto add = [&](const char* name) -> ShardingOptions& {
+    levers.emplace_back(name, plain);
+    return levers.back().second;
+  };
+  add("rows").layout = LayoutKind::kRows;
+  add("int8 traffic").collectives = *QuantizedCollectives(QuantizationOptions());
+  add("divide factor").strategy_options.gradient_divide_factor = 3;
+  add("smaller groups after forward").strategy_options.post_forward_shard_size = 1;
+  add("kept after forward").strategy_options.reshard_after_forward = false;
+  add("no prefetch").scheduler.prefetch = false;
+  add("bf16 masters").mixed_precision = {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16};
+  add("fp16").mixed_precision = {DType::kFloat16, DType::kFloat16};
+  add("blocks").block_numel = 16;
+  add("state over all ranks").strategy_options.shard_optimizer_over_world = true;
+  MixedPrecision unrounded = {DType::kBFloat16, DType::kBFloat16};
+  add("bf16 state over all ranks").mixed_precision = unrounded;
+  levers.back().second.strategy_options.shard_optimizer_over_world = true;
+  unrounded.keep_low_precision_grads = false;
+  add("gradients unrounded").mixed_precision = unrounded;
+  add("gradients unrounded, state over all ranks").mixed_precision = unrounded;
+  levers.back().second.strategy_options.shard_optimizer_over_world = true;
+  return levers;
+}
+
+TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
+  if (!SupportsOffload() || world_size() > 4) return;
+  int served = 0;
+  for (const auto& [name, lever] : Levers(Options())) {
+    SCOPED_TRACE(name);
+    const auto train = [&](const OffloadOptions& offload, int micro_batches, SharedResult& result) {
+      return Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(AwkwardUnits());
+        ShardingOptions options = lever;
+        options.offload = offload;
+        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+        ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(*sharding, world.rank(), micro_batches,
+                                                   /*sync_each=*/true));
+        return result.Add(*sharding);
+      });
+    };
+    for (const int micro_batches : {1, 3}) {
+      SharedResult in_memory;
+      const absl::Status status = train(OffloadOptions(), micro_batches, in_memory);
+      if (absl::IsInvalidArgument(status)) continue;  // a lever that is not this strategy's
+      ASSERT_EQ(status, absl::OkStatus());
+      ++served;
+      SharedResult offloaded;
+      ASSERT_EQ(train(OffloadOf({true, true}), micro_batches, offloaded), absl::OkStatus());
+      EXPECT_TRUE(SharedResult::SameBits(offloaded.values(), in_memory.values()))
+          << micro_batches << " micro-batches";
+    }
+  }
+  EXPECT_GE(served, 2 * 7) << "only groups after forward, and what needs groups, may be refused";
 }
 
 // What this rank keeps of parameters (all of which are trained here), in fp32.

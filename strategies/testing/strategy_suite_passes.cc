@@ -183,7 +183,8 @@ TEST_P(StrategySuite, FrozenParametersCauseNoGradientTraffic) {
               model.parameter(3, 0).set_requires_grad(false);           // most of h.2
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
               for (Communicator* group :
-                   {&sharding->mesh().shard_reduce(), &sharding->mesh().world_reduce()}) {
+                   {&sharding->mesh().shard_reduce(), &sharding->mesh().replicate_reduce(),
+                    &sharding->mesh().world_reduce()}) {
                 group->stats().EnableRecord(true);
               }
               ToyStep step;
@@ -196,7 +197,8 @@ TEST_P(StrategySuite, FrozenParametersCauseNoGradientTraffic) {
                   CheckGradients(*sharding, PatternMean(world.size()), kMeanTolerance));
               std::set<std::string> reduced;
               for (Communicator* group :
-                   {&sharding->mesh().shard_reduce(), &sharding->mesh().world_reduce()}) {
+                   {&sharding->mesh().shard_reduce(), &sharding->mesh().replicate_reduce(),
+                    &sharding->mesh().world_reduce()}) {
                 for (const CommStats::Entry& entry : group->stats().TakeRecord())
                   reduced.insert(entry.label);
               }

@@ -4,6 +4,7 @@
 // last bit, which also proves that strategies agree with each other.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -99,6 +100,53 @@ TEST_P(StrategySuite, MixedPrecisionRoundsWhereItSaysAndNowhereElse) {
               }),
               absl::OkStatus());
   }
+}
+
+// What the optimizer reads is the sum as it was made, in fp32, if it is to be.
+TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
+  ShardingOptions options = Options();
+  options.mixed_precision = {DType::kFloat32, DType::kBFloat16};
+  options.mixed_precision.keep_low_precision_grads = false;
+  bool whole = false;
+  EXPECT_EQ(
+      Run([&](Communicator& world, Device& device) -> absl::Status {
+        ToyModel model(AwkwardUnits());
+        absl::StatusOr<std::unique_ptr<Sharding>> sharding = Make(world, device, model, options);
+        if (!sharding.ok()) {
+          ZEROTH_TOY_EXPECT(absl::StrContains(sharding.status().message(), "whole"));
+          if (world.rank() == 0) whole = true;
+          return absl::OkStatus();
+        }
+        ZEROTH_TOY_EXPECT((*sharding)->mesh().owner_count() > 1);
+        const ToyGradient fine = [&](const Parameter&, int64_t element, float) {
+          return RoundTo(DType::kBFloat16, static_cast<float>(element % 7) +
+                                               0.01f * static_cast<float>(world.rank()));
+        };
+        ToyStep step;
+        step.gradient = fine;
+        ZEROTH_RETURN_IF_ERROR(ToyForward(**sharding, step));
+        ZEROTH_RETURN_IF_ERROR(ToyBackward(**sharding, step));
+        ZEROTH_RETURN_IF_ERROR((*sharding)->scheduler().FinishBackward());
+        const int size = world.size();
+        return CheckGradients(
+            **sharding,
+            [size](const Parameter&, int64_t element) {
+              double mean = 0;
+              for (int rank = 0; rank < size; ++rank) {
+                mean += double{RoundTo(DType::kBFloat16, static_cast<float>(element % 7) +
+                                                             0.01f * static_cast<float>(rank))} /
+                        size;
+              }
+              return static_cast<float>(mean);
+            },
+            /* a strategy of somebody else may round on its way */
+            SupportsUnitCollectives() ? kMeanTolerance : 1.0 / 128);
+      }),
+      absl::OkStatus());
+  const bool replicates =
+      GetParam().strategy == "no_shard" ||
+      (GetParam().shard_size == 1 && !options.strategy_options.shard_optimizer_over_world);
+  EXPECT_EQ(whole, replicates || world_size() == 1);
 }
 
 TEST_P(StrategySuite, WholeParametersFollowMixedPrecisionToo) {

@@ -42,7 +42,7 @@ TEST_P(StrategySuite, GathersTheExactValues) {
             absl::OkStatus());
 }
 
-TEST_P(StrategySuite, EveryElementIsStoredOnceInAShardGroup) {
+TEST_P(StrategySuite, EveryElementIsStoredOnceAmongItsOwners) {
   std::mutex mutex;
   int64_t stored = 0;
   int64_t total = 0;
@@ -54,7 +54,8 @@ TEST_P(StrategySuite, EveryElementIsStoredOnceInAShardGroup) {
               std::lock_guard<std::mutex> lock(mutex);
               stored += stats.local_numel;
               total = stats.total_numel;
-              groups = world.size() / sharding->mesh().shard_size();
+              groups = sharding->mesh().owner_copies();
+              ZEROTH_TOY_EXPECT(sharding->mesh().owners_span_groups() == OwnersSpanGroups());
               ZEROTH_TOY_EXPECT(stats.local_ratio ==
                                 static_cast<double>(stats.local_numel) / stats.total_numel);
               return absl::OkStatus();
@@ -219,7 +220,7 @@ TEST_P(StrategySuite, SmallParametersMayStayWhole) {
               ZEROTH_TOY_EXPECT(sharding->parameters().size() == 11);
               // All that is below 20 elements, and a part of the 64 and the 127.
               ZEROTH_TOY_EXPECT(sharding->stats().local_numel >= 15 + 1 + 7 + 11 + 1 + 9 + 1);
-              if (sharding->mesh().shard_size() > 1)
+              if (sharding->mesh().owner_count() > 1)
                 ZEROTH_TOY_EXPECT(sharding->LocalShardingRatio() < 1);
               ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
               ToyStep step;

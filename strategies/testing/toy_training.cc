@@ -49,6 +49,27 @@ absl::Status ToyTrain(Sharding& sharding, int rank, int steps, ToyStep step) {
   return absl::OkStatus();
 }
 
+absl::Status ToyTrainInMicroBatches(Sharding& sharding, int rank, int micro_batches,
+                                    bool sync_each) {
+  Scheduler& scheduler = sharding.scheduler();
+  for (int i = 0; i < kToyMicroBatchSteps; ++i) {
+    for (int index = 0; index < micro_batches; ++index) {
+      const bool last = index + 1 == micro_batches;
+      scheduler.SetRequiresGradientSync(sync_each || last);
+      scheduler.SetIsLastBackward(last);
+      ToyStep step;
+      step.gradient = RandomGradient(rank, 10 * i + index);
+      ZEROTH_RETURN_IF_ERROR(ToyForward(sharding, step));
+      ZEROTH_RETURN_IF_ERROR(ToyBackward(sharding, step));
+      ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+    }
+    ZEROTH_RETURN_IF_ERROR(ToyUpdate(sharding, 0.5f));
+    ZEROTH_RETURN_IF_ERROR(scheduler.EndStep());
+    ZEROTH_RETURN_IF_ERROR(CheckAtRest(sharding));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SharedResult::Add(Sharding& sharding) {
   std::vector<float> all;
   ZEROTH_RETURN_IF_ERROR(

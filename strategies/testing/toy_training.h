@@ -35,6 +35,12 @@ ToyGradient RandomGradient(int rank, int step);
 // Steps on random gradients; an error, too, if anything is left over after one.
 absl::Status ToyTrain(Sharding& sharding, int rank, int steps, ToyStep step = {});
 
+// Steps of as many micro-batches on random gradients, with the same check; `sync_each` as
+// Scheduler::SetRequiresGradientSync.
+inline constexpr int kToyMicroBatchSteps = 2;
+absl::Status ToyTrainInMicroBatches(Sharding& sharding, int rank, int micro_batches,
+                                    bool sync_each);
+
 // The parameters at the end of a run, which must be the same on all ranks. Thread-safe.
 class SharedResult {
  public:

@@ -65,6 +65,26 @@ TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_EQ(Logs(ranks.logs[1]), "");
 }
 
+TEST(TrainNcclTest, ProcessesSaveTogetherAndGoOnWithTheSameBits) {
+  const fs::path out = Scratch() / "nccl";
+  const auto run = [&](const Flags& more) {
+    const RankLogs ranks = StartRanks({0, 1}, 2, With(OnCuda(out, "nccl"), more));
+    for (size_t i = 0; i < ranks.children.size(); ++i) {
+      EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
+    }
+    return Logs(ranks.logs[0]);
+  };
+  run({"--steps=2", "--checkpoint_every=2", "--async_checkpoint"});
+  EXPECT_TRUE(fs::exists(out / "step-00000002/rank-00001-of-00002.safetensors"));
+  const std::string said = run({"--steps=4", "--checkpoint_every=1", "--resume=auto"});
+  EXPECT_TRUE(absl::StrContains(said, "after step 2")) << said;
+  const Outcome local =
+      RunTrainer(With(OnCuda(Scratch() / "local", "local"), {"--steps=4", "--world_size=2"}));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  const fs::path weights = fs::path("final") / "model.safetensors";
+  EXPECT_TRUE(Read(out / weights) == Read(Scratch() / "local" / weights));
+}
+
 TEST(TrainNcclTest, ARankThatIsMissingIsNamed) {
   const RankLogs ranks = StartRanks(
       {0, 2}, 3, With(OnCuda(Scratch() / "out", "nccl"), {"--batch_size=1", "--comm_timeout=2s"}));

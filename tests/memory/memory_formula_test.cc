@@ -57,6 +57,8 @@ absl::Status TrainRank(const Case& test_case, Communicator& world, std::mutex& m
   options.sharding.strategy = test_case.strategy;
   options.sharding.strategy_options.shard_size = test_case.shard_size;
   options.sharding.strategy_options.reshard_after_forward = test_case.reshard_after_forward;
+  options.sharding.strategy_options.shard_optimizer_over_world =
+      test_case.shard_optimizer_over_world;
   options.sharding.mixed_precision = test_case.precision;
   options.sharding.offload = test_case.offload;
   options.adamw.state_dtype = test_case.moment_dtype;
@@ -164,6 +166,28 @@ std::vector<Case> OffloadCases() {
   return cases;
 }
 
+// In two groups, and in groups of one.
+std::vector<Case> OverWorldCases() {
+  const MixedPrecision low = {DType::kBFloat16, DType::kBFloat16};
+  std::vector<Case> cases;
+  for (const MixedPrecision& precision : {MixedPrecision(), low}) {
+    for (const int64_t micro_batches : {1, 2}) {
+      Case over_world = Of("hybrid_shard", 4, precision);
+      over_world.shard_optimizer_over_world = true;
+      over_world.micro_batches = micro_batches;
+      cases.push_back(over_world);
+    }
+  }
+  Case accumulating = cases.back();
+  accumulating.world_size = 2;
+  accumulating.shard_size = 1;
+  cases.push_back(accumulating);
+  cases.push_back(Offloading(cases.front(), "pgo"));
+  cases.push_back(cases.front());
+  cases.back().reshard_after_forward = false;
+  return cases;
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const char* strategy : kStrategies) {
@@ -192,6 +216,8 @@ std::vector<Case> Cases() {
   cases.push_back(kept);
   const std::vector<Case> offloading = OffloadCases();
   cases.insert(cases.end(), offloading.begin(), offloading.end());
+  const std::vector<Case> over_world = OverWorldCases();
+  cases.insert(cases.end(), over_world.begin(), over_world.end());
   return cases;
 }
 
@@ -205,6 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
         absl::StrAppend(&name, "_micro_", test_case.sync_every_micro_batch ? "every" : "last");
       }
       if (!test_case.reshard_after_forward) absl::StrAppend(&name, "_kept");
+      if (test_case.shard_optimizer_over_world) absl::StrAppend(&name, "_over_world");
       if (test_case.offload.any()) {
         absl::StrAppend(&name, "_offload_", test_case.offload.parameters ? "p" : "",
                         test_case.offload.gradients ? "g" : "",

@@ -82,6 +82,9 @@ std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
     setup.world_size = world_size;
     setup.shard_size = shard_size;
     setups.push_back(setup);
+    if (shard_size * 2 != world_size) continue;
+    setup.shard_optimizer_over_world = true;
+    setups.push_back(setup);
   }
   return setups;
 }

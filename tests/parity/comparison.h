@@ -20,7 +20,8 @@ std::vector<int> WorldSizes();
 // what a run does, its final weights are not the reference's.
 bool RunsAreShort();
 
-// Every strategy, hybrid_shard in groups of 1, 2 and 4, on the test's device.
+// Every strategy, hybrid_shard in groups of 1, 2 and 4 and, in two groups, with optimizer state
+// over all ranks, on the test's device.
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
                                 const MixedPrecision& precision = {});
 // The record of a run; every run is made once and looked at by several tests. A failed run fails

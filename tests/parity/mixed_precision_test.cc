@@ -107,6 +107,19 @@ TEST_P(MixedPrecisionTest, OverflowsAreSkippedOnAllRanksAndChangeNothingElse) {
   EXPECT_LT(loud.losses.back(), loud.losses.front());
 }
 
+TEST_P(MixedPrecisionTest, NormsInFloatStayNearTheReferenceToTheSameBits) {
+  std::vector<RunSetup> setups = Setups(kReducedInBFloat16);
+  const TrainingRecord& plain = Record(setups.front());
+  for (RunSetup& setup : setups) setup.fp32_norms = true;
+  const TrainingRecord& first = Record(setups.front());
+  EXPECT_NE(first.losses, plain.losses);
+  for (const RunSetup& setup : setups) {
+    SCOPED_TRACE(setup.ToString());
+    ExpectNearReference(Record(setup));
+    ExpectSameBits(first, Record(setup));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, MixedPrecisionTest,
                          testing::Combine(testing::Values("gpt2_tiny", "llama_tiny"),
                                           testing::ValuesIn(WorldSizes())),

@@ -102,6 +102,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
+  options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
   options.sharding.scheduler.prefetch = setup.prefetch;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
   options.sharding.mixed_precision = setup.precision;
@@ -115,6 +116,7 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.adamw.weight_decay = expected["weight_decay"].get<double>();
   options.adamw.state_dtype = setup.state_dtype;
   options.clip_grad_norm = expected["clip"].get<double>();
+  options.fp32_norms = setup.fp32_norms;
   if (setup.loss_scale > 0) {
     options.loss_scaler.emplace();
     options.loss_scaler->initial_scale = setup.loss_scale;
@@ -195,6 +197,7 @@ std::string RunSetup::ToString() const {
   if (min_wrap_numel > 0) absl::StrAppend(&text, "_wrap", min_wrap_numel);
   if (min_shard_numel > 0) absl::StrAppend(&text, "_whole", min_shard_numel);
   if (!prefetch) absl::StrAppend(&text, "_no_prefetch");
+  if (shard_optimizer_over_world) absl::StrAppend(&text, "_optimizer_over_world");
   if (!reshard_after_forward) absl::StrAppend(&text, "_kept");
   if (activation_checkpointing != ActivationCheckpointing::kNone) {
     absl::StrAppend(&text, "_recompute", static_cast<int>(activation_checkpointing));
@@ -203,6 +206,8 @@ std::string RunSetup::ToString() const {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
   }
   if (loss_scale > 0) absl::StrAppend(&text, "_scale", loss_scale);
+  if (fp32_norms) absl::StrAppend(&text, "_fp32_norms");
+  if (!precision.keep_low_precision_grads) absl::StrAppend(&text, "_fp32_gradients");
   const MixedPrecision plain;
   if (precision.param_dtype != plain.param_dtype || precision.reduce_dtype != plain.reduce_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.param_dtype), "_reduced_in_",

@@ -49,7 +49,9 @@ struct RunSetup {
   int64_t micro_batches = 1;    // of a step; they divide a rank's rows
   bool sync_every_micro_batch = true;
   double loss_scale = 0;  // 0: none
+  bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  bool shard_optimizer_over_world = false;
 
   std::string ToString() const;
 };

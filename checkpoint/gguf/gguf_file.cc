@@ -1,0 +1,41 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_file.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(GgufHeader header, ParseGgufHeader(file.bytes(), path));
+  return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), std::move(header)));
+}
+
+std::vector<std::string> GgufFile::names() const {
+  std::vector<std::string> names;
+  names.reserve(header_.tensors.size());
+  for (const auto& [name, entry] : header_.tensors) names.push_back(name);
+  return names;
+}
+
+const SafetensorsEntry* GgufFile::Find(absl::string_view name) const {
+  const auto found = header_.tensors.find(name);
+  return found == header_.tensors.end() ? nullptr : &found->second;
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> GgufFile::RawBytes(absl::string_view name) const {
+  const SafetensorsEntry* entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  if (entry->begin == entry->end) return absl::Span<const uint8_t>();
+  return file_.bytes().subspan(static_cast<size_t>(header_.data_begin + entry->begin),
+                               static_cast<size_t>(entry->end - entry->begin));
+}
+
+absl::Status GgufFile::ReadElements(absl::string_view name, int64_t begin,
+                                    absl::Span<float> out) const {
+  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, RawBytes(name));
+  return ConvertElements(name, *Find(name), bytes, begin, out);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,51 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_FILE_H_
+#define ZEROTH_CHECKPOINT_GGUF_GGUF_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/weights_source.h"
+#include "zeroth/core/base/file/mapped_file.h"
+
+namespace zeroth {
+
+// A GGUF file, memory-mapped and checked as a whole by Open. Names and shapes are the file's own
+// (row-major); gguf_names.h has the way to Hugging Face's. Immutable and thread-safe.
+class GgufFile final : public WeightsSource {
+ public:
+  // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+
+  std::vector<std::string> names() const override;
+  const SafetensorsEntry* Find(absl::string_view name) const override;
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
+  const std::string& description() const override { return file_.path(); }
+
+  const GgufMetadata& metadata() const { return header_.metadata; }
+
+  // The stored bytes of a tensor of any type, valid while this object lives.
+  absl::StatusOr<absl::Span<const uint8_t>> RawBytes(absl::string_view name) const;
+
+ private:
+  GgufFile(MappedFile file, GgufHeader header)
+      : file_(std::move(file)), header_(std::move(header)) {}
+
+  MappedFile file_;
+  GgufHeader header_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_FILE_H_

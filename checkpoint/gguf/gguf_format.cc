@@ -1,0 +1,443 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/gguf/gguf_format.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/checkpoint/gguf/gguf_types.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "files are little-endian and read in place");
+
+constexpr absl::string_view kMagic = "GGUF";
+// Longest key that the format allows.
+constexpr size_t kMaxKey = 65535;
+// Arrays of arrays are legal and nobody writes them; hostile nesting would eat the stack.
+constexpr int kMaxDepth = 4;
+constexpr size_t kArrayType = 9;
+
+// Keys and names in messages: hostile ones may be long or hold control characters.
+std::string Shown(absl::string_view text) {
+  constexpr size_t kShown = 80;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "..." : "", "\"");
+}
+
+// Fewest bytes of a file that a value of type T can take.
+template <typename T>
+constexpr size_t MinBytes() {
+  if constexpr (std::is_same_v<T, std::string>) return 8;
+  if constexpr (std::is_same_v<T, GgufArray>) return 12;
+  return sizeof(T);
+}
+
+// Takes values off the front of a file. Errors carry the byte they stand at.
+class Reader {
+ public:
+  explicit Reader(absl::Span<const uint8_t> file) : file_(file) {}
+
+  size_t position() const { return position_; }
+  size_t left() const { return file_.size() - position_; }
+
+  template <typename T>
+  absl::Status Read(T* value) {
+    if (left() < sizeof(T)) return Short(sizeof(T));
+    std::memcpy(value, file_.data() + position_, sizeof(T));
+    position_ += sizeof(T);
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(bool* value) {
+    uint8_t byte = 0;
+    ZEROTH_RETURN_IF_ERROR(Read(&byte));
+    if (byte > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the boolean at byte ", position_ - 1, " is ", byte, ", expected 0 or 1"));
+    }
+    *value = byte != 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(std::string* value) {
+    uint64_t length = 0;
+    ZEROTH_RETURN_IF_ERROR(Read(&length));
+    if (length > left()) return Short(length);
+    value->assign(reinterpret_cast<const char*>(file_.data() + position_),
+                  static_cast<size_t>(length));
+    position_ += static_cast<size_t>(length);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMagic() {
+    if (left() < kMagic.size() ||
+        std::memcmp(file_.data() + position_, kMagic.data(), kMagic.size()) != 0) {
+      return absl::InvalidArgumentError("not a GGUF file: it does not begin with \"GGUF\"");
+    }
+    position_ += kMagic.size();
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Short(uint64_t wanted) const {
+    return absl::InvalidArgumentError(absl::StrCat("needs ", wanted, " bytes at byte ", position_,
+                                                   ", where ", left(),
+                                                   " are left; is the file truncated?"));
+  }
+
+  absl::Span<const uint8_t> file_;
+  size_t position_ = 0;
+};
+
+absl::Status ReadArray(Reader& reader, int depth, GgufArray* array);
+
+template <typename T>
+absl::Status ReadItems(Reader& reader, uint64_t count, int depth, std::vector<T>* items) {
+  if (count > reader.left() / MinBytes<T>()) {
+    return absl::InvalidArgumentError(absl::StrCat("an array of ", count, " elements before byte ",
+                                                   reader.position(), ", where ", reader.left(),
+                                                   " bytes are left; is the file truncated?"));
+  }
+  items->reserve(static_cast<size_t>(count));
+  for (uint64_t i = 0; i < count; ++i) {
+    T item{};
+    if constexpr (std::is_same_v<T, GgufArray>) {
+      ZEROTH_RETURN_IF_ERROR(ReadArray(reader, depth + 1, &item));
+    } else {
+      ZEROTH_RETURN_IF_ERROR(reader.Read(&item));
+    }
+    items->push_back(std::move(item));
+  }
+  return absl::OkStatus();
+}
+
+// Makes `*variant` hold its alternative of number `type`; false if there is none.
+template <size_t kIndex = 0, typename Variant>
+bool Emplace(uint32_t type, Variant* variant) {
+  if constexpr (kIndex < std::variant_size_v<Variant>) {
+    if (type == kIndex) {
+      variant->template emplace<kIndex>();
+      return true;
+    }
+    return Emplace<kIndex + 1>(type, variant);
+  }
+  return false;
+}
+
+absl::Status UnknownType(uint32_t type) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("value type ", type, ", expected 0 to ", std::variant_size_v<GgufValue> - 1));
+}
+
+absl::Status ReadArray(Reader& reader, int depth, GgufArray* array) {
+  if (depth > kMaxDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("arrays are nested deeper than ", kMaxDepth, " levels"));
+  }
+  uint32_t type = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
+  if (!Emplace(type, &array->items)) return UnknownType(type);
+  uint64_t count = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&count));
+  return std::visit([&](auto& items) { return ReadItems(reader, count, depth, &items); },
+                    array->items);
+}
+
+absl::StatusOr<GgufValue> ReadValue(Reader& reader) {
+  uint32_t type = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
+  GgufValue value;
+  if (!Emplace(type, &value)) return UnknownType(type);
+  ZEROTH_RETURN_IF_ERROR(std::visit(
+      [&](auto& item) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(item)>, GgufArray>) {
+          return ReadArray(reader, 1, &item);
+        } else {
+          return reader.Read(&item);
+        }
+      },
+      value));
+  return value;
+}
+
+// A pair and a tensor cannot be shorter; holds the counts against the file's length.
+constexpr size_t kMinPairBytes = 8 + 1 + 4 + 1;
+constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
+
+absl::Status CheckCount(const Reader& reader, uint64_t count, size_t min_bytes,
+                        absl::string_view what) {
+  if (count <= reader.left() / min_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("declares ", count, " ", what, ", more than its ",
+                                                 reader.left(),
+                                                 " bytes can hold; is it truncated?"));
+}
+
+absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
+  std::string key;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&key));
+  if (key.empty() || key.size() > kMaxKey) {
+    return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes before byte ",
+                                                   reader.position(), ", expected 1 to ", kMaxKey));
+  }
+  if (metadata->Has(key)) {
+    return absl::InvalidArgumentError(absl::StrCat("key ", Shown(key), " appears twice"));
+  }
+  auto value = ReadValue(reader);
+  if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", Shown(key)));
+  metadata->Set(key, *std::move(value));
+  return absl::OkStatus();
+}
+
+// A tensor as declared, its range not yet held against the file.
+absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
+  uint32_t rank = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&rank));
+  if (rank > kMaxGgufRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rank, " dimensions, expected at most ", kMaxGgufRank));
+  }
+  std::vector<int64_t> dims;
+  for (uint32_t i = 0; i < rank; ++i) {
+    uint64_t dim = 0;
+    ZEROTH_RETURN_IF_ERROR(reader.Read(&dim));
+    if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dimension ", i, " is ", dim, ", which does not fit 63 bits"));
+    }
+    dims.push_back(static_cast<int64_t>(dim));
+  }
+  std::reverse(dims.begin(), dims.end());
+  uint32_t type = 0;
+  uint64_t offset = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&offset));
+  SafetensorsEntry entry;
+  ZEROTH_ASSIGN_OR_RETURN(entry.dtype, DTypeOfGgml(type));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, dims));
+  if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("offset ", offset, " plus ", bytes, " bytes does not fit 63 bits"));
+  }
+  entry.shape = Shape(dims);
+  entry.begin = static_cast<int64_t>(offset);
+  entry.end = entry.begin + bytes;
+  return entry;
+}
+
+absl::Status ReadTensor(Reader& reader, GgufHeader* header) {
+  std::string name;
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
+  if (name.empty() || name.size() > kMaxKey) {
+    return absl::InvalidArgumentError(absl::StrCat("a tensor name of ", name.size(),
+                                                   " bytes before byte ", reader.position(),
+                                                   ", expected 1 to ", kMaxKey));
+  }
+  auto entry = ReadEntry(reader);
+  if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", Shown(name)));
+  if (!header->tensors.emplace(name, *std::move(entry)).second) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " appears twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRanges(const GgufHeader& header, int64_t alignment, int64_t file_bytes) {
+  using Item = std::pair<const std::string, SafetensorsEntry>;
+  std::vector<const Item*> order;
+  order.reserve(header.tensors.size());
+  for (const Item& item : header.tensors) order.push_back(&item);
+  std::sort(order.begin(), order.end(), [](const Item* a, const Item* b) {
+    return std::tie(a->second.begin, a->second.end) < std::tie(b->second.begin, b->second.end);
+  });
+  const Item* previous = nullptr;
+  for (const Item* item : order) {
+    const auto& [name, entry] = *item;
+    if (entry.begin % alignment != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " begins at offset ",
+                                                     entry.begin, ", expected a multiple of ",
+                                                     alignment));
+    }
+    if (previous != nullptr && entry.begin < previous->second.end) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensors ", Shown(previous->first), " and ", Shown(name), " overlap in the data bytes [",
+          entry.begin, ", ", std::min(entry.end, previous->second.end), ")"));
+    }
+    if (entry.end > file_bytes - header.data_begin) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", Shown(name), " ", entry.shape.ToString(), " takes the data bytes [",
+          entry.begin, ", ", entry.end, "), of which the file holds ",
+          std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?"));
+    }
+    // An empty tensor overlaps nothing, wherever it lies.
+    if (entry.end > entry.begin) previous = item;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckVersion(uint32_t version) {
+  if (version == 2 || version == kGgufVersion) return absl::OkStatus();
+  if ((version & 0xffffu) == 0 && version != 0) {
+    return absl::UnimplementedError(
+        "written on a big-endian machine, expected little-endian; convert it with gguf-py's "
+        "gguf-convert-endian");
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("GGUF version ", version, ", expected 2 or ", kGgufVersion,
+                   version == 1 ? "; llama.cpp rewrites files of the first version" : ""));
+}
+
+absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> file, const std::string& path) {
+  Reader reader(file);
+  uint32_t version = 0;
+  uint64_t tensors = 0;
+  uint64_t pairs = 0;
+  ZEROTH_RETURN_IF_ERROR(reader.ReadMagic());
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&version));
+  ZEROTH_RETURN_IF_ERROR(CheckVersion(version));
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&tensors));
+  ZEROTH_RETURN_IF_ERROR(reader.Read(&pairs));
+  GgufHeader header;
+  header.metadata = GgufMetadata(path);
+  ZEROTH_RETURN_IF_ERROR(CheckCount(reader, pairs, kMinPairBytes, "key-value pairs"));
+  for (uint64_t i = 0; i < pairs; ++i) ZEROTH_RETURN_IF_ERROR(ReadPair(reader, &header.metadata));
+  ZEROTH_RETURN_IF_ERROR(CheckCount(reader, tensors, kMinTensorBytes, "tensors"));
+  for (uint64_t i = 0; i < tensors; ++i) ZEROTH_RETURN_IF_ERROR(ReadTensor(reader, &header));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(header.metadata));
+  const auto end = static_cast<int64_t>(reader.position());
+  header.data_begin = (end + alignment - 1) / alignment * alignment;
+  ZEROTH_RETURN_IF_ERROR(CheckRanges(header, alignment, static_cast<int64_t>(file.size())));
+  return header;
+}
+
+class Writer {
+ public:
+  template <typename T>
+  void Add(const T& value) {
+    static_assert(std::is_arithmetic_v<T>);
+    text_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+
+  void Add(const std::string& value) {
+    Add(static_cast<uint64_t>(value.size()));
+    text_ += value;
+  }
+
+  void Add(bool value) { Add(static_cast<uint8_t>(value)); }
+
+  void Add(const GgufArray& array) {
+    Add(static_cast<uint32_t>(array.items.index()));
+    std::visit(
+        [this](const auto& items) {
+          Add(static_cast<uint64_t>(items.size()));
+          for (const auto& item : items) Add(item);
+        },
+        array.items);
+  }
+
+  void AddValue(const GgufValue& value) {
+    Add(static_cast<uint32_t>(value.index()));
+    std::visit([this](const auto& item) { Add(item); }, value);
+  }
+
+  std::string& text() { return text_; }
+
+ private:
+  std::string text_;
+};
+
+int Depth(const GgufArray& array) {
+  const auto* inner = std::get_if<kArrayType>(&array.items);
+  if (inner == nullptr) return 1;
+  int deepest = 0;
+  for (const GgufArray& item : *inner) deepest = std::max(deepest, Depth(item));
+  return 1 + deepest;
+}
+
+absl::Status CheckPair(const std::string& key, const GgufValue& value) {
+  if (key.empty() || key.size() > kMaxKey) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a metadata key has ", key.size(), " bytes, expected 1 to ", kMaxKey));
+  }
+  const auto* array = std::get_if<GgufArray>(&value);
+  if (array != nullptr && Depth(*array) > kMaxDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key ", Shown(key), ": arrays are nested deeper than ", kMaxDepth, " levels"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, Writer* out) {
+  if (name.empty() || name.size() > kMaxGgufTensorName) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " has a name of ",
+                                                   name.size(), " bytes, expected 1 to ",
+                                                   kMaxGgufTensorName));
+  }
+  if (entry.shape.rank() > kMaxGgufRank) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " has the shape ",
+                                                   entry.shape.ToString(), ", expected at most ",
+                                                   kMaxGgufRank, " dimensions"));
+  }
+  const absl::StatusOr<uint32_t> type = GgmlNumberOf(entry.dtype);
+  if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", Shown(name)));
+  out->Add(name);
+  out->Add(static_cast<uint32_t>(entry.shape.rank()));
+  for (int i = entry.shape.rank(); i-- > 0;) out->Add(static_cast<uint64_t>(entry.shape.dim(i)));
+  out->Add(*type);
+  out->Add(static_cast<uint64_t>(entry.begin));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata) {
+  const GgufValue* value = metadata.Find(kGgufAlignmentKey);
+  if (value == nullptr) return kGgufDefaultAlignment;
+  const auto* alignment = std::get_if<uint32_t>(value);
+  if (alignment == nullptr || !std::has_single_bit(*alignment)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key \"", kGgufAlignmentKey, "\" is of type ", GgufTypeName(*value),
+                     alignment == nullptr ? "" : absl::StrCat(" and value ", *alignment),
+                     ", expected a power of two as u32"));
+  }
+  return *alignment;
+}
+
+absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file,
+                                           const std::string& path) {
+  absl::StatusOr<GgufHeader> header = Parse(file, path);
+  if (!header.ok()) return Annotate(header.status(), path);
+  return header;
+}
+
+absl::StatusOr<std::string> SerializeGgufHeader(
+    const GgufMetadata& metadata,
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors) {
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(metadata));
+  Writer out;
+  out.text() += std::string(kMagic);
+  out.Add(kGgufVersion);
+  out.Add(static_cast<uint64_t>(tensors.size()));
+  out.Add(static_cast<uint64_t>(metadata.values().size()));
+  for (const auto& [key, value] : metadata.values()) {
+    ZEROTH_RETURN_IF_ERROR(CheckPair(key, value));
+    out.Add(key);
+    out.AddValue(value);
+  }
+  for (const auto& [name, entry] : tensors) ZEROTH_RETURN_IF_ERROR(AddTensor(name, entry, &out));
+  const auto padded = (static_cast<int64_t>(out.text().size()) + alignment - 1) / alignment;
+  out.text().resize(static_cast<size_t>(padded * alignment), '\0');
+  return std::move(out.text());
+}
+
+}  // namespace zeroth

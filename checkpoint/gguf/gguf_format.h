@@ -1,0 +1,142 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The header of a GGUF file (llama.cpp's model format, version 3; version 2 differs only in what
+// big-endian machines write): what a file says about itself, checked before anybody believes it.
+// Everything is little-endian.
+//
+//   "GGUF", uint32 version, uint64 tensors, uint64 pairs
+//   pairs times    key, uint32 type, value
+//   tensors times  name, uint32 n, n times uint64 dimension (the fastest first), uint32 type,
+//                  uint64 offset
+//   padding to a multiple of general.alignment (32 where that is not set)
+//   the data; offsets count from here, and each is a multiple of the alignment
+//
+// A string is a uint64 length and that many bytes; an array is a uint32 type, a uint64 count and
+// that many values.
+
+#ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_
+#define ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/checkpoint/safetensors_format.h"
+
+namespace zeroth {
+
+// The values of one array, all of one type. The alternatives are in the order of the file's type
+// numbers, so that index() is the number; 9 is an array of arrays.
+struct GgufArray {
+  std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
+               std::vector<int16_t>, std::vector<uint32_t>, std::vector<int32_t>,
+               std::vector<float>, std::vector<bool>, std::vector<std::string>,
+               std::vector<GgufArray>, std::vector<uint64_t>, std::vector<int64_t>,
+               std::vector<double>>
+      items;
+
+  friend bool operator==(const GgufArray& a, const GgufArray& b) { return a.items == b.items; }
+};
+
+// One value; index() is the file's type number here too.
+using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,
+                               std::string, GgufArray, uint64_t, int64_t, double>;
+
+// "u32", "string", "array of f32", ...: for messages.
+std::string GgufTypeName(const GgufValue& value);
+
+// The key-value pairs of a file, with typed look-ups whose errors name the file, the key, what was
+// found and what was expected. Get* accept every integer width that holds the value, since writers
+// differ; keys absent give InvalidArgument, or the fallback in Get*Or. An immutable value once
+// built.
+class GgufMetadata {
+ public:
+  GgufMetadata() = default;
+  // `where` begins the messages: normally the path.
+  explicit GgufMetadata(std::string where) : where_(std::move(where)) {}
+
+  // Replaces an earlier value.
+  void Set(absl::string_view key, GgufValue value) {
+    values_.insert_or_assign(std::string(key), std::move(value));
+  }
+  void SetUint32(absl::string_view key, uint32_t value) { Set(key, GgufValue(value)); }
+  void SetFloat(absl::string_view key, float value) { Set(key, GgufValue(value)); }
+  void SetBool(absl::string_view key, bool value) { Set(key, GgufValue(value)); }
+  void SetString(absl::string_view key, absl::string_view value) {
+    Set(key, GgufValue(std::string(value)));
+  }
+
+  // Null if absent; owned by this object.
+  const GgufValue* Find(absl::string_view key) const;
+  bool Has(absl::string_view key) const { return Find(key) != nullptr; }
+
+  absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
+  // F32 and F64.
+  absl::StatusOr<double> GetDouble(absl::string_view key) const;
+  absl::StatusOr<bool> GetBool(absl::string_view key) const;
+  absl::StatusOr<std::string> GetString(absl::string_view key) const;
+  // Owned by this object.
+  absl::StatusOr<const std::vector<std::string>*> GetStrings(absl::string_view key) const;
+  absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
+
+  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const;
+  absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const;
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const;
+
+  const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }
+  const std::string& where() const { return where_; }
+
+ private:
+  absl::Status WrongType(absl::string_view key, absl::string_view expected) const;
+
+  std::map<std::string, GgufValue, std::less<>> values_;
+  std::string where_ = "metadata";
+};
+
+struct GgufHeader {
+  GgufMetadata metadata;
+  // By name. Shapes are row-major, so the last dimension is the file's first; ranges count from
+  // `data_begin`.
+  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  // Offset of the first data byte in the file.
+  int64_t data_begin = 0;
+};
+
+inline constexpr uint32_t kGgufVersion = 3;
+inline constexpr uint32_t kGgufDefaultAlignment = 32;
+inline constexpr char kGgufAlignmentKey[] = "general.alignment";
+// Most dimensions of a tensor, and most bytes of its name, that llama.cpp reads.
+inline constexpr int kMaxGgufRank = 4;
+inline constexpr size_t kMaxGgufTensorName = 63;
+
+// Reads and checks the header at the start of `file`, all bytes of the file called `path`. Every
+// count and length is held against the bytes that are left before anything is allocated for it, so
+// that no file costs more memory than a small multiple of its own size. When this returns OK, every
+// tensor's range lies in the file, is aligned, has exactly the size of its shape and type, and no
+// two overlap. InvalidArgument names the path, the key or tensor, and the byte; Unimplemented says
+// which quantised type a tensor has.
+absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file, const std::string& path);
+
+// A power of two; InvalidArgument for another value or another type under general.alignment.
+absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
+
+// The bytes of a file up to and including the padding before the data. `tensors` are in the file's
+// order; their ranges must be aligned. InvalidArgument for what a reader would refuse: an empty key
+// or name, one too long, too many dimensions, a type that the format does not have.
+absl::StatusOr<std::string> SerializeGgufHeader(
+    const GgufMetadata& metadata,
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CHECKPOINT_GGUF_GGUF_FORMAT_H_

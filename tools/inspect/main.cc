@@ -1,0 +1,69 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/inspect/inspected.h"
+#include "zeroth/tools/inspect/report.h"
+
+ABSL_FLAG(bool, verify, false,
+          "Read every byte and compare every checksum, instead of printing the table.");
+ABSL_FLAG(bool, diff, false, "Compare two paths, tensor by tensor, bit by bit.");
+ABSL_FLAG(bool, norms, true, "Print norms, for which everything is read.");
+
+namespace zeroth {
+namespace {
+
+// Whether all is well.
+absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
+  const bool diff = absl::GetFlag(FLAGS_diff);
+  if (paths.size() != (diff ? 2u : 1u)) {
+    return absl::InvalidArgumentError(diff ? "--diff needs two paths: inspect --diff A B"
+                                           : "expected one path: inspect [--verify] PATH");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> file, Inspected::Open(paths[0]));
+  bool wrong = false;
+  std::string report;
+  if (diff) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> other, Inspected::Open(paths[1]));
+    ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(*file, *other, wrong));
+  } else if (absl::GetFlag(FLAGS_verify)) {
+    report = VerifyReport(*file, wrong);
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(report, TableOf(*file, absl::GetFlag(FLAGS_norms)));
+  }
+  std::fputs(report.c_str(), stdout);
+  return !wrong;
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Shows what is in a checkpoint or in safetensors files.\n\n  inspect [--verify] PATH\n  "
+      "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
+      "error.");
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  // Under `bazel run`, relative paths mean where the user stands.
+  const char* const directory = std::getenv("BUILD_WORKING_DIRECTORY");
+  if (directory != nullptr && chdir(directory) != 0) std::perror(directory);
+  const absl::StatusOr<bool> well =
+      zeroth::Inspect(std::vector<std::string>(words.begin() + 1, words.end()));
+  if (!well.ok()) {
+    std::fprintf(stderr, "error: %s\n", std::string(well.status().message()).c_str());
+    return 2;
+  }
+  return *well ? 0 : 1;
+}

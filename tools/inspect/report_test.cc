@@ -1,0 +1,132 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tools/inspect/report.h"
+
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+#include "zeroth/checkpoint/sharded/testing_state.h"
+#include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/inspect/inspected.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Spread;
+using testing::TestState;
+
+std::unique_ptr<Inspected> Open(const std::string& path) {
+  auto file = Inspected::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  return file.ok() ? *std::move(file) : nullptr;
+}
+
+std::string WriteFile(const TemporaryDirectory& dir, const std::string& name,
+                      const std::vector<float>& values, DType dtype = DType::kFloat32) {
+  const auto numel = static_cast<int64_t>(values.size());
+  auto writer = SafetensorsWriter::Create(
+      dir.File(name), {{"w", dtype, Shape({numel})}, {"same", DType::kBFloat16, Shape({1, 1})}});
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  EXPECT_TRUE((*writer)->Write("w", 0, values).ok());
+  const std::vector<float> one = {1};
+  EXPECT_TRUE((*writer)->Write("same", 0, one).ok());
+  EXPECT_TRUE((*writer)->Finish().ok());
+  return dir.File(name);
+}
+
+absl::Status SaveCheckpoint(const std::string& directory, const Spread& spread, int version) {
+  return RunToyRanks(spread.world_size, [&](Communicator& world, Device& device) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(TestState state,
+                            TestState::Create(world, device, spread, AwkwardUnits()));
+    state.Fill(version);
+    CheckpointSaverOptions options;
+    options.directory = directory;
+    ZEROTH_ASSIGN_OR_RETURN(const auto saver, CheckpointSaver::Create(world, device, options));
+    return saver
+        ->Save(version, nlohmann::json::object(),
+               OwnedPieces(*state.sharding, state.optimizer->states()))
+        .status();
+  });
+}
+
+TEST(ReportTest, TableHasNorms) {
+  const TemporaryDirectory dir;
+  const auto file =
+      Open(WriteFile(dir, "a.safetensors", {3, -4, 0, std::numeric_limits<float>::infinity()}));
+  const auto table = TableOf(*file, /*norms=*/true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(*table, AllOf(HasSubstr("2 tensors"), HasSubstr("BF16  [1, 1]"),
+                            HasSubstr("a.safetensors  5            4            1 "
+                                      "not finite")))
+      << *table;
+  EXPECT_THAT(*TableOf(*file, /*norms=*/false), ::testing::Not(HasSubstr("norm")));
+}
+
+TEST(ReportTest, DiffNamesWhatDiffers) {
+  const TemporaryDirectory dir;
+  const auto a = Open(WriteFile(dir, "a.safetensors", {1, 2, 3, 4}));
+  const auto b = Open(WriteFile(dir, "b.safetensors", {1, 2.5, 3, 3.75}));
+  const auto c = Open(WriteFile(dir, "c.safetensors", {1, 2, 3}, DType::kFloat16));
+  bool differ = true;
+  EXPECT_EQ(*DiffReport(*a, *a, differ), "2 tensors are equal, bit for bit\n");
+  EXPECT_FALSE(differ);
+  EXPECT_EQ(*DiffReport(*a, *b, differ),
+            "w: 2 of 4 elements differ, by at most 0.5\n1 tensors are equal, bit for bit\n");
+  EXPECT_TRUE(differ);
+  EXPECT_THAT(*DiffReport(*a, *c, differ), HasSubstr("w: F32 [4] and F16 [3]\n"));
+}
+
+TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
+  const TemporaryDirectory one;
+  const TemporaryDirectory two;
+  const Spread sharded{"full_shard", 3};
+  const Spread whole{"no_shard", 1};
+  ASSERT_EQ(SaveCheckpoint(one.path(), sharded, 1), absl::OkStatus());
+  ASSERT_EQ(SaveCheckpoint(two.path(), whole, 1), absl::OkStatus());
+  const auto a = Open(CheckpointPath(one.path(), 1));
+  const auto b = Open(CheckpointPath(two.path(), 1));
+  bool wrong = true;
+  EXPECT_THAT(*DiffReport(*a, *b, wrong), HasSubstr("tensors are equal, bit for bit"));
+  EXPECT_FALSE(wrong);
+  EXPECT_THAT(*TableOf(*a, true), AllOf(HasSubstr("checkpoint of step 1"), HasSubstr("h.2.0 (v)"),
+                                        HasSubstr("3 pieces")));
+  EXPECT_EQ(VerifyReport(*a, wrong), "every checksum is right\n");
+  EXPECT_FALSE(wrong);
+
+  const std::string path = CheckpointPath(one.path(), 1) + "/" + ShardFileName(1, 3);
+  std::string bytes = ReadTestFile(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::FILE* const out = std::fopen(path.c_str(), "wb");
+  std::fwrite(bytes.data(), 1, bytes.size(), out);
+  std::fclose(out);
+  const auto damaged = Open(CheckpointPath(one.path(), 1));
+  EXPECT_THAT(VerifyReport(*damaged, wrong), HasSubstr(ShardFileName(1, 3)));
+  EXPECT_TRUE(wrong);
+}
+
+TEST(ReportTest, WhatIsNeitherIsRefused) {
+  const TemporaryDirectory dir;
+  EXPECT_EQ(Inspected::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Inspected::Open(dir.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(SaveCheckpoint(dir.path(), {"no_shard", 1}, 7), absl::OkStatus());
+  EXPECT_THAT(std::string(Inspected::Open(dir.path()).status().message()),
+              HasSubstr("step-00000007"));
+  EXPECT_FALSE(Inspected::Open(dir.Write("x.safetensors", "no")).ok());
+}
+
+}  // namespace
+}  // namespace zeroth
