@@ -278,20 +278,33 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
 
 namespace {
 
+absl::StatusOr<Tensor> AllocateFp32(const Unit& unit, const Shape& shape, Stream& comm) {
+  const int64_t bytes = shape.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
+                          AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
+  return memory.ViewAs(0, shape, DType::kFloat32);
+}
+
+// Shards of gradients that micro-batches add up to are fp32, from the first such step on.
+absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream& comm) {
+  if (unit.offloads_gradients()) {
+    segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(DType::kFloat32);
+    return absl::OkStatus();
+  }
+  if (segment.grad_shard.dtype() == DType::kFloat32) return absl::OkStatus();
+  const Shape shape = segment.grad_shard.shape();
+  segment.grad_shard = Tensor();  // never both
+  ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard, AllocateFp32(unit, shape, comm));
+  return absl::OkStatus();
+}
+
 // Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
 // low-precision sum must not be rounded in between: it would depend on how ranks are grouped.
 absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const GradientGroups& groups,
                               ReduceOp op, GradientSync sync, StreamScratch& scratch,
                               Stream& comm) {
   const bool finishes = sync == GradientSync::kFinish;
-  if (!finishes && segment.grad_shard.dtype() != DType::kFloat32) {
-    const Shape shape = segment.grad_shard.shape();
-    segment.grad_shard = Tensor();  // never both
-    const int64_t bytes = shape.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
-                            AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
-    segment.grad_shard = memory.ViewAs(0, shape, DType::kFloat32);
-  }
+  if (!finishes) ZEROTH_RETURN_IF_ERROR(WidenGradientShard(unit, segment, comm));
   const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
   const bool rounds_later = across && segment.grad_shard.dtype() != DType::kFloat32;
   Tensor sum = segment.grad_shard;
@@ -315,7 +328,7 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
   Unit::Segment& segment = unit.segment(i);
   OffloadedTensor& shard = segment.offloaded_grad_shard;
   const bool finishes = sync == GradientSync::kFinish;
-  if (!finishes) shard = shard.As(DType::kFloat32);
+  if (!finishes) ZEROTH_RETURN_IF_ERROR(WidenGradientShard(unit, segment, comm));
   const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
   const bool rounds_later = across && shard.dtype() != DType::kFloat32;
   const bool in_place =
@@ -347,10 +360,7 @@ absl::StatusOr<Tensor> PlaceOfGroupSum(Unit& unit, Unit::Segment& segment,
   if (segment.group_sum.defined()) return segment.group_sum;
   const Shape part({segment.grad.numel() / groups.shard->size()});
   if (sync == GradientSync::kAccumulate) {
-    const int64_t bytes = part.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
-                            AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
-    segment.group_sum = memory.ViewAs(0, part, DType::kFloat32);
+    ZEROTH_ASSIGN_OR_RETURN(segment.group_sum, AllocateFp32(unit, part, comm));
     return segment.group_sum;
   }
   if (segment.grad.dtype() != DType::kFloat32 && groups.shard->size() > 1) {
@@ -369,7 +379,7 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
   if (groups.shard->size() > 1) {
     ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
   }
-  if (sync == GradientSync::kAccumulate) return absl::OkStatus();
+  if (sync == GradientSync::kAccumulate) return WidenGradientShard(unit, segment, comm);
 
   const int64_t numel = unit.segment_layout(i).shard_numel;
   const bool stores = unit.offloads_gradients();
@@ -385,14 +395,13 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
                                          /*accumulate=*/false, groups, comm));
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, sync, scratch.kernels()));
   if (direct) return absl::OkStatus();
-  const bool rounds = own.dtype() != target;
-  if (rounds && scratch.kernels() == nullptr) {
-    return NeedsKernels(unit, "a reduction across groups");
-  }
-  if (!stores) return scratch.kernels()->Cast(own, segment.grad_shard);
-  const Tensor slice = SliceOf(unit, i, segment.grad);
-  if (rounds) ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, slice));
-  return segment.offloaded_grad_shard.Write(0, rounds ? slice : own, comm);
+  const OffloadedTensor& store = segment.offloaded_grad_shard;
+  if (stores && own.dtype() == store.dtype()) return store.Write(0, own, comm);
+  if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+  // Nobody needs the full gradient any more.
+  const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
+  ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
+  return stores ? store.Write(0, rounded, comm) : absl::OkStatus();
 }
 
 absl::Status ReduceCut(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,

@@ -74,8 +74,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool adds_up_in_full =
       several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
                   (spans && shards == 1));
-  const bool adds_up_in_group_parts = several && spans && !adds_up_in_full;
-  const bool adds_up_in_shards = several && cut && !spans && !adds_up_in_full;
+  const bool adds_up_in_shards = several && cut && !adds_up_in_full;
   const double shard_gradient =
       Bytes(adds_up_in_shards ? DType::kFloat32 : options.precision.gradient_dtype());
   if (offload.gradients) {
@@ -84,7 +83,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     bytes.gradients_at_rest = shard_gradient * own;
   }
   bytes.gradients = bytes.gradients_at_rest;
-  if (adds_up_in_group_parts) bytes.gradients += Bytes(DType::kFloat32) * group_part;
+  if (adds_up_in_shards && spans) bytes.gradients += Bytes(DType::kFloat32) * group_part;
   if (cut || offload.gradients) {
     bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
   }

@@ -45,7 +45,9 @@ class OffloadRegion {
 
 struct OffloadStats {
   int64_t reserved_bytes = 0;  // outside of the device's memory and of its account
-  int64_t bytes_read = 0;      // by transfers so far, failed ones excepted
+  // By transfers so far, failed ones excepted; where the device runs behind the host they count
+  // when they are enqueued, and not again when a recording plays them.
+  int64_t bytes_read = 0;
   int64_t bytes_written = 0;
 };
 

@@ -380,4 +380,38 @@ TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
             absl::OkStatus());
 }
 
+// Of shapes that fill no block, parameters that are empty, and sums over micro-batches.
+TEST_P(StrategySuite, QuantizedGradientsAreNearlyRightInEveryLayout) {
+  if (!SupportsUnitCollectives()) GTEST_SKIP() << "the strategy brings its own";
+  for (const LayoutKind layout : {LayoutKind::kFlat, LayoutKind::kRows}) {
+    for (const int micro_batches : {1, 3}) {
+      EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                  ToyModel model(AwkwardUnits());
+                  ShardingOptions options = Options();
+                  options.layout = layout;
+                  ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
+                  ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                  for (int i = 0; i < micro_batches; ++i) {
+                    ToyStep step;
+                    step.gradient = PatternGradient(world.rank());
+                    sharding->scheduler().SetIsLastBackward(i + 1 == micro_batches);
+                    ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                    ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                  }
+                  // Each micro-batch errs as one alone.
+                  const float times = static_cast<float>(micro_batches);
+                  ZEROTH_RETURN_IF_ERROR(CheckGradients(*sharding, PatternMean(world.size(), times),
+                                                        6.0 / 254 + 1e-5));
+                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                  ZEROTH_RETURN_IF_ERROR(CheckFull(*sharding, ToyValue));
+                  return CheckAtRest(*sharding);
+                }),
+                absl::OkStatus())
+          << (layout == LayoutKind::kRows ? "rows, " : "flat, ") << micro_batches
+          << " micro-batches";
+    }
+  }
+}
+
 }  // namespace zeroth

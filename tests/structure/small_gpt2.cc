@@ -78,18 +78,23 @@ TrafficRecord::TrafficRecord(Sharding& sharding) : sharding_(sharding) {
 
 std::vector<TrafficRecord::Call> TrafficRecord::Take() {
   Mesh& mesh = sharding_.mesh();
+  const Communicator* const gathers_across =
+      mesh.owners_span_groups() ? &mesh.replicate_gather() : nullptr;
   std::vector<std::pair<uint64_t, Call>> calls;
   for (Communicator* group : sharding_.communicators()) {
     for (const CommStats::Entry& entry : group->stats().TakeRecord()) {
       Call call;
+      const bool across = group == &mesh.replicate_reduce();
       if (entry.label == "gradient norm") {
         call.what = "norm";
+      } else if (group == gathers_across) {
+        call.what = "gather across";
       } else if (entry.op == CollectiveOp::kAllGather) {
         call.what = group == &mesh.shard_gather() ? "gather" : "gather in part";
       } else if (entry.op == CollectiveOp::kReduceScatter) {
-        call.what = "reduce";
+        call.what = across ? "scatter across" : "reduce";
       } else if (entry.op == CollectiveOp::kAllReduce) {
-        call.what = group == &mesh.replicate_reduce() ? "across" : "all";
+        call.what = across ? "across" : "all";
       } else {
         call.what = std::string(CollectiveOpName(entry.op));
       }

@@ -53,7 +53,10 @@ class TrafficRecord {
   explicit TrafficRecord(Sharding& sharding);
 
   struct Call {
-    std::string what;  // "gather", "gather in part", "reduce", "across", "all" or "norm"
+    // "gather" and "reduce" in the shard group; "gather in part" in a smaller one; "across" groups,
+    // or "gather across" and "scatter across" where owners are in all of them; over "all" ranks;
+    // or "norm".
+    std::string what;
     std::string unit;  // as in the plan, without the model's own name: "h.1"
     int64_t bytes = 0;
   };

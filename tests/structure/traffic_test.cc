@@ -32,6 +32,7 @@ struct TrafficCase {
   DType wire = DType::kFloat32;
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
   LayoutKind layout = LayoutKind::kFlat;
+  bool optimizer_over_world = false;
 
   int shard_size() const {
     if (strategy == "no_shard") return 1;
@@ -47,6 +48,7 @@ struct TrafficCase {
     trainer.sharding.mixed_precision.reduce_dtype = wire;
     trainer.sharding.scheduler.backward_prefetch = backward_prefetch;
     trainer.sharding.layout = layout;
+    trainer.sharding.strategy_options.shard_optimizer_over_world = optimizer_over_world;
     return trainer;
   }
   std::string name() const {
@@ -57,6 +59,7 @@ struct TrafficCase {
     if (backward_prefetch == BackwardPrefetch::kPost) absl::StrAppend(&text, "_post");
     if (backward_prefetch == BackwardPrefetch::kNone) absl::StrAppend(&text, "_none");
     if (layout == LayoutKind::kRows) absl::StrAppend(&text, "_rows");
+    if (optimizer_over_world) absl::StrAppend(&text, "_owners_over_world");
     return absl::StrCat(text, "_", DTypeName(wire));
   }
 };
@@ -96,6 +99,11 @@ std::vector<TrafficCase> AllCases() {
       rows.layout = LayoutKind::kRows;
       cases.push_back(rows);
     }
+  }
+  const std::vector<TrafficCase> in_groups = cases;
+  for (TrafficCase over_world : in_groups) {
+    over_world.optimizer_over_world = true;
+    if (over_world.strategy == "hybrid_shard") cases.push_back(over_world);
   }
   return cases;
 }
@@ -148,7 +156,13 @@ Totals Predicted(const TrafficCase& c) {
   totals["reduce"] = {reductions * of_all, reductions * sent(b * kNumel, shards)};
   if (c.strategy == "hybrid_shard") {
     // In fp32 whatever the wire: rounding in between would depend on how ranks are grouped.
-    totals["across"] = {of_all, 2 * sent(4 * kNumel / shards, kWorld / shards)};
+    const Total sums = {of_all, sent(4 * kNumel / shards, kWorld / shards)};
+    if (c.optimizer_over_world) {
+      totals["gather across"] = {of_all, sent(b * kNumel / shards, kWorld / shards)};
+      totals["scatter across"] = sums;
+    } else {
+      totals["across"] = {sums.calls, 2 * sums.bytes};
+    }
   }
   return totals;
 }
@@ -165,18 +179,25 @@ Totals Sum(const std::vector<TrafficRecord::Call>& calls) {
 }
 
 // A micro-batch of full_shard or hybrid_shard, as the scheduler documents it: in backward, the next
-// unit's gather goes before this unit's reduction, or after it if it is not to run ahead.
-void AddMicroBatch(const TrafficCase& c, bool last, std::vector<std::string>& calls) {
+// unit's gather goes before this unit's reduction, or after it if it is not to run ahead. Groups
+// meet in the first micro-batch's forward, if owners are in all of them, and in the last one's
+// backward.
+void AddMicroBatch(const TrafficCase& c, bool first, bool last, std::vector<std::string>& calls) {
   const auto block = [](int i) { return absl::StrCat("(h.", i, ")"); };
   const bool again = c.reshard_after_forward && c.post_forward_group != 1;
   const std::string gather = c.post_forward_group > 1 ? "gather in part" : "gather";
   const auto reduce = [&](const std::string& unit) {
     if (!c.sync_every && !last) return;
     calls.push_back("reduce" + unit);
-    if (last && c.strategy == "hybrid_shard") calls.push_back("across" + unit);
+    if (!last || c.strategy != "hybrid_shard") return;
+    calls.push_back((c.optimizer_over_world ? "scatter across" : "across") + unit);
   };
-  calls.push_back("gather(root)");
-  for (int i = 0; i < kBlocks; ++i) calls.push_back("gather" + block(i));
+  const auto gather_first = [&](const std::string& unit) {
+    if (first && c.optimizer_over_world) calls.push_back("gather across" + unit);
+    calls.push_back("gather" + unit);
+  };
+  gather_first("(root)");
+  for (int i = 0; i < kBlocks; ++i) gather_first(block(i));
   const bool ahead = c.backward_prefetch == BackwardPrefetch::kPre;
   if (again) calls.push_back(gather + block(kBlocks - 1));
   for (int i = kBlocks - 1; i >= 0; --i) {
@@ -189,7 +210,8 @@ void AddMicroBatch(const TrafficCase& c, bool last, std::vector<std::string>& ca
 
 std::string PredictedOrder(const TrafficCase& c) {
   std::vector<std::string> calls;
-  for (int i = 0; i < c.micro_batches; ++i) AddMicroBatch(c, i + 1 == c.micro_batches, calls);
+  for (int i = 0; i < c.micro_batches; ++i)
+    AddMicroBatch(c, i == 0, i + 1 == c.micro_batches, calls);
   calls.push_back("norm()");
   return absl::StrJoin(calls, " ");
 }
