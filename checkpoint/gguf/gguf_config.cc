@@ -286,8 +286,8 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfi
   out["vocab_size"] = facts.vocab_size;
   out["tie_word_embeddings"] = facts.tie_word_embeddings;
   out["torch_dtype"] = facts.torch_dtype;
-  out["attention_bias"] = false;
-  out["mlp_bias"] = false;
+  out["attention_bias"] = facts.attention_bias;
+  out["mlp_bias"] = facts.mlp_bias;
   SetRope(facts, out);
   return std::move(out).Build();
 }

@@ -37,6 +37,9 @@ struct HfConfigFacts {
   // "float32", ...: transformers loads in this type.
   std::string torch_dtype = "float32";
   std::optional<Llama3Rope> rope;
+  // Whether Llama's projections have biases, which is for the file's tensors to say.
+  bool attention_bias = false;
+  bool mlp_bias = false;
 };
 
 // The inverse. Unimplemented for mixtures of experts and for rotary scaling other than linear and

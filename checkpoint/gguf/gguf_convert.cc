@@ -302,6 +302,8 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
   ZEROTH_ASSIGN_OR_RETURN(const Shape embedding, model.ShapeOf(kEmbedding));
   facts.vocab_size = embedding.rank() > 0 ? embedding.dim(0) : 0;
   facts.tie_word_embeddings = plan.tied;
+  facts.attention_bias = model.Find("blk.0.attn_q.bias") != nullptr;
+  facts.mlp_bias = model.Find("blk.0.ffn_up.bias") != nullptr;
   facts.torch_dtype = TorchDTypeName(CommonDType(tensors));
   ZEROTH_ASSIGN_OR_RETURN(facts.rope, ReadRopeFactors(model));
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfigOf(model.metadata(), facts));

@@ -335,6 +335,23 @@ TEST_F(SmallModelTest, RefusesWhatWouldLoadNowhere) {
   EXPECT_THAT(std::string(no_such_end.message()), HasSubstr("ends a text is 300"));
 }
 
+TEST_F(SmallModelTest, BiasesOfProjectionsComeBack) {
+  std::vector<TensorDeclaration> tensors = LlamaTensors();
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    tensors.push_back(
+        {absl::StrCat("model.layers.0.self_attn.", name, ".bias"), DType::kFloat32, {16}});
+  }
+  Json config = LlamaConfig();
+  config["attention_bias"] = true;
+  const absl::Status exported = Export(config, tensors);
+  ASSERT_TRUE(exported.ok()) << exported;
+  ASSERT_TRUE(ConvertGgufToHf(*OpenGguf(Gguf()), dir_.File("back")).ok());
+  const HfDirectory back = OpenModel(dir_.File("back"));
+  EXPECT_EQ(*back.config().GetBool("attention_bias"), true);
+  EXPECT_EQ(*back.config().GetBool("mlp_bias"), false);
+  ExpectSameWeights(OpenModel(dir_.File("model")), back);
+}
+
 TEST_F(SmallModelTest, OfSeveralEndsTheFirstIsTaken) {
   Json config = LlamaConfig();
   config["vocab_size"] = 300;
