@@ -369,6 +369,34 @@ absl::StatusOr<Tensor> PlaceOfGroupSum(Unit& unit, Unit::Segment& segment,
   return segment.grad.View(groups.shard->rank() * part.numel(), part);
 }
 
+// A group's sum → what its owners, one in each group, read of it.
+absl::Status ScatterAcross(Unit& unit, int i, const Tensor& sum, const GradientGroups& groups,
+                           ReduceOp op, StreamScratch& scratch, Stream& comm) {
+  Unit::Segment& segment = unit.segment(i);
+  const OffloadedTensor& store = segment.offloaded_grad_shard;
+  const bool stores = unit.offloads_gradients();
+  const DType target = stores ? store.dtype() : segment.grad_shard.dtype();
+  // The collective itself widens, and has to where it is the only one.
+  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
+  const bool direct = !stores && (widens || sum.dtype() == target);
+  const Shape shape({unit.segment_layout(i).shard_numel});
+  Tensor own =
+      direct ? segment.grad_shard : sum.View(groups.replicate->rank() * shape.numel(), shape);
+  if (stores && widens) {
+    ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(shape.numel(), comm));
+  }
+  ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
+                                         /*accumulate=*/false, groups, comm));
+  ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, GradientSync::kFinish, scratch.kernels()));
+  if (direct) return absl::OkStatus();
+  if (stores && own.dtype() == target) return store.Write(0, own, comm);
+  if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+  // Nobody needs the full gradient any more.
+  const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
+  ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
+  return stores ? store.Write(0, rounded, comm) : absl::OkStatus();
+}
+
 // Owners span groups: reduce-scatter inside the shard group, to which micro-batches add, and, of
 // the last one's sum, across groups.
 absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
@@ -379,29 +407,8 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
   if (groups.shard->size() > 1) {
     ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
   }
-  if (sync == GradientSync::kAccumulate) return WidenGradientShard(unit, segment, comm);
-
-  const int64_t numel = unit.segment_layout(i).shard_numel;
-  const bool stores = unit.offloads_gradients();
-  const DType target = stores ? segment.offloaded_grad_shard.dtype() : segment.grad_shard.dtype();
-  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
-  const bool direct = !stores && (widens || sum.dtype() == target);
-  Tensor own =
-      direct ? segment.grad_shard : sum.View(groups.replicate->rank() * numel, Shape({numel}));
-  if (stores && widens) {
-    ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(numel, comm));
-  }
-  ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
-                                         /*accumulate=*/false, groups, comm));
-  ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, sync, scratch.kernels()));
-  if (direct) return absl::OkStatus();
-  const OffloadedTensor& store = segment.offloaded_grad_shard;
-  if (stores && own.dtype() == store.dtype()) return store.Write(0, own, comm);
-  if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
-  // Nobody needs the full gradient any more.
-  const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
-  ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
-  return stores ? store.Write(0, rounded, comm) : absl::OkStatus();
+  return sync == GradientSync::kFinish ? ScatterAcross(unit, i, sum, groups, op, scratch, comm)
+                                       : WidenGradientShard(unit, segment, comm);
 }
 
 absl::Status ReduceCut(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,

@@ -136,12 +136,6 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   }
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
-  if (options.strategy_options.shard_optimizer_over_world && !over_world) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy '", options.strategy,
-                     "' has no groups beyond which the optimizer's state could be cut, but "
-                     "shard_optimizer_over_world is set; leave it out, or use hybrid_shard"));
-  }
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
   const OffloadOptions& offload = options.offload;
   if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {

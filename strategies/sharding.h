@@ -79,7 +79,7 @@ using ParameterReader =
 class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
-  // options that do not fit it (shard_optimizer_over_world where there are no groups); types
+  // options that do not fit it; types
   // that mixed precision does not know; parameters or gradients offloaded under a strategy that
   // does not serve that, or a store that has no room; no units; two units of one name, or two
   // roots; a parameter in two units, or twice in one (naming it and the units); two parameters of

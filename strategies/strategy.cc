@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
@@ -57,7 +58,15 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
   }
-  return factory(options);
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, factory(options));
+  const bool over_world = strategy != nullptr && strategy->ShardsOptimizerOverWorld();
+  if (options.shard_optimizer_over_world && !over_world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     ": shard_optimizer_over_world cuts the optimizer's state beyond shard groups, "
+                     "which this strategy does not; leave it out, or use hybrid_shard"));
+  }
+  return strategy;
 }
 
 std::vector<std::string> StrategyRegistry::Names() {

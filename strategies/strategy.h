@@ -102,8 +102,8 @@ class ShardingStrategy {
   // Whether it lets units' own collectives (UnitSpec::collectives) carry their buffers.
   virtual bool SupportsUnitCollectives() const { return false; }
   // Whether masters, the optimizer's state and reduced gradients are cut over all ranks instead of
-  // a shard group: how owners are chosen, see Mesh. Otherwise a sharding that asks for it
-  // (StrategyOptions::shard_optimizer_over_world) is refused.
+  // a shard group: how owners are chosen, see Mesh. Otherwise the registry refuses options that ask
+  // for it (StrategyOptions::shard_optimizer_over_world).
   virtual bool ShardsOptimizerOverWorld() const { return false; }
   // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
   virtual bool NeedsReduceKernels() const { return false; }
@@ -144,7 +144,8 @@ class StrategyRegistry {
   // Called by a strategy's static registration object. A second registration of a name is a bug and
   // aborts.
   static void Register(absl::string_view name, Factory factory);
-  // InvalidArgument lists the strategies that are linked in.
+  // InvalidArgument lists the strategies that are linked in, or says which option the strategy does
+  // not serve.
   static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view name,
                                                                   const StrategyOptions& options);
   // Sorted.

@@ -80,6 +80,20 @@ TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
   EXPECT_THAT(Refusal("hybrid_shard", {12}, 6), HasSubstr("1, 2, 3, 6"));
 }
 
+TEST(StrategyOptionsTest, OnlyGroupsHaveAWorldBeyondThem) {
+  StrategyOptions options;
+  options.shard_optimizer_over_world = true;
+  for (const char* name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+    EXPECT_THAT(
+        Refusal(name, options, 4),
+        AllOf(HasSubstr(name), HasSubstr("shard_optimizer_over_world"), HasSubstr("hybrid_shard")));
+  }
+  options.shard_size = 2;
+  const auto hybrid = StrategyRegistry::Create("hybrid_shard", options);
+  ASSERT_TRUE(hybrid.ok()) << hybrid.status();
+  EXPECT_TRUE((*hybrid)->ShardsOptimizerOverWorld());
+}
+
 TEST(StrategyTest, PlacementSaysWhatIsCut) {
   for (const char* name : {"shard_grad_op", "full_shard", "hybrid_shard"}) {
     const StatePlacement placement = (*StrategyRegistry::Create(name, {}))->placement();
