@@ -266,7 +266,9 @@ TEST(CheckpointSaverTest, AnErrorInTheBackgroundShowsWithoutWaiting) {
                  ZEROTH_RETURN_IF_ERROR(saver.Wait());
                  ZEROTH_RETURN_IF_ERROR(SaveVersion(state, saver, 3).status());
                  while (!saver.IsDone()) usleep(1000);
-                 ZEROTH_TOY_EXPECT(absl::IsResourceExhausted(saver.status()));
+                 ZEROTH_TOY_EXPECT(!saver.status().ok());
+                 // Rank 0 clears up behind itself, which may be what the other one runs into.
+                 ZEROTH_TOY_EXPECT(world.rank() == 1 || absl::IsResourceExhausted(saver.status()));
                  ZEROTH_TOY_EXPECT(absl::StrContains(saver.status().message(), "of step 3"));
                  // The next save reports it, on all ranks together.
                  ZEROTH_TOY_EXPECT(!SaveVersion(state, saver, 4).ok());
