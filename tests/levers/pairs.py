@@ -83,8 +83,10 @@ ROUNDS = {
 }
 # What is held against the lever alone rather than against the plain run, which trains more.
 OWN_REFERENCE = ("lora", "lora_plus")
-# Blocks that share a scale begin where shards do, so that strategies show in the rounding.
-FOLLOWS_SHARDS = {"int8_weights", "int8_gradients"}
+# Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
+INT8 = {"int8_weights", "int8_gradients"}
+CUTS_ELSEWHERE = {"no_shard", "hybrid_1", "hybrid_2", "over_world_1", "over_world_2", "rows",
+                  "one_unit", "small_units"}
 # How far, relative to the plain run's, the last loss may be from it.
 TOLERANCE = 0.02
 # Scales and checkpoints cost no bits; these follow the loss scale.
@@ -119,7 +121,7 @@ class Trainer:
         levers = {**EXACT, **ROUNDS}
         flags = " ".join(levers[name] for name in names).format(out="{out}")
         values = {
-            "--data": self.options.data, "--eval_data": "", "--model": self.options.model,
+            "--data": self.options.data, "--eval_data": "", "--init_from": self.options.init_from,
             "--world_size": str(self.options.world_size), "--steps": str(self.options.steps),
             "--seq_len": "32", "--batch_size": "2", "--lr": "0.002", "--warmup_steps": "0",
             "--sample_tokens": "0", "--comm_timeout": "60s", "--threads_per_rank": "1",
@@ -165,8 +167,7 @@ def judge(trainer, names):
     if result["code"] == 1:
         return "refused", result["error"][-400:]
     rounding = [name for name in names if name in ROUNDS]
-    exact_rest = [name for name in names if name in EXACT]
-    comparable = not (FOLLOWS_SHARDS & set(names) and exact_rest)
+    comparable = not (INT8 & set(names) and CUTS_ELSEWHERE & set(names))
     if len(rounding) <= 1 and comparable:
         reference = trainer.run(rounding)
         if reference.get("code") != 0:
