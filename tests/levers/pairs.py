@@ -81,6 +81,10 @@ ROUNDS = {
     "lora": "--lora_rank=4",
     "lora_plus": "--lora_rank=4 --lora_b_lr_scale=4 --lora_targets=attn.c_attn,mlp.c_fc",
 }
+# Under these, gradients that are reduced after every micro-batch meet those of other ranks and
+# those of other micro-batches in another order.
+ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "hybrid_1", "hybrid_2", "over_world_1",
+                     "over_world_2"}
 # What is held against the lever alone rather than against the plain run, which trains more.
 OWN_REFERENCE = ("lora", "lora_plus")
 # Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
@@ -89,8 +93,6 @@ CUTS_ELSEWHERE = {"no_shard", "hybrid_1", "hybrid_2", "over_world_1", "over_worl
                   "one_unit", "small_units"}
 # How far, relative to the plain run's, the last loss may be from it.
 TOLERANCE = 0.02
-# Scales and checkpoints cost no bits; these follow the loss scale.
-IGNORED = {"loss_scale", "tokens_per_second", "memory_peak_bytes", "saving"}
 
 
 def parse(flags):
@@ -167,7 +169,8 @@ def judge(trainer, names):
     if result["code"] == 1:
         return "refused", result["error"][-400:]
     rounding = [name for name in names if name in ROUNDS]
-    comparable = not (INT8 & set(names) and CUTS_ELSEWHERE & set(names))
+    comparable = not (INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
+                      "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
     if len(rounding) <= 1 and comparable:
         reference = trainer.run(rounding)
         if reference.get("code") != 0:
