@@ -214,6 +214,8 @@ def main():
     counts = {}
     refusals = {}
     with tempfile.TemporaryDirectory() as directory:
+        # Runs are compared with each other for a while, in which somebody may edit the file.
+        options.data = shutil.copy(options.data, directory)
         trainer = Trainer(options, directory)
         for name in levers:
             if options.only and name != options.only:
