@@ -396,6 +396,8 @@ class RankRun {
       ++step;
     }
     const double seconds = SecondsSince(start);
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->Finish());
+    SayTraced(traced);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
     ZEROTH_RETURN_IF_ERROR(Export());
     if (checkpoints_ != nullptr) {
@@ -435,6 +437,7 @@ class RankRun {
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
     ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
+    trace_->set_steps(options_.steps - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
                             MeasureGemmPeak(world_, *device_, trainer_->kernels(),
@@ -479,6 +482,11 @@ class RankRun {
     return resumed.notes;
   }
 
+  // Only rank 0 traces.
+  void SayTraced(bool traced) {
+    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  }
+
   void SayNotes(const std::vector<std::string>& notes) {
     if (reporter_ == nullptr) return;
     for (const std::string& note : notes) reporter_->Say(note);
@@ -512,7 +520,7 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
     ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
-    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+    SayTraced(traced);
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
