@@ -217,6 +217,17 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.layout != "flat" && options.layout != "rows") {
     return Bad("layout", options.layout, "flat or rows");
   }
+  if (options.layout == "rows" && options.optimizer_state_dtype == "int8") {
+    return absl::InvalidArgumentError(
+        "--layout=rows and --optimizer_state_dtype=int8: 8-bit moments share scales in blocks, "
+        "which rows would cut; take --layout=flat, or moments in bf16");
+  }
+  if (options.ema_decay > 0 && options.master_dtype != "fp32") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--ema_decay=", options.ema_decay, " and --master_dtype=", options.master_dtype,
+        ": an average in less than fp32 would stand still; take "
+        "--master_dtype=fp32"));
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(

@@ -74,6 +74,17 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
       {"--async_when_busy=skip needs --async_checkpoint",
        [](TrainOptions& o) { o.async_when_busy = "skip"; }},
+      {"--layout=rows and --optimizer_state_dtype=int8",
+       [](TrainOptions& o) {
+         o.layout = "rows";
+         o.optimizer_state_dtype = "int8";
+       }},
+      {"--ema_decay=0.5 and --master_dtype=bf16",
+       [](TrainOptions& o) {
+         o.ema_decay = 0.5;
+         o.param_dtype = "bf16";
+         o.master_dtype = "bf16";
+       }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},

@@ -234,6 +234,22 @@ TEST_P(StrategySuite, GradientsAreDividedByWhatWasAskedFor) {
   }
 }
 
+TEST_P(StrategySuite, ADivideFactorBeyondFp32IsRefused) {
+  for (const double factor : {1e300, 1e-300}) {
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(UniformUnits(1));
+                ShardingOptions options = Options();
+                options.strategy_options.gradient_divide_factor = factor;
+                const absl::Status status = Make(world, device, model, options).status();
+                ZEROTH_TOY_EXPECT(absl::IsInvalidArgument(status));
+                ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "divide"));
+                return absl::OkStatus();
+              }),
+              absl::OkStatus())
+        << factor;
+  }
+}
+
 // The sum of these overflows fp16, their mean does not.
 TEST_P(StrategySuite, MeansInFp16DoNotOverflowOnTheWay) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
