@@ -245,7 +245,7 @@ absl::Status Scheduler::EndStep() {
                      "'; call FinishBackward first, or Abandon to drop them"));
   }
   ZEROTH_RETURN_IF_ERROR(ReshardAll());
-  for (Unit* unit : units_) unit->ForgetGradients();
+  for (Unit* unit : units_) ZEROTH_RETURN_IF_ERROR(unit->ForgetGradients());
   ForgetStep();
   ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
   return Trim();
