@@ -346,7 +346,11 @@ absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool asy
   return handle;
 }
 
-absl::Status Scheduler::FinishUnshard(Unit& unit) { return EnsureGathered(unit, Pass::kForward); }
+absl::Status Scheduler::FinishUnshard(Unit& unit) {
+  // A use in between has freed it, and nobody waits for another gather.
+  if (unit.state() == UnitState::kSharded) return absl::OkStatus();
+  return EnsureGathered(unit, Pass::kForward);
+}
 
 absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
   const bool backward = pass == Pass::kBackward;
