@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,17 +31,28 @@ std::atomic<const char*> input{""};
   std::abort();
 }
 
-void* Allocate(size_t size) {
+// Null where there is no memory.
+void* Allocate(size_t size, size_t alignment = alignof(std::max_align_t)) {
   if (limited && size > largest_allowed) Refuse("asks at once for", size, largest_allowed);
-  void* const memory = std::malloc(std::max<size_t>(size, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  if (limited) {
+  const size_t positive = std::max<size_t>(size, 1);
+  // Rounded up only where it must be: a sanitizer finds what lies behind the exact size.
+  void* const memory =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(positive)
+          : std::aligned_alloc(alignment, (positive + alignment - 1) / alignment * alignment);
+  if (limited && memory != nullptr) {
     const auto usable = static_cast<int64_t>(malloc_usable_size(memory));
     const int64_t now = held.fetch_add(usable) + usable;
     if (now > static_cast<int64_t>(held_allowed)) {
       Refuse("holds", static_cast<size_t>(now), held_allowed);
     }
   }
+  return memory;
+}
+
+void* AllocateOrThrow(size_t size, size_t alignment = alignof(std::max_align_t)) {
+  void* const memory = Allocate(size, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
@@ -68,9 +80,24 @@ AllocationLimit::~AllocationLimit() {
 
 }  // namespace zeroth
 
-void* operator new(size_t size) { return zeroth::Allocate(size); }
-void* operator new[](size_t size) { return zeroth::Allocate(size); }
+// All of them, since memory of one must not reach another's delete.
+void* operator new(size_t size) { return zeroth::AllocateOrThrow(size); }
+void* operator new[](size_t size) { return zeroth::AllocateOrThrow(size); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return zeroth::AllocateOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t size, std::align_val_t alignment) {
+  return zeroth::AllocateOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return zeroth::Allocate(size); }
+void* operator new[](size_t size, const std::nothrow_t&) noexcept { return zeroth::Allocate(size); }
 void operator delete(void* memory) noexcept { zeroth::Free(memory); }
 void operator delete[](void* memory) noexcept { zeroth::Free(memory); }
 void operator delete(void* memory, size_t) noexcept { zeroth::Free(memory); }
 void operator delete[](void* memory, size_t) noexcept { zeroth::Free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { zeroth::Free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { zeroth::Free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { zeroth::Free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { zeroth::Free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { zeroth::Free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { zeroth::Free(memory); }
