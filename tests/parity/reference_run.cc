@@ -84,13 +84,24 @@ absl::StatusOr<std::vector<float>> Floats(const Tensor& tensor) {
   return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
 }
 
+// This rank's part of a parameter's gradient, wherever it lies.
+absl::StatusOr<std::vector<float>> GradientOf(const Unit& unit, const ShardLayout::Piece& piece) {
+  const StateTensor shard =
+      unit.GradientShardState(unit.layout().placement(piece.parameter).segment);
+  if (!shard.is_offloaded()) return Floats(unit.GradientShardView(piece));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values,
+                          Tensor::Empty(unit.device(), Shape({piece.numel()}), shard.dtype(),
+                                        MemoryCategory::kOffloadStaging));
+  ZEROTH_RETURN_IF_ERROR(shard.Read(piece.shard_offset, values, unit.device().compute_stream()));
+  return Floats(values);
+}
+
 absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
-                              Floats(unit->GradientShardView(piece)));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, GradientOf(*unit, piece));
       collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)],
                     piece.begin, values);
     }
