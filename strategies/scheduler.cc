@@ -180,6 +180,12 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
+  if (!requires_gradient_sync_ && unit.tree_micro_batches() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': SetRequiresGradientSync(false), but gradients are summed in a tree over "
+                     "micro-batches (tree_micro_batches), which takes each one's by itself"));
+  }
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
     ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
   }
