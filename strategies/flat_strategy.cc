@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/tree_sum.h"
 
 namespace zeroth {
 
@@ -82,17 +83,23 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
+  if (options_.tree_micro_batches > 0) {
+    ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, options_.tree_micro_batches, sync));
+  }
   GradientGroups groups;
   Mesh& mesh = *context_.mesh;
   groups.scatters_across = mesh.owners_span_groups();
   // In groups of one there is nothing to sum before the last micro-batch: layers add to what is
   // full, as where every rank keeps whole gradients.
-  const bool waits = groups.scatters_across && mesh.shard_size() == 1;
+  const bool waits = groups.scatters_across && mesh.shard_size() == 1 && !sums_in_tree();
   if (waits && sync == GradientSync::kAccumulate) return absl::OkStatus();
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();
   groups.travel = reduce_travel_.get();
+  if (sums_in_tree()) {
+    return SumGradientsInTree(unit, groups, sync, *gradients_, *scratch_, comm);
+  }
   groups.scale = GradientScale();
   const ReduceOp op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   return ReduceGradients(unit, groups, op, sync, *gradients_, *scratch_, comm);

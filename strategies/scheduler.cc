@@ -180,6 +180,12 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
+  if (!requires_gradient_sync_ && unit.tree_micro_batches() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': SetRequiresGradientSync(false), but gradients are summed in a tree over "
+                     "micro-batches (tree_micro_batches), which takes each one's by itself"));
+  }
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
     ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
   }
@@ -245,7 +251,7 @@ absl::Status Scheduler::EndStep() {
                      "'; call FinishBackward first, or Abandon to drop them"));
   }
   ZEROTH_RETURN_IF_ERROR(ReshardAll());
-  for (Unit* unit : units_) unit->ForgetGradients();
+  for (Unit* unit : units_) ZEROTH_RETURN_IF_ERROR(unit->ForgetGradients());
   ForgetStep();
   ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
   return Trim();

@@ -96,6 +96,15 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
   return ToHostFloats(source);
 }
 
+// Where the result is to be the same at all world sizes that can be.
+absl::Status ExpectTreeOverRanks(int world_size) {
+  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
+                   "(tree_micro_batches), but there are ",
+                   world_size, " ranks; expected a power of two"));
+}
+
 absl::Status ExpectGradientsFit(const Unit& unit) {
   if (unit.precision().gradient_dtype() == unit.precision().reduce_dtype) return absl::OkStatus();
   for (int i = 0; i < unit.segment_count(); ++i) {
@@ -134,6 +143,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     return absl::InternalError(
         absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
+  const int64_t tree_micro_batches = options.strategy_options.tree_micro_batches;
+  if (tree_micro_batches > 0) ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world.size()));
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
@@ -166,10 +177,17 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
           "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
           spec.name, "' has; leave them out, or take another strategy"));
     }
+    if (spec.collectives != nullptr && tree_micro_batches > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unit '", spec.name,
+                       "' has collectives of its own, whose rounding may depend on the ranks, and "
+                       "tree_micro_batches asks for sums that do not; leave one of them out"));
+    }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      precision, sharding->offload_.get()));
+    unit->set_tree_micro_batches(tree_micro_batches);
     ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));

@@ -26,6 +26,28 @@ Registry& GlobalRegistry() {
   return *registry;
 }
 
+absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& options,
+                           const ShardingStrategy* strategy) {
+  if (options.tree_micro_batches < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": tree_micro_batches is ", options.tree_micro_batches,
+                     ", expected the micro-batches of a rank's step, or 0 for no tree over them"));
+  }
+  if (options.gradient_op != ReduceOp::kSum || options.gradient_divide_factor != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     ": tree_micro_batches goes with gradient_op kSum and no divide factor: what "
+                     "gradients are divided by belongs into the loss"));
+  }
+  if (strategy != nullptr && !strategy->SupportsTreeSums()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     ": this strategy does not sum micro-batches in a tree (tree_micro_batches); "
+                     "leave it out, or use a strategy that comes with the project"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void StrategyRegistry::Register(absl::string_view name, Factory factory) {
@@ -72,6 +94,9 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
         absl::StrCat(name,
                      ": shard_optimizer_over_world cuts the optimizer's state beyond shard groups, "
                      "which this strategy does not; leave it out, or use hybrid_shard"));
+  }
+  if (options.tree_micro_batches != 0) {
+    ZEROTH_RETURN_IF_ERROR(CheckTreeSums(name, options, strategy.get()));
   }
   return strategy;
 }

@@ -81,6 +81,9 @@ struct DeviceOptions {
   int index = 0;    // which device of its kind; the CPU has only 0
   int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
+  // Matrix products have the same bits whatever `threads` is (CPU): for some speed, see
+  // kernels/cpu/team_gemm.h. All other kernels' never depend on it.
+  bool bits_of_any_team = false;
 };
 
 // One rank's view of one piece of hardware: its allocator with this rank's account, its compute
