@@ -13,16 +13,28 @@ failures=0
 # A fresh fake machine in $machine: everything installed, root, Bazel 4.
 new_machine() {
   machine="$(mktemp -d "${TEST_TMPDIR:-/tmp}/machine.XXXXXX")"
-  mkdir -p "$machine/bin" "$machine/tree/bazel" "$machine/tree/core/base" "$machine/elsewhere"
+  mkdir -p "$machine/bin" "$machine/tree/bazel" "$machine/tree/core/base" "$machine/elsewhere" \
+    "$machine/tree/third_party/python"
   cp "$source_dir/bazelw" "$machine/tree/bazelw"
+  cp "$source_dir"/third_party/python/{environment.sh,requirements.txt} "$machine/tree/third_party/python"
   touch "$machine/tree/WORKSPACE"
   # shellcheck disable=SC2086  # One name a line.
   printf '%s\n' $all >"$machine/installed"
   : >"$machine/calls"
   local tool
-  for tool in bash env cat cut sed dirname mktemp rm grep; do
+  for tool in bash env cat cut sed dirname mktemp rm grep sha256sum find mkdir mv; do
     ln -s "$(command -v "$tool")" "$machine/bin/$tool"
   done
+  python="$machine/cache/zeroth/python-$(sha256sum "$source_dir/third_party/python/requirements.txt" | cut -c 1-16)/bin/python"
+  fake python3 '
+    echo "python3 $*" >>"$machine/calls"
+    if [ -e "$machine/no_venv" ] && [ ! -e "$machine/updated" ]; then exit 1; fi
+    if [ "$1" = -m ]; then mkdir -p "$4/bin"; cp "$machine/bin/fake_python" "$4/bin/python"; fi'
+  fake fake_python '
+    if [ "$1" = -m ] && [ -e "$machine/no_network" ]; then echo "no route to host"; exit 1; fi'
+  ln -s "$(command -v cp)" "$machine/bin/cp"
+  mkdir -p "$(dirname "$python")"
+  cp "$machine/bin/fake_python" "$python"
   fake id 'echo 0'
   fake dpkg-query '
     code=0
@@ -51,6 +63,7 @@ fake() {
 fake_bazel() {
   fake "$1" '
     if [ "$*" = --version ]; then echo "bazel '"$2"'"; exit 0; fi
+    echo "${ZEROTH_PYTHON:-none}" >"$machine/python_of_tests"
     printf "%s" "'"$1"' in $PWD:" >>"$machine/calls"
     printf " [%s]" "$@" >>"$machine/calls"
     echo >>"$machine/calls"
@@ -68,7 +81,8 @@ run() {
   shift
   : >"$machine/calls"
   code=0
-  out="$(cd "$machine/$folder" && PATH="$machine/bin" "$machine/tree/bazelw" "$@" 2>&1)" || code=$?
+  out="$(cd "$machine/$folder" && PATH="$machine/bin" XDG_CACHE_HOME="$machine/cache" \
+    "$machine/tree/bazelw" "$@" 2>&1)" || code=$?
   calls="$(cat "$machine/calls")"
 }
 
@@ -86,7 +100,7 @@ expect_contains() { # expect_contains WHAT ACTUAL PART
   fi
 }
 
-unset BAZEL
+unset BAZEL ZEROTH_PYTHON
 
 case="everything installed"
 new_machine
@@ -222,6 +236,67 @@ export BAZEL="$machine/bin/mybazel"
 run tree build //...
 expect "runs it" "$calls" "mybazel in $machine/tree: [build] [//...]"
 unset BAZEL
+
+# A machine whose Python environment has not been made yet.
+new_machine_without_python() {
+  new_machine
+  rm -r "$machine/cache"
+}
+
+case="the Python environment is there"
+new_machine
+run tree --host_jvm_args=-Xmx1g test //...
+expect "silence" "$out" ""
+expect "tests get it" "$(cat "$machine/python_of_tests")" "$python"
+
+case="the Python environment is missing"
+new_machine_without_python
+run tree build //...
+expect "a build needs none" "$out" ""
+run tree test //...
+expect "exit code is Bazel's" "$code" 3
+expect "one line" "$out" "zeroth: installing the Python packages that tests read our files with, in ${python%/bin/python}"
+expect "tests get it" "$(cat "$machine/python_of_tests")" "$python"
+expect "nothing else is left" "$(ls "$machine/cache/zeroth")" "$(basename "${python%/bin/python}")"
+run tree test //...
+expect "second run is silent" "$out" ""
+
+case="no network for the Python environment"
+new_machine_without_python
+touch "$machine/no_network"
+run tree test //...
+expect "exit code is Bazel's" "$code" 3
+expect_contains "says so" "$out" "will be skipped: pip could not install them"
+expect "pip's words" "$(cat "${python%/bin/python}.failed")" "no route to host"
+expect "tests get none" "$(cat "$machine/python_of_tests")" none
+rm "$machine/no_network"
+run tree test //...
+expect_contains "does not try every time" "$out" "less than 60 minutes ago"
+rm "${python%/bin/python}.failed"
+run tree test //...
+expect "tries again" "$(cat "$machine/python_of_tests")" "$python"
+
+case="Python cannot make environments"
+new_machine_without_python
+touch "$machine/no_venv" "$machine/stale"
+run tree test //...
+expect_contains "installs what can" "$calls" "--no-install-recommends -o DPkg::Lock::Timeout=300 python3-venv"
+expect "tests get it" "$(cat "$machine/python_of_tests")" "$python"
+
+case="Python cannot make environments and apt-get cannot help"
+new_machine_without_python
+touch "$machine/no_venv" "$machine/broken"
+run tree test //...
+expect "exit code is Bazel's" "$code" 3
+expect_contains "the command" "$out" "as root, run: apt-get install python3-venv"
+
+case="ZEROTH_PYTHON names another"
+new_machine_without_python
+export ZEROTH_PYTHON=/my/python
+run tree test //...
+expect "silence" "$out" ""
+expect "tests get it" "$(cat "$machine/python_of_tests")" /my/python
+unset ZEROTH_PYTHON
 
 echo "$failures failures"
 [[ "$failures" == 0 ]]

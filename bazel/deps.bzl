@@ -9,6 +9,7 @@ load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
+load("//third_party/python:repository.bzl", "python_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
 load("//third_party/xxhash:repository.bzl", "xxhash_repository")
 
@@ -26,6 +27,9 @@ def zeroth_dependencies():
     _maybe(nlohmann_json_repository, "nlohmann_json")
     _maybe(xxhash_repository, "xxhash")
     _maybe(rules_cc_repository, "rules_cc")
+
+    # For tests; holds nothing where there is none.
+    _maybe(python_repository, "zeroth_python")
 
     # Never fetched without a CUDA config.
     _maybe(cuda_repository, "cuda")

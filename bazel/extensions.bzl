@@ -3,9 +3,11 @@
 
 load("//third_party/cuda:repository.bzl", "cuda_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
+load("//third_party/python:repository.bzl", "python_repository")
 
 def _system_impl(_):
     cuda_repository(name = "cuda")
     onednn_repository(name = "onednn")
+    python_repository(name = "zeroth_python")
 
 system = module_extension(implementation = _system_impl)

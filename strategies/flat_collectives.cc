@@ -284,7 +284,7 @@ absl::StatusOr<Tensor> AllocateFp32(const Unit& unit, const Shape& shape, Stream
   return memory.ViewAs(0, shape, DType::kFloat32);
 }
 
-// Shards of gradients that micro-batches add up to are fp32, from the first such step on.
+// Shards of gradients that micro-batches add up to are fp32.
 absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream& comm) {
   if (unit.offloads_gradients()) {
     segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(DType::kFloat32);

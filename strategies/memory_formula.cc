@@ -66,8 +66,11 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
   if (cut || !options.precision.computes_in_masters() || offload.parameters) {
-    bytes.gathered_parameters =
-        Bytes(options.precision.param_dtype) * ((keeps_all ? model.total : in_turns) + group_part);
+    const double after_forward = options.post_forward_shard_size > 0
+                                     ? (model.total - model.root) / options.post_forward_shard_size
+                                     : 0;
+    bytes.gathered_parameters = Bytes(options.precision.param_dtype) *
+                                ((keeps_all ? model.total : in_turns + after_forward) + group_part);
   }
 
   const double gradient = Bytes(options.precision.reduce_dtype);
@@ -82,9 +85,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   if (offload.gradients) {
     bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
   } else {
-    bytes.gradients_at_rest = shard_gradient * own;
+    bytes.gradients = shard_gradient * own;
   }
-  bytes.gradients = bytes.gradients_at_rest;
   if (adds_up_in_shards && spans) bytes.gradients += Bytes(DType::kFloat32) * group_part;
   if (in_tree) {
     const bool first_is_result =

@@ -2,6 +2,7 @@
 
 #include "zeroth/strategies/strategy.h"
 
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -79,6 +80,12 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
   if (options.gradient_op == ReduceOp::kMax) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": gradients combine by mean or sum, not by maximum"));
+  }
+  if (!std::isfinite(options.gradient_divide_factor) || options.gradient_divide_factor < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": gradient_divide_factor is ", options.gradient_divide_factor,
+                     ", expected a finite number above 0 that sums of gradients are divided by, or "
+                     "0 for gradient_op to decide"));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, factory(options));
   const bool over_world = strategy != nullptr && strategy->ShardsOptimizerOverWorld();

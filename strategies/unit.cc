@@ -223,10 +223,18 @@ absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
   return absl::OkStatus();
 }
 
-void Unit::ForgetGradients() {
+absl::Status Unit::ForgetGradients() {
+  absl::Status status;
+  if (reduce_event_ != nullptr) status = device_->compute_stream().Wait(reduce_event_);
+  DropGradients();
+  return status;
+}
+
+void Unit::DropGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
   for (Segment& segment : segments_) {
     segment.grad = Tensor();
+    segment.grad_shard = Tensor();
     segment.group_sum = Tensor();
     segment.tree_sums.clear();
   }
@@ -238,7 +246,7 @@ void Unit::ForgetGradients() {
 void Unit::Abandon() {
   HideParameters();
   gather_event_ = nullptr;
-  ForgetGradients();
+  DropGradients();
 }
 
 void Unit::HideParameters() {

@@ -70,8 +70,8 @@ class Unit {
     Tensor shard;       // [shard_numel] of master_dtype; undefined if it is offloaded
     Tensor full;        // [numel] of param_dtype while gathering or gathered
     Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
-    Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first
-                        // time; trainable segments only
+    Tensor grad_shard;  // [shard_numel] from a step's first gradients to its end; trainable
+                        // segments only
     // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
     // this rank's part of its group's sum, fp32; undefined unless there were any.
     Tensor group_sum;
@@ -178,9 +178,11 @@ class Unit {
   // kFull → kNone, with the gradients of a micro-batch added to those of the step: further
   // contributions to segments that are whole add to them, those to others begin anew.
   absl::Status MarkAccumulated(std::shared_ptr<Event> done);
-  void ForgetGradients();  // any → kNone
-  // After an error: whatever the states are, parameters and gradients become invisible, kSharded
-  // and kNone.
+  // any → kNone, and nothing of them is kept: the compute stream waits for the reduction, in whose
+  // order their memory goes back.
+  absl::Status ForgetGradients();
+  // After an error, and after all streams were waited for: whatever the states are, parameters and
+  // gradients become invisible, kSharded and kNone.
   void Abandon();
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
@@ -193,6 +195,7 @@ class Unit {
 
   absl::Status AllocateSegment(int i);
   void HideParameters();
+  void DropGradients();
 
   UnitSpec spec_;
   int index_;

@@ -88,6 +88,10 @@ absl::Status ValidateLora(const TrainOptions& options) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
   ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
+  if (options.lora_rank == 0 && options.lora_alpha != TrainOptions().lora_alpha) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lora_alpha=", options.lora_alpha, " needs --lora_rank: there is nothing to scale"));
+  }
   if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
                                                    " needs --lora_rank: there is no B"));
@@ -127,6 +131,10 @@ absl::Status ValidateCheckpoints(const TrainOptions& options) {
   if (options.async_checkpoint && options.checkpoint_every == 0) {
     return absl::InvalidArgumentError(
         "--async_checkpoint needs --checkpoint_every: say how often to save");
+  }
+  if (options.async_when_busy == "skip" && !options.async_checkpoint) {
+    return absl::InvalidArgumentError(
+        "--async_when_busy=skip needs --async_checkpoint: otherwise training waits for every save");
   }
   if (options.allow_partial && options.resume.empty()) {
     return absl::InvalidArgumentError(
@@ -371,8 +379,16 @@ absl::StatusOr<DType> TrainOptions::moment_dtype() const {
 absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
   LossScalerOptions scaler;
   scaler.growth_interval = loss_scale_growth_interval;
+  const bool scales_by_itself =
+      loss_scale == "auto" && (param_dtype == "fp16" || reduce_dtype == "fp16");
+  if (loss_scale != "dynamic" && !scales_by_itself &&
+      loss_scale_growth_interval != TrainOptions().loss_scale_growth_interval) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--loss_scale_growth_interval=", loss_scale_growth_interval,
+                     " needs a dynamic loss scale: --loss_scale=dynamic, or fp16"));
+  }
   if (loss_scale == "auto") {
-    if (param_dtype != "fp16" && reduce_dtype != "fp16") return std::nullopt;
+    if (!scales_by_itself) return std::nullopt;
   } else if (loss_scale != "dynamic") {
     scaler.dynamic = false;
     if (!absl::SimpleAtod(loss_scale, &scaler.initial_scale)) {

@@ -65,6 +65,16 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.loss_scale = "dynamic";
          o.loss_scale_growth_interval = 0;
        }},
+      {"--loss_scale_growth_interval=10 needs",
+       [](TrainOptions& o) { o.loss_scale_growth_interval = 10; }},
+      {"--loss_scale_growth_interval=10 needs",
+       [](TrainOptions& o) {
+         o.loss_scale = "1024";
+         o.loss_scale_growth_interval = 10;
+       }},
+      {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
+      {"--async_when_busy=skip needs --async_checkpoint",
+       [](TrainOptions& o) { o.async_when_busy = "skip"; }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},

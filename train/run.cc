@@ -76,12 +76,26 @@ int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
 }
 
+// int8 is for gathers and reduce-scatters: where there are none, nothing would come of it.
+absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
+  const char* const flag = options.quantized_weights     ? "quantized_weights"
+                           : options.quantized_gradients ? "quantized_gradients"
+                                                         : nullptr;
+  if (flag == nullptr || cuts || options.world_size == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, ": under --strategy=", options.strategy,
+      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
+      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
+      "out, or shard, as full_shard does"));
+}
+
 // Names and sizes that only the ranks use, refused before any of them starts.
 absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, strategy_options));
-  return strategy->ShardSize(options.world_size).status();
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
+  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
 }
 
 // What a build lacks is known to whoever built it, and to nobody else.

@@ -1,14 +1,16 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_fuzz.h"
-
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/fuzz/fuzz_target.h"
 
 namespace zeroth {
 namespace {
@@ -26,17 +28,14 @@ void CheckRanges(const GgufHeader& header, int64_t file_bytes) {
   }
 }
 
-}  // namespace
-
-bool FuzzGguf(absl::Span<const uint8_t> bytes) {
+bool Run(absl::Span<const uint8_t> bytes) {
   const absl::StatusOr<GgufHeader> header = ParseGgufHeader(bytes, "fuzz");
   if (!header.ok()) return false;
   CheckRanges(*header, static_cast<int64_t>(bytes.size()));
   // What was read can be written, and says the same when it is read again.
   const absl::StatusOr<std::string> text = SerializeGgufHeader(header->metadata, {});
   ZEROTH_CHECK(text.ok());
-  const auto again = ParseGgufHeader(
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text->data()), text->size()), "again");
+  const auto again = ParseGgufHeader(BytesOfText(*text), "again");
   ZEROTH_CHECK(again.ok());
   ZEROTH_CHECK(again->metadata.values().size() == header->metadata.values().size());
   // These may refuse, but must return.
@@ -44,6 +43,49 @@ bool FuzzGguf(absl::Span<const uint8_t> bytes) {
   const auto vocabulary = VocabularyOf(header->metadata);
   if (vocabulary.ok() && vocabulary->has_value()) HfTokenizerFiles(**vocabulary).IgnoreError();
   return true;
+}
+
+// A file with everything in it: every type of value, a vocabulary, tensors of three types.
+std::string Seed(bool small) {
+  GgufMetadata metadata;
+  metadata.SetString("general.architecture", "llama");
+  for (const char* key : {"context_length", "embedding_length", "feed_forward_length",
+                          "block_count", "attention.head_count", "vocab_size"}) {
+    metadata.SetUint32(absl::StrCat("llama.", key), 4);
+  }
+  metadata.SetFloat("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  metadata.Set("a", uint8_t{1});
+  metadata.Set("b", GgufArray{std::vector<GgufArray>{{std::vector<double>{1, 2}},
+                                                     {std::vector<bool>{true}}}});
+  metadata.Set("c", GgufArray{std::vector<uint64_t>{1, 2, 3}});
+  if (!small) {
+    ZEROTH_CHECK(SetVocabulary(ByteVocabulary(), 257, &metadata).ok());
+  }
+  std::vector<std::pair<std::string, SafetensorsEntry>> tensors(3);
+  int64_t offset = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].first = absl::StrCat("t", i);
+    SafetensorsEntry& entry = tensors[i].second;
+    entry.dtype = i == 0 ? SafetensorsDType::kF32 : SafetensorsDType::kBF16;
+    entry.shape = Shape({2, 3});
+    entry.begin = offset;
+    entry.end = offset + 6 * BitsOf(entry.dtype) / 8;
+    offset += 32;
+  }
+  const auto header = SerializeGgufHeader(metadata, tensors);
+  ZEROTH_CHECK(header.ok());
+  return *header + std::string(static_cast<size_t>(offset), 'x');
+}
+
+std::vector<std::string> Seeds() { return {Seed(/*small=*/true), Seed(/*small=*/false)}; }
+
+}  // namespace
+
+FuzzTarget GetFuzzTarget() {
+  FuzzTarget target;
+  target.run = Run;
+  target.seeds = Seeds;
+  return target;
 }
 
 }  // namespace zeroth

@@ -272,6 +272,11 @@ TEST_P(StrategySuite, UnshardsAheadOfUse) {
               step.gradient = PatternGradient(world.rank());
               step.lr = 0;
               ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              // A handle that nobody waited for in time gathers nothing anew.
+              ZEROTH_ASSIGN_OR_RETURN(auto late, scheduler.Unshard(unit, /*async=*/true));
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(late.Wait());
+              ZEROTH_TOY_EXPECT(unit.state() == UnitState::kSharded);
               return CheckAtRest(*sharding);
             }),
             absl::OkStatus());

@@ -1,0 +1,52 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Fuzzing of file formats: one target, a deterministic test and a libFuzzer program of it."""
+
+load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
+
+def zeroth_fuzz_test(name, srcs, deps, **kwargs):
+    """A test that reads damaged files, and the same under libFuzzer.
+
+    Makes the test `name`, which damages the target's seeds and checks what reading them costs, and
+    the program `name` with "er" for "_test", which needs --config=fuzz:
+    ./bazelw run --config=fuzz //checkpoint/gguf:gguf_fuzzer -- -max_len=4096
+
+    Args:
+      name: ends in _fuzz_test.
+      srcs: the source that defines GetFuzzTarget(), see zeroth/core/base/fuzz/fuzz_target.h.
+      deps: what it uses.
+      **kwargs: passed to the test.
+    """
+    if not name.endswith("_fuzz_test"):
+        fail("zeroth_fuzz_test '%s': expected a name that ends in _fuzz_test" % name)
+    target = name[:-len("_test")]
+    zeroth_cc_library(
+        name = target,
+        testonly = True,
+        srcs = srcs,
+        # Wherever the linker meets it: the others refer to its one function.
+        alwayslink = True,
+        visibility = ["//visibility:private"],
+        deps = deps + [
+            "//core/base/fuzz:fuzz_target",
+            "@com_google_absl//absl/types:span",
+        ],
+    )
+    zeroth_cc_test(
+        name = name,
+        deps = [
+            ":" + target,
+            "//core/base/fuzz:fuzz_test",
+        ],
+        **kwargs
+    )
+    zeroth_cc_binary(
+        name = target + "er",
+        testonly = True,
+        linkopts = ["-fsanitize=fuzzer"],
+        tags = ["manual"],
+        visibility = ["//visibility:private"],
+        deps = [
+            ":" + target,
+            "//core/base/fuzz:libfuzzer_main",
+        ],
+    )

@@ -1,0 +1,18 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_
+#define ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_
+
+#include <random>
+#include <string>
+
+namespace zeroth {
+
+// Damages a file in one to three places, as disks, careless writers and attackers do: other bytes,
+// numbers that break careless arithmetic (binary, and decimal where there are digits), parts that
+// are missing, repeated or cut off, brackets that are nested deep.
+void Damage(std::mt19937_64& random, std::string* file);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_FUZZ_DAMAGE_H_

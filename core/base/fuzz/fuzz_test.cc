@@ -1,0 +1,41 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The deterministic test of a format's FuzzTarget.
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/fuzz/damage.h"
+#include "zeroth/core/base/fuzz/fuzz_target.h"
+
+namespace zeroth {
+namespace {
+
+TEST(FuzzTest, DamagedFilesAreRefusedAndCostLittle) {
+  const FuzzTarget target = GetFuzzTarget();
+  const std::vector<std::string> seeds = target.seeds();
+  ASSERT_FALSE(seeds.empty());
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    EXPECT_TRUE(RunFuzzTarget(target, BytesOfText(seeds[i]), absl::StrCat("seed ", i)));
+  }
+  std::mt19937_64 random(20261121);
+  constexpr int kRounds = 30'000;
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    // Small seeds are damaged where it matters more often, and are faster.
+    std::string file = seeds[std::min(random() % seeds.size(), random() % seeds.size())];
+    Damage(random, &file);
+    accepted += RunFuzzTarget(target, BytesOfText(file), absl::StrCat("round ", round)) ? 1 : 0;
+  }
+  RecordProperty("accepted", accepted);
+  // Both ways out are taken: neither the damage nor the checks are idle.
+  EXPECT_GT(accepted, kRounds / 1000);
+  EXPECT_LT(accepted, kRounds * 99 / 100);
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,29 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TESTS_INTEROP_PYTHON_H_
+#define ZEROTH_TESTS_INTEROP_PYTHON_H_
+
+#include <string>
+#include <vector>
+
+namespace zeroth {
+
+struct PythonOutcome {
+  int exit_code = -1;
+  std::string output;  // stdout
+  std::string errors;  // stderr
+
+  bool ok() const { return exit_code == 0; }
+};
+
+// Runs this project's script tests/interop/`script` with `arguments`, none of which a shell sees
+// through, in the interpreter of @zeroth_python; where there is none, in the system's python3.
+PythonOutcome RunPython(const std::string& script, const std::vector<std::string>& arguments);
+
+// Whether that interpreter has a module, and for skipping if not: what to do to get it.
+bool PythonHas(const std::string& module);
+std::string HowToGetPythonPackages();
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TESTS_INTEROP_PYTHON_H_

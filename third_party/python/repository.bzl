@@ -1,0 +1,34 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Finds the Python that tests compare our files with; installs nothing and never fails."""
+
+load("//third_party:system.bzl", "write_build_file")
+
+def _environment(ctx):
+    """Returns the interpreter that environment.sh would print if it has made one, or None."""
+    cache = ctx.os.environ.get("XDG_CACHE_HOME", "")
+    home = ctx.os.environ.get("HOME", "")
+    if not cache and not home:
+        return None
+    checksum = ctx.execute(["sha256sum", ctx.path(ctx.attr._requirements)])
+    if checksum.return_code != 0:
+        return None
+    name = "zeroth/python-" + checksum.stdout[:16]
+    path = ctx.path((cache or home + "/.cache") + "/" + name + "/bin/python")
+    return str(path) if path.exists else None
+
+def _python_repository_impl(ctx):
+    interpreter = ctx.os.environ.get("ZEROTH_PYTHON", "") or _environment(ctx)
+    ctx.file("interpreter.txt", (interpreter or "") + "\n", executable = False)
+    write_build_file(ctx, ctx.attr._build_file)
+
+python_repository = repository_rule(
+    implementation = _python_repository_impl,
+    attrs = {
+        "_build_file": attr.label(default = "//third_party/python:python.BUILD"),
+        "_requirements": attr.label(default = "//third_party/python:requirements.txt"),
+    },
+    configure = True,
+    # bazelw sets the first: a server that looked before there was an environment looks again.
+    environ = ["ZEROTH_PYTHON", "XDG_CACHE_HOME", "HOME"],
+    local = True,
+)
