@@ -36,6 +36,7 @@ struct MemoryFormulaOptions {
   bool sync_every_micro_batch = true;
   OffloadOptions offload;
   bool shard_optimizer_over_world = false;  // of hybrid_shard
+  bool sums_in_tree = false;  // StrategyOptions::tree_micro_batches is `micro_batches`
 };
 
 // Peak bytes of one rank by category; activations, communication and workspace are no part of it.

@@ -211,6 +211,13 @@ ABSL_FLAG(bool, async_checkpoint, kDefaults.async_checkpoint,
 ABSL_FLAG(std::string, async_when_busy, kDefaults.async_when_busy,
           "What a save does when two earlier ones are still being written: wait, or skip it.");
 
+ABSL_FLAG(int64_t, deterministic_batch, kDefaults.deterministic_batch,
+          "Micro-batches of --batch_size sequences in the global batch, which the ranks share and "
+          "whose gradients are summed in one fixed tree: the same bits at every --world_size that "
+          "is a power of two and divides it, under every --strategy, also across a --resume. Each "
+          "is reduced by itself, and at most log2 of a rank's micro-batches fp32 shards of "
+          "gradients are kept more. 0: the batch is what --world_size and --grad_accum make it.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -307,6 +314,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.allow_partial = absl::GetFlag(FLAGS_allow_partial);
   options.async_checkpoint = absl::GetFlag(FLAGS_async_checkpoint);
   options.async_when_busy = absl::GetFlag(FLAGS_async_when_busy);
+  options.deterministic_batch = absl::GetFlag(FLAGS_deterministic_batch);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -16,6 +16,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/optim/outlier_detector.h"
+#include "zeroth/train/deterministic_batch.h"
 
 namespace zeroth {
 namespace {
@@ -142,6 +143,33 @@ absl::Status ValidateCheckpoints(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// What would make the bits depend on the ranks after all.
+absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(AtLeast("deterministic_batch", options.deterministic_batch, 0,
+                                 "0 (none) or a number of micro-batches"));
+  if (options.deterministic_batch == 0) return absl::OkStatus();
+  const auto conflict = [&](absl::string_view flag, absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--deterministic_batch=", options.deterministic_batch, " and ", flag, ": ", why));
+  };
+  if (options.grad_sync != "every") {
+    return conflict("--grad_sync=last", "every micro-batch is reduced by itself; leave it out");
+  }
+  if (options.quantized_weights || options.quantized_gradients) {
+    return conflict("--quantized_weights or --quantized_gradients",
+                    "what shares an int8 scale depends on where shards begin; leave one of them "
+                    "out");
+  }
+  if (options.reduction != "tree") {
+    return conflict("--reduction=nccl", "its order depends on the ranks; leave it out");
+  }
+  if (options.gradient_divide_factor != 0) {
+    return conflict("--gradient_divide_factor",
+                    "gradients are divided by the number of micro-batches; leave it out");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDType(const char* flag, const std::string& value) {
   if (value == "fp32" || value == "bf16" || value == "fp16") return absl::OkStatus();
   return Bad(flag, value, "fp32, bf16 or fp16");
@@ -230,12 +258,28 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateDeterministicBatch(options));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
+}
+
+absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
+  if (options.deterministic_batch == 0) return options;
+  const absl::StatusOr<int64_t> each =
+      MicroBatchesPerRank(options.deterministic_batch, options.world_size);
+  ZEROTH_RETURN_IF_ERROR_WITH(each.status(), "--deterministic_batch and --world_size");
+  if (options.grad_accum != TrainOptions().grad_accum && options.grad_accum != *each) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grad_accum=", options.grad_accum,
+        ": --deterministic_batch=", options.deterministic_batch, " over ", options.world_size,
+        " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
+  }
+  options.grad_accum = *each;
+  return options;
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {

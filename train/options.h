@@ -111,6 +111,8 @@ struct TrainOptions {
   bool async_checkpoint = false;
   std::string async_when_busy = "wait";
 
+  int64_t deterministic_batch = 0;  // 0: the batch is what ranks and grad_accum make it
+
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the
   // first is none of its values.
@@ -131,6 +133,10 @@ struct TrainOptions {
 
 // InvalidArgument names the flag, its value, and what is allowed.
 absl::Status Validate(const TrainOptions& options);
+
+// `options`, whose world size is known, with grad_accum as deterministic_batch asks for; without it
+// as they are. InvalidArgument if ranks cannot share the batch, or if grad_accum says otherwise.
+absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);

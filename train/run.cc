@@ -223,6 +223,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.skip_loss_zscore = options.skip_loss_zscore;
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;
+  trainer.deterministic_batch = options.deterministic_batch;
   return trainer;
 }
 
@@ -348,6 +349,11 @@ class Reporter {
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.param_dtype, gemm_peak / 1e9));
+    if (options.deterministic_batch > 0) {
+      progress_.Print(absl::StrFormat(
+          "          in %d micro-batches, %d on each rank: the bits are those of any world size",
+          options.deterministic_batch, options.grad_accum));
+    }
     PrintOptimizer();
   }
 
@@ -415,6 +421,7 @@ class RankRun {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
+    device_options.bits_of_any_team = options_.deterministic_batch > 0;
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseBytes(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
@@ -510,11 +517,9 @@ class RankRun {
   // True if the run is to end.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start) {
     const Clock::time_point step_start = Clock::now();
-    std::vector<Batch> micro_batches;
-    for (int64_t i = 0; i < options_.grad_accum; ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader_->Load(step * options_.grad_accum + i));
-      micro_batches.push_back(std::move(batch));
-    }
+    const int64_t count = options_.grad_accum;
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
+                            LoadMicroBatches(*loader_, step * count, count));
     const double lr = job_.schedule.At(step);
     trace_->BeforeStep(step - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
@@ -604,11 +609,25 @@ class RankRun {
     return trainer_->ema()->Swap();
   }
 
+  // Micro-batches `first`, and so on, of this rank.
+  static absl::StatusOr<std::vector<Batch>> LoadMicroBatches(const DataLoader& loader,
+                                                             int64_t first, int64_t count) {
+    std::vector<Batch> micro_batches;
+    for (int64_t i = 0; i < count; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader.Load(first + i));
+      micro_batches.push_back(std::move(batch));
+    }
+    return micro_batches;
+  }
+
   absl::StatusOr<float> Evaluate() {
+    // A deterministic batch is one in evaluation, too: its text must not depend on the ranks.
+    const int64_t count = options_.deterministic_batch > 0 ? options_.grad_accum : 1;
     double sum = 0;
     for (int64_t i = 0; i < options_.eval_batches; ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, eval_loader_->Load(i));
-      ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(batch));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
+                              LoadMicroBatches(*eval_loader_, i * count, count));
+      ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
       sum += loss;
     }
     ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
@@ -647,7 +666,8 @@ class RankRun {
 
 absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithWorldSize(options));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(options));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithDeterministicBatch(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   LaunchOptions launch;
   launch.world_size = resolved.world_size;

@@ -17,8 +17,8 @@ using OneThreadProduct = absl::FunctionRef<absl::Status(const GemmCall&, Workspa
 // The product with the same bits on any number of threads. oneDNN divides work by how many threads
 // there are, for small c and many terms the terms too, which then add up in another order. Here c
 // is cut into tiles, at places that its sizes alone decide, and each tile is one thread's
-// `product`; m, n and k are above 0. Tiles cost a few parts in a hundred of the speed, and small
-// products, which are a single one, all but a thread's. The error of one of them, if any fails.
+// `product`; m, n and k are above 0. Each tile packs what it multiplies by itself, and a product of
+// a single tile has one thread. The error of one of them, if any fails.
 absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product);
 
 }  // namespace zeroth::cpu

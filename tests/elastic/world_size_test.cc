@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -110,6 +111,30 @@ TEST(ElasticTest, MeetsTheReference) {
     }
     ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
     ExpectClose(record.final_weights, reference->final_weights, kWeightTolerance, "final weights");
+  }
+}
+
+// A machine's cores are shared among its ranks, so that threads change with the world size. Large
+// enough that kernels divide their work, and oneDNN the terms of products.
+TEST(ElasticTest, ThreadsChangeNothingEither) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer cannot see the synchronisation inside GCC's OpenMP runtime";
+#endif
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      RunSetup alone = Deterministic(Alone(model, Types(dtype, dtype)), 2);
+      alone.rows_per_rank = 64;
+      alone.steps = 2;
+      alone.bits_of_any_team = true;
+      for (const auto& [world_size, threads] :
+           {std::pair(1, 3), std::pair(1, 8), std::pair(2, 2)}) {
+        RunSetup setup = alone;
+        setup.world_size = world_size;
+        setup.threads = threads;
+        SCOPED_TRACE(setup.ToString());
+        ExpectSameBits(Record(alone), Record(setup));
+      }
+    }
   }
 }
 

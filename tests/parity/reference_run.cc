@@ -140,8 +140,11 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
 
 absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
                        Collector& collector) {
+  DeviceOptions device_options;
+  device_options.threads = setup.threads;
+  device_options.bits_of_any_team = setup.bits_of_any_team;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create(setup.device, DeviceOptions()));
+                          DeviceRegistry::Create(setup.device, device_options));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory,
                           HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
@@ -222,6 +225,8 @@ std::string RunSetup::ToString() const {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
   }
   if (deterministic_batch > 0) absl::StrAppend(&text, "_deterministic", deterministic_batch);
+  if (threads > 1) absl::StrAppend(&text, "_threads", threads);
+  if (bits_of_any_team) absl::StrAppend(&text, "_any_team");
   if (layout == LayoutKind::kRows) absl::StrAppend(&text, "_rows_layout");
   if (offload.any()) {
     absl::StrAppend(&text, "_offload", offload.parameters ? "p" : "", offload.gradients ? "g" : "",

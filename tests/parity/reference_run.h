@@ -58,6 +58,8 @@ struct RunSetup {
   int64_t deterministic_batch = 0;
   LayoutKind layout = LayoutKind::kFlat;
   OffloadOptions offload;
+  int threads = 1;                // of each rank
+  bool bits_of_any_team = false;  // see DeviceOptions
 
   std::string ToString() const;
 };
