@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
@@ -180,7 +181,7 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.on_nonfinite != "stop" && options.on_nonfinite != "skip") {
     return Bad("on_nonfinite", options.on_nonfinite, "stop or skip");
   }
-  if (!ParseBytes(options.memory_limit).ok()) {
+  if (!ParseByteCount(options.memory_limit).ok()) {
     return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
   if (const absl::StatusOr<OffloadOptions> parsed = ParseOffload(options.offload); !parsed.ok()) {
@@ -224,22 +225,6 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is no positive duration; expected one as 90s or 10m"));
-}
-
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  const absl::string_view whole = text;
-  double unit = 1;
-  for (const auto& [suffix, size] : {std::pair("KiB", 1024.0), std::pair("MiB", 1024.0 * 1024),
-                                     std::pair("GiB", 1073741824.0)}) {
-    if (absl::ConsumeSuffix(&text, suffix)) unit = size;
-  }
-  double number = 0;
-  constexpr double kMost = 9e18;
-  if (!absl::SimpleAtod(text, &number) || !(number >= 0) || number * unit > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", whole, "' is no number of bytes; expected one as 1500, 64KiB or 2GiB"));
-  }
-  return static_cast<int64_t>(number * unit);
 }
 
 LoraOptions TrainOptions::lora() const {

@@ -135,10 +135,6 @@ absl::Status Validate(const TrainOptions& options);
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
 
-// "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
-// finite ones included.
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
-
 // "none", "all", or a comma-separated list of parameters, gradients and optimizer.
 // InvalidArgument for anything else.
 absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text);

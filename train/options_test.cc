@@ -135,16 +135,5 @@ TEST(OptionsTest, KindsOfStateToOffload) {
   EXPECT_EQ(options.offload_options().directory, "/scratch");
 }
 
-TEST(OptionsTest, SizesInBytes) {
-  EXPECT_EQ(*ParseBytes("0"), 0);
-  EXPECT_EQ(*ParseBytes("1500"), 1500);
-  EXPECT_EQ(*ParseBytes("64KiB"), 65536);
-  EXPECT_EQ(*ParseBytes("1.5MiB"), 1572864);
-  EXPECT_EQ(*ParseBytes("2GiB"), int64_t{2} << 30);
-  for (const char* text : {"", "GiB", "-1", "nan", "inf", "1e300GiB", "2GB", "2 GiB x"}) {
-    EXPECT_FALSE(ParseBytes(text).ok()) << text;
-  }
-}
-
 }  // namespace
 }  // namespace zeroth

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
@@ -399,7 +400,7 @@ class RankRun {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
-    ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseBytes(options_.memory_limit));
+    ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
     if (options_.cuda_graphs) {
