@@ -39,15 +39,18 @@ absl::Status NotATokenizerFile(const std::string& where, const std::string& name
       absl::StrCat(where, ": \"", name, "\" is not the name of a tokenizer file"));
 }
 
-bool IsModelFile(const std::string& name) {
+bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
+  if (IsTokenizerFile(name)) return true;
+  if (kind == HfDirectoryKind::kAdapter) {
+    return name == "adapter_config.json" || name == "adapter_model.safetensors";
+  }
   return name == "config.json" || name == "generation_config.json" ||
          name == "model.safetensors.index.json" ||
-         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) ||
-         IsTokenizerFile(name);
+         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors"));
 }
 
 // OK if nothing is at `path`, or a directory of nothing but a model's files: what may be replaced.
-absl::Status CheckReplaceable(const std::string& path) {
+absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return absl::OkStatus();
@@ -58,10 +61,11 @@ absl::Status CheckReplaceable(const std::string& path) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (!IsModelFile(name) || it->is_directory(ignored)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          path, ": holds \"", name,
-          "\", which is no part of a model, so it is not replaced; name another directory"));
+    if (!IsFileOf(kind, name) || it->is_directory(ignored)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, ": holds \"", name, "\", which is no part of ",
+                       kind == HfDirectoryKind::kModel ? "a model" : "an adapter",
+                       ", so it is not replaced; name another directory"));
     }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("list directory ", path));
@@ -105,8 +109,9 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
   return previous;
 }
 
-absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path) {
-  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path));
+absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path,
+                                    HfDirectoryKind kind) {
+  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path, kind));
   return MoveIntoPlace(temporary, path);
 }
 
@@ -160,8 +165,8 @@ absl::StatusOr<std::string> WeightIndex(const std::vector<std::vector<TensorDecl
 
 }  // namespace
 
-HfDirectoryWriter::HfDirectoryWriter(std::string path, std::string temporary)
-    : path_(std::move(path)), temporary_(std::move(temporary)) {}
+HfDirectoryWriter::HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind)
+    : path_(std::move(path)), temporary_(std::move(temporary)), kind_(kind) {}
 
 HfDirectoryWriter::~HfDirectoryWriter() {
   files_.clear();
@@ -173,13 +178,14 @@ HfDirectoryWriter::~HfDirectoryWriter() {
 absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
     const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors,
     const HfDirectoryOptions& options) {
-  if (options.max_shard_bytes < 0) {
+  const bool divided = options.max_shard_bytes != 0;
+  if (options.max_shard_bytes < 0 || (divided && options.kind == HfDirectoryKind::kAdapter)) {
     return absl::InvalidArgumentError(
         absl::StrCat("weight files of at most ", options.max_shard_bytes,
-                     " bytes; expected a positive limit, or 0: none"));
+                     " bytes; expected 0, or for a model a positive limit"));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::string resolved, ResolvePath(path));
-  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved));
+  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved, options.kind));
   std::error_code error;
   fs::create_directories(fs::path(resolved).parent_path(), error);
   if (error)
@@ -189,9 +195,11 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
   if (mkdir(temporary.c_str(), 0777) != 0)
     return ErrnoStatus(errno, absl::StrCat("create directory ", temporary));
   std::unique_ptr<HfDirectoryWriter> writer(
-      new HfDirectoryWriter(std::move(resolved), std::move(temporary)));
+      new HfDirectoryWriter(std::move(resolved), std::move(temporary), options.kind));
   const fs::path base(writer->temporary_);
-  ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / "config.json").string(), config.ToString()));
+  const char* const config_name =
+      options.kind == HfDirectoryKind::kModel ? "config.json" : "adapter_config.json";
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / config_name).string(), config.ToString()));
   ZEROTH_ASSIGN_OR_RETURN(auto files, DivideIntoFiles(std::move(tensors), options.max_shard_bytes));
   ZEROTH_RETURN_IF_ERROR(writer->CreateWeights(std::move(files)));
   return writer;
@@ -205,7 +213,8 @@ absl::Status HfDirectoryWriter::CreateWeights(std::vector<std::vector<TensorDecl
         WriteFileDurably((base / "model.safetensors.index.json").string(), index));
   }
   for (size_t i = 0; i < files.size(); ++i) {
-    const std::string name = WeightFileName(i, files.size());
+    const std::string name = kind_ == HfDirectoryKind::kAdapter ? "adapter_model.safetensors"
+                                                                : WeightFileName(i, files.size());
     const std::vector<TensorDeclaration> tensors = files[i];
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
                             SafetensorsWriter::Create((base / name).string(), std::move(files[i])));
@@ -243,7 +252,7 @@ absl::Status HfDirectoryWriter::Finish() {
   // The model is complete: from here on a result of hours must not be thrown away because its name
   // is taken.
   finished_ = true;
-  const absl::StatusOr<std::string> previous = Replace(temporary_, path_);
+  const absl::StatusOr<std::string> previous = Replace(temporary_, path_, kind_);
   if (!previous.ok()) {
     return Annotate(previous.status(), absl::StrCat("the model is complete in ", temporary_,
                                                     " but cannot be renamed"));

@@ -20,11 +20,18 @@
 
 namespace zeroth {
 
+enum class HfDirectoryKind {
+  kModel,    // config.json and model.safetensors
+  kAdapter,  // PEFT's adapter_config.json and adapter_model.safetensors
+};
+
 struct HfDirectoryOptions {
-  // Most bytes of tensors in one weight file; a tensor that is larger has one of its own. 0: one
-  // file for all. Where there are several they are called model-00001-of-00003.safetensors, and
-  // model.safetensors.index.json says which tensor is where, as transformers' max_shard_size has
-  // it.
+  HfDirectoryKind kind = HfDirectoryKind::kModel;
+
+  // Of a model: most bytes of tensors in one weight file; a tensor that is larger has one of its
+  // own. 0: one file for all. Where there are several they are called
+  // model-00001-of-00003.safetensors, and model.safetensors.index.json says which tensor is where,
+  // as transformers' max_shard_size has it.
   int64_t max_shard_bytes = 0;
 };
 
@@ -39,8 +46,9 @@ struct HfDirectoryOptions {
 class HfDirectoryWriter {
  public:
   // Missing parents of `path` are created. AlreadyExists if `path` exists and is not an earlier
-  // model or an empty directory: this class deletes nothing that it would not have written itself.
-  // InvalidArgument for tensors as SafetensorsWriter says, and for negative options.
+  // directory of the same kind or an empty one: this class deletes nothing that it would not have
+  // written itself. InvalidArgument for tensors as SafetensorsWriter says, and for negative
+  // options.
   static absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> Create(
       const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors,
       const HfDirectoryOptions& options = {});
@@ -65,11 +73,12 @@ class HfDirectoryWriter {
   const std::string& path() const { return path_; }
 
  private:
-  HfDirectoryWriter(std::string path, std::string temporary);
+  HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind);
   absl::Status CreateWeights(std::vector<std::vector<TensorDeclaration>> files);
 
   const std::string path_;
   const std::string temporary_;
+  const HfDirectoryKind kind_;
   std::vector<std::unique_ptr<SafetensorsWriter>> files_;
   std::map<std::string, SafetensorsWriter*, std::less<>> file_of_;  // by tensor
   bool finished_ = false;

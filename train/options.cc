@@ -96,6 +96,14 @@ absl::Status ValidateLora(const TrainOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));
   }
+  if (options.lora_export != "merged" && options.lora_export != "adapter" &&
+      options.lora_export != "both") {
+    return Bad("lora_export", options.lora_export, "merged, adapter or both");
+  }
+  if (options.lora_rank == 0 && options.lora_export != TrainOptions().lora_export) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_export=", options.lora_export,
+                                                   " needs --lora_rank: there are no adapters"));
+  }
   for (const std::string& target : options.lora().targets) {
     if (target.empty()) {
       return Bad("lora_targets", options.lora_targets, "all, or names as q_proj,v_proj");
@@ -211,6 +219,15 @@ absl::Status Validate(const TrainOptions& options) {
     return Bad("layout", options.layout, "flat or rows");
   }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  if (options.export_dtype != "fp32" && options.export_dtype != "bf16") {
+    return Bad(
+        "export_dtype", options.export_dtype,
+        "fp32 or bf16; //tools/convert makes fp16, which cannot hold every weight, of either");
+  }
+  if (!ParseByteCount(options.max_shard_size).ok()) {
+    return Bad("max_shard_size", options.max_shard_size,
+               "a number of bytes, as 5GB or 0: one file");
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));

@@ -111,6 +111,10 @@ struct TrainOptions {
   bool async_checkpoint = false;
   std::string async_when_busy = "wait";
 
+  std::string export_dtype = "fp32";
+  std::string max_shard_size = "0";  // as ParseByteCount reads it; 0: one file
+  std::string lora_export = "merged";
+
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the
   // first is none of its values.

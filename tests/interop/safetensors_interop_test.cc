@@ -208,7 +208,7 @@ TEST_P(ModelDirectoryInteropTest, ThePackageReadsOurDirectories) {
   EXPECT_EQ(Read("model", dir_.File("model")), listing.ToText());
 }
 
-INSTANTIATE_TEST_SUITE_P(MaxShardBytes, ModelDirectoryInteropTest, ::testing::Values(0, 1, 200));
+INSTANTIATE_TEST_SUITE_P(MaxShardBytes, ModelDirectoryInteropTest, ::testing::Values(0, 1, 30));
 
 // Every state of every parameter as the test's own function says, whatever the spread.
 TensorListing ExpectedState(TestState& state, int version) {
