@@ -205,5 +205,33 @@ TEST(HfDirectoryWriterTest, RefusesANegativeLimitAndNamesThatRepeatAcrossFiles) 
   EXPECT_TRUE(dir.List().empty());
 }
 
+TEST(HfDirectoryWriterTest, AnAdapterReplacesAnAdapterOnly) {
+  const TemporaryDirectory dir;
+  HfDirectoryOptions options;
+  options.kind = HfDirectoryKind::kAdapter;
+  const auto write = [&](const std::string& name) -> absl::Status {
+    auto writer = HfDirectoryWriter::Create(dir.File(name), Config(1),
+                                            {{"a", DType::kBFloat16, {1}}}, options);
+    if (!writer.ok()) return writer.status();
+    absl::Status status = (*writer)->Write("a", 0, {2.0f});
+    status.Update((*writer)->Finish());
+    return status;
+  };
+  ASSERT_TRUE(write("adapter").ok());
+  ASSERT_TRUE(write("adapter").ok());
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.File("adapter"))) {
+    files.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(files, UnorderedElementsAre("adapter_config.json", "adapter_model.safetensors"));
+  ASSERT_TRUE(WriteModel(dir.File("model"), 1).ok());
+  const absl::Status over_model = write("model");
+  EXPECT_EQ(over_model.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(over_model.message(), HasSubstr("which is no part of an adapter"));
+  EXPECT_EQ(WriteModel(dir.File("adapter"), 1).code(), absl::StatusCode::kAlreadyExists);
+  options.max_shard_bytes = 10;
+  EXPECT_EQ(write("other").code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -57,6 +57,14 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"bf16 masters of bf16 parameters", [](TrainOptions& o) { o.master_dtype = "bf16"; }},
       {"--optimizer_state_dtype=fp16: expected fp32, bf16 or int8",
        [](TrainOptions& o) { o.optimizer_state_dtype = "fp16"; }},
+      {"--export_dtype=fp16", [](TrainOptions& o) { o.export_dtype = "fp16"; }},
+      {"--max_shard_size=much", [](TrainOptions& o) { o.max_shard_size = "much"; }},
+      {"--lora_export=all",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.lora_export = "all";
+       }},
+      {"--lora_export=both needs --lora_rank", [](TrainOptions& o) { o.lora_export = "both"; }},
       {"--loss_scale=loud", [](TrainOptions& o) { o.loss_scale = "loud"; }},
       {"--loss_scale=1000", [](TrainOptions& o) { o.loss_scale = "1000"; }},
       {"--loss_scale_growth_interval=0",
