@@ -7,9 +7,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/checksum_avx2.h"
+
 namespace zeroth {
 
 uint64_t ChecksumOf(absl::Span<const uint8_t> bytes) {
+#ifdef __x86_64__
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (has_avx2) return Xxh3WithAvx2(bytes.data(), bytes.size());
+#endif
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
