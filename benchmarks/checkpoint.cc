@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
 
@@ -39,6 +40,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/checkpoint/sharded/shard_writer.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
@@ -187,14 +189,16 @@ absl::Status MeasureSave(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status CopyPieces(const Training& training, CopyTarget& target) {
+// Where this rank's state is, as bytes.
+std::vector<absl::Span<uint8_t>> StateMemory(const Training& training) {
+  std::vector<absl::Span<uint8_t>> memory;
   for (const StatePiece& piece : training.Pieces()) {
     const auto size = static_cast<int64_t>(SizeOf(piece.shard.dtype()));
-    const auto* const data = static_cast<const uint8_t*>(piece.shard.tensor().raw_data());
-    target.Copy(
-        absl::MakeConstSpan(data + piece.shard_begin * size, static_cast<size_t>(piece.bytes())));
+    auto* const data = static_cast<uint8_t*>(piece.shard.tensor().raw_data());
+    memory.push_back(
+        absl::MakeSpan(data + piece.shard_begin * size, static_cast<size_t>(piece.bytes())));
   }
-  return absl::OkStatus();
+  return memory;
 }
 
 // What a step lasts longer in which a save starts that goes on behind it, against what all ranks
@@ -212,7 +216,11 @@ absl::Status MeasureAsyncSave(const Training& training, Run& run) {
   // The first save allocates the copy's memory.
   for (int number = 0; number <= kRounds; ++number) {
     Round round{0, 0, undisturbed / 2};
-    ZEROTH_ASSIGN_OR_RETURN(round.floor, time([&] { return CopyPieces(training, target); }));
+    ZEROTH_ASSIGN_OR_RETURN(round.floor, time([&] {
+                              for (const absl::Span<uint8_t> piece : StateMemory(training))
+                                target.Copy(piece);
+                              return absl::OkStatus();
+                            }));
     ZEROTH_ASSIGN_OR_RETURN(
         const double disturbed, time([&]() -> absl::Status {
           ZEROTH_RETURN_IF_ERROR(
@@ -229,16 +237,15 @@ absl::Status MeasureAsyncSave(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
-// Against read(2) of the same files from the page cache, by as many threads.
+// Against read(2) of the same files from the page cache into the same memory, by as many threads.
 absl::Status MeasureLoad(const Training& training, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
   ZEROTH_RETURN_IF_ERROR(saver->Save(1, nlohmann::json::object(), training.Pieces()).status());
   const std::string path = CheckpointPath(absl::StrCat(run.directory, "/run"), 1);
   const std::string mine = absl::StrCat(path, "/", ShardFileName(training.world.rank(), kRanks));
-  CopyTarget target;
   const auto read = [&]() -> absl::StatusOr<double> {
     return run.stopwatch.Time(training.world, training.stream(),
-                              [&] { return target.ReadFile(mine); });
+                              [&] { return ReadFileInto(mine, StateMemory(training)); });
   };
   // From here on the files are in the page cache.
   ZEROTH_RETURN_IF_ERROR(read().status());

@@ -73,17 +73,19 @@ void CopyTarget::Copy(absl::Span<const uint8_t> bytes) {
   }
 }
 
-absl::Status CopyTarget::ReadFile(const std::string& path) {
+absl::Status ReadFileInto(const std::string& path, const std::vector<absl::Span<uint8_t>>& memory) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  ssize_t count = 0;
-  do {
-    const size_t most = std::min(kReadBytes, window_.size() - place_);
-    count = read(fd, window_.data() + place_, most);
-    if (count > 0) place_ = (place_ + static_cast<size_t>(count)) % window_.size();
-  } while (count > 0 || (count < 0 && errno == EINTR));
-  const absl::Status status =
-      count < 0 ? ErrnoStatus(errno, absl::StrCat("read ", path)) : absl::OkStatus();
+  absl::Status status;
+  for (absl::Span<uint8_t> part : memory) {
+    while (!part.empty() && status.ok()) {
+      const ssize_t count = read(fd, part.data(), std::min(kReadBytes, part.size()));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) status = ErrnoStatus(errno, absl::StrCat("read ", path));
+      if (count == 0) status = absl::OutOfRangeError(absl::StrCat(path, " is too short"));
+      if (count > 0) part.remove_prefix(static_cast<size_t>(count));
+    }
+  }
   close(fd);
   return status;
 }

@@ -26,13 +26,14 @@ class CopyTarget {
  public:
   CopyTarget();
   void Copy(absl::Span<const uint8_t> bytes);
-  // The whole file, by read(2).
-  absl::Status ReadFile(const std::string& path);
 
  private:
   std::vector<uint8_t> window_;
   size_t place_ = 0;
 };
+
+// Fills `memory` with the file's bytes from the first on, by read(2). OutOfRange if it is shorter.
+absl::Status ReadFileInto(const std::string& path, const std::vector<absl::Span<uint8_t>>& memory);
 
 }  // namespace zeroth
 
