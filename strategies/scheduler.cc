@@ -383,6 +383,9 @@ absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
   Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
+  // Whose gradients are reduced has had its backward. It comes next where an earlier block is
+  // computed again, after which, in forward, it came.
+  if (track(*next).reduced) return absl::OkStatus();
   // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
   const int64_t bytes = FullParameterBytes(*next);
   if (!next->is_root() && bytes > 0 && !gathered_->HasRoom(bytes)) return absl::OkStatus();

@@ -524,6 +524,54 @@ TEST(SchedulerTest, SmallUnitsInsideOthersTakeNoneOfTheirBuffers) {
       absl::OkStatus());
 }
 
+// Units inside blocks that are computed again in backward, as activation checkpointing does.
+absl::Status RecomputingStep(Sharding& sharding) {
+  Scheduler& scheduler = sharding.scheduler();
+  const absl::Span<Unit* const> units = sharding.units();
+  for (size_t block = 0; block < units.size(); block += 2) {
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block + 1], /*expects_backward=*/false));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block + 1], /*expects_backward=*/false));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block]));
+  }
+  for (size_t block = units.size(); block > 0; block -= 2) {
+    Unit& norm = *units[block - 1];
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(*units[block - 2]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(*units[block - 2]));
+  }
+  ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+  return scheduler.EndStep();
+}
+
+TEST(SchedulerTest, RecomputingABlockGathersNoneThatIsDoneWith) {
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    const Shape matrix({64, 64});
+                    const Shape norm({64});
+                    ToyModel model({{"a", {matrix}},
+                                    {"a.norm", {norm}},
+                                    {"b", {matrix}},
+                                    {"b.norm", {norm}},
+                                    {"c", {matrix}},
+                                    {"c.norm", {norm}}});
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Make(world, device, model, OptionsOf("full_shard")));
+                    CallCounter calls(*sharding);
+                    for (int step = 0; step < 3; ++step) {
+                      ZEROTH_RETURN_IF_ERROR(RecomputingStep(*sharding));
+                      // A block in forward and in backward, a norm between these once more.
+                      ZEROTH_TOY_EXPECT(calls.Take(CollectiveOp::kAllGather) == 3 * 2 + 3 * 3);
+                    }
+                    return CheckAtRest(*sharding);
+                  }),
+      absl::OkStatus());
+}
+
 TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
