@@ -20,22 +20,44 @@ absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCatego
   return buffer;
 }
 
-BufferSet::BufferSet(Device& device, MemoryCategory category, int64_t bytes, int limit)
-    : device_(device), category_(category), bytes_(bytes), limit_(limit) {}
+BufferSet::BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit)
+    : device_(device), category_(category), limit_(limit) {
+  ZEROTH_CHECK(!sizes.empty());
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (const int64_t bytes : sizes) classes_.push_back({bytes});
+}
+
+size_t BufferSet::ClassOf(int64_t bytes) const {
+  size_t index = 0;
+  while (index < classes_.size() && classes_[index].bytes < bytes) ++index;
+  return index;
+}
+
+bool BufferSet::HasRoom(int64_t bytes) const {
+  const size_t index = ClassOf(bytes);
+  if (index == classes_.size()) return false;
+  return !classes_[index].free.empty() || classes_[index].in_use < limit_;
+}
 
 absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
-  if (bytes <= bytes_ && !free_.empty() && in_use_ + static_cast<int>(free_.size()) >= limit_) {
+  const size_t index = ClassOf(bytes);
+  SizeClass* const in = index < classes_.size() ? &classes_[index] : nullptr;
+  if (in != nullptr && !in->free.empty() &&
+      in->in_use + static_cast<int>(in->free.size()) >= limit_) {
     // The wait comes first: on error the buffer has to stay here, since its last user may still be
     // at work.
-    if (free_.front().last_use != nullptr)
-      ZEROTH_RETURN_IF_ERROR(stream.Wait(free_.front().last_use));
-    Tensor buffer = std::move(free_.front().buffer);
-    free_.pop_front();
+    Free& oldest = in->free.front();
+    if (oldest.last_use != nullptr) ZEROTH_RETURN_IF_ERROR(stream.Wait(oldest.last_use));
+    Tensor buffer = std::move(oldest.buffer);
+    in->free.pop_front();
+    ++in->in_use;
     ++in_use_;
     return buffer;
   }
-  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer,
-                          AllocateBytes(device_, std::max(bytes, bytes_), category_, stream));
+  const int64_t size = in == nullptr ? bytes : in->bytes;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer, AllocateBytes(device_, size, category_, stream));
+  if (in != nullptr) ++in->in_use;
   ++in_use_;
   return buffer;
 }
@@ -43,10 +65,16 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
 void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
   ZEROTH_CHECK(in_use_ > 0);
   --in_use_;
-  const bool regular = static_cast<int64_t>(buffer.bytes()) == bytes_;
-  if (regular && in_use_ + static_cast<int>(free_.size()) < limit_) {
-    free_.push_back({std::move(buffer), std::move(last_use)});
-    return;
+  const auto bytes = static_cast<int64_t>(buffer.bytes());
+  const size_t index = ClassOf(bytes);
+  SizeClass* const in = index < classes_.size() ? &classes_[index] : nullptr;
+  if (in != nullptr) {
+    ZEROTH_CHECK(in->bytes == bytes && in->in_use > 0);
+    --in->in_use;
+    if (in->in_use + static_cast<int>(in->free.size()) < limit_) {
+      in->free.push_back({std::move(buffer), std::move(last_use)});
+      return;
+    }
   }
   // The stream reports its own error.
   if (last_use != nullptr) device_.compute_stream().Wait(last_use).IgnoreError();
@@ -54,10 +82,12 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
 
 absl::Status BufferSet::Trim() {
   absl::Status status;
-  for (const Free& slot : free_) {
-    if (slot.last_use != nullptr) status.Update(device_.compute_stream().Wait(slot.last_use));
+  for (SizeClass& in : classes_) {
+    for (const Free& slot : in.free) {
+      if (slot.last_use != nullptr) status.Update(device_.compute_stream().Wait(slot.last_use));
+    }
+    in.free.clear();
   }
-  free_.clear();
   return status;
 }
 

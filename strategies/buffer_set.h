@@ -3,9 +3,11 @@
 #ifndef ZEROTH_STRATEGIES_BUFFER_SET_H_
 #define ZEROTH_STRATEGIES_BUFFER_SET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,22 +22,23 @@ namespace zeroth {
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
-// A fixed set of equally large buffers that units take turns in, so that peak memory is a formula
-// and never fragments. A buffer given back carries the event of its last use; whoever takes it next
-// waits for that event on the stream that will write it, so the host never waits. What goes back to
-// the allocator does so in the order of the compute stream, which is the order in which the
-// allocator hands memory out again. Used by one rank's thread only.
+// A fixed set of buffers, equally large in each class of sizes, that units take turns in, so that
+// peak memory is a formula and never fragments. A buffer given back carries the event of its last
+// use; whoever takes it next waits for that event on the stream that will write it, so the host
+// never waits. What goes back to the allocator does so in the order of the compute stream, which is
+// the order in which the allocator hands memory out again. Used by one rank's thread only.
 class BufferSet {
  public:
-  // Buffers are allocated when first needed, each of `bytes`, at most `limit` unless Acquire has to
-  // go beyond.
-  BufferSet(Device& device, MemoryCategory category, int64_t bytes, int limit);
+  // Buffers are allocated when first needed, each of one of `sizes` (bytes, at least one of them),
+  // at most `limit` of each unless Acquire has to go beyond.
+  BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit);
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
-  bool HasRoom() const { return !free_.empty() || in_use_ < limit_; }
-  // A buffer of at least `bytes`; `stream` waits until its last user has finished. If all are in
-  // use, a further one is allocated: what must run has to run, limits are for what runs ahead. A
-  // request above the set's size gets a buffer of its own. After an error the set is as before.
+  bool HasRoom(int64_t bytes) const;
+  // A buffer of the smallest size that holds `bytes`; `stream` waits until its last user has
+  // finished. If all are in use, a further one is allocated: what must run has to run, limits are
+  // for what runs ahead. A request above the set's sizes gets a buffer of its own. After an error
+  // the set is as before.
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives back; `last_use` may be nullptr for "done".
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
@@ -43,20 +46,27 @@ class BufferSet {
   // users, also if one of those failed; then its error.
   absl::Status Trim();
 
-  int in_use() const { return in_use_; }
+  int in_use() const { return in_use_; }  // of all sizes
 
  private:
   struct Free {
     Tensor buffer;
     std::shared_ptr<Event> last_use;
   };
+  struct SizeClass {
+    int64_t bytes = 0;
+    int in_use = 0;
+    std::deque<Free> free = {};  // oldest first: its event is the likeliest to be done
+  };
+
+  // The first class whose buffers hold `bytes`; classes_.size() if there is none.
+  size_t ClassOf(int64_t bytes) const;
 
   Device& device_;
   MemoryCategory category_;
-  int64_t bytes_;
+  std::vector<SizeClass> classes_;  // by size
   int limit_;
   int in_use_ = 0;
-  std::deque<Free> free_;  // oldest first: its event is the likeliest to be done
 };
 
 }  // namespace zeroth

@@ -67,18 +67,18 @@ class BufferSetTest : public testing::Test {
 
   std::shared_ptr<Device> device_ = *DeviceRegistry::Create("cpu", DeviceOptions());
   RecordingStream stream_{*device_};
-  BufferSet set_{*device_, MemoryCategory::kGatheredParameters, 256, 2};
+  BufferSet set_{*device_, MemoryCategory::kGatheredParameters, {256}, 2};
 };
 
 TEST_F(BufferSetTest, AllocatesOnlyWhatIsAskedFor) {
   EXPECT_EQ(CurrentBytes(), 0);
-  EXPECT_TRUE(set_.HasRoom());
+  EXPECT_TRUE(set_.HasRoom(256));
   const Tensor first = *set_.Acquire(100, stream_);
   EXPECT_EQ(first.bytes(), 256u);
   EXPECT_EQ(CurrentBytes(), 256);
-  EXPECT_TRUE(set_.HasRoom());
+  EXPECT_TRUE(set_.HasRoom(256));
   const Tensor second = *set_.Acquire(256, stream_);
-  EXPECT_FALSE(set_.HasRoom());
+  EXPECT_FALSE(set_.HasRoom(256));
   EXPECT_EQ(set_.in_use(), 2);
   EXPECT_NE(first.raw_data(), second.raw_data());
 }
@@ -89,7 +89,7 @@ TEST_F(BufferSetTest, TakesTurnsAndWaitsForTheLastUse) {
   void* const first_data = first.raw_data();
   const auto last_use = std::make_shared<ManualEvent>();
   set_.Release(std::move(first), last_use);
-  EXPECT_TRUE(set_.HasRoom());
+  EXPECT_TRUE(set_.HasRoom(256));
   const Tensor again = *set_.Acquire(10, stream_);
   EXPECT_EQ(again.raw_data(), first_data);
   EXPECT_EQ(stream_.waited_for(), last_use);
@@ -111,7 +111,7 @@ TEST_F(BufferSetTest, GoesBeyondTheLimitForWhatMustRunAndComesBack) {
   Tensor buffers[3] = {*set_.Acquire(256, stream_), *set_.Acquire(256, stream_),
                        *set_.Acquire(256, stream_)};
   EXPECT_EQ(CurrentBytes(), 768);
-  EXPECT_FALSE(set_.HasRoom());
+  EXPECT_FALSE(set_.HasRoom(256));
   const auto last_use = std::make_shared<ManualEvent>();
   set_.Release(std::exchange(buffers[0], Tensor()), last_use);
   EXPECT_EQ(last_use->synchronized(), 1) << "the compute stream's order is the allocator's";
@@ -127,6 +127,32 @@ TEST_F(BufferSetTest, AnOversizedRequestGetsABufferOfItsOwn) {
   EXPECT_EQ(large.bytes(), 1000u);
   set_.Release(std::exchange(large, Tensor()), nullptr);
   EXPECT_EQ(CurrentBytes(), 0);
+}
+
+TEST_F(BufferSetTest, EachSizeHasItsOwnTurns) {
+  BufferSet set(*device_, MemoryCategory::kGatheredParameters, {256, 64}, 2);
+  Tensor large = *set.Acquire(65, stream_);
+  EXPECT_EQ(large.bytes(), 256u);
+  Tensor small[2] = {*set.Acquire(1, stream_), *set.Acquire(64, stream_)};
+  EXPECT_EQ(small[0].bytes(), 64u);
+  EXPECT_EQ(CurrentBytes(), 256 + 2 * 64);
+  EXPECT_EQ(set.in_use(), 3);
+  EXPECT_FALSE(set.HasRoom(64));
+  EXPECT_TRUE(set.HasRoom(65));
+  EXPECT_FALSE(set.HasRoom(257));
+  void* const small_data = small[1].raw_data();
+  const auto last_use = std::make_shared<ManualEvent>();
+  set.Release(std::exchange(large, Tensor()), nullptr);
+  EXPECT_FALSE(set.HasRoom(64)) << "what large units have left is not for small ones";
+  set.Release(std::exchange(small[1], Tensor()), last_use);
+  EXPECT_TRUE(set.HasRoom(64));
+  const Tensor again = *set.Acquire(30, stream_);
+  EXPECT_EQ(again.raw_data(), small_data);
+  EXPECT_EQ(stream_.waited_for(), last_use);
+  EXPECT_EQ(CurrentBytes(), 256 + 2 * 64);
+  set.Release(std::exchange(small[0], Tensor()), nullptr);
+  EXPECT_TRUE(set.Trim().ok());
+  EXPECT_EQ(CurrentBytes(), 64);
 }
 
 TEST_F(BufferSetTest, AFailedStreamLeavesTheBufferWithItsLastUser) {

@@ -23,6 +23,24 @@ absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
                    "with set_requires_grad(false)"));
 }
 
+// The sizes of the buffers that units other than the root take turns in: the largest's, and that
+// of those which would leave most of such a buffer empty, as a norm that is a unit inside a block.
+std::vector<int64_t> BufferSizes(const std::vector<Unit*>& units,
+                                 int64_t (*bytes_of)(const Unit&)) {
+  constexpr int64_t kMuchSmaller = 8;
+  int64_t largest = 0;
+  for (const Unit* unit : units) {
+    if (!unit->is_root()) largest = std::max(largest, bytes_of(*unit));
+  }
+  int64_t small = 0;
+  for (const Unit* unit : units) {
+    const int64_t bytes = bytes_of(*unit);
+    if (!unit->is_root() && bytes <= largest / kMuchSmaller) small = std::max(small, bytes);
+  }
+  if (small == 0) return {largest};
+  return {small, largest};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh,
@@ -51,17 +69,12 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   }
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(options, strategy, mesh, device, std::move(units)));
-  int64_t parameter_bytes = 0;
-  int64_t gradient_bytes = 0;
-  for (const Unit* unit : scheduler->units_) {
-    if (unit->is_root()) continue;
-    parameter_bytes = std::max(parameter_bytes, FullParameterBytes(*unit));
-    gradient_bytes = std::max(gradient_bytes, FullGradientBytes(*unit));
-  }
-  scheduler->gathered_ = std::make_unique<BufferSet>(device, MemoryCategory::kGatheredParameters,
-                                                     parameter_bytes, options.gather_buffers);
-  scheduler->gradients_ = std::make_unique<BufferSet>(device, MemoryCategory::kGradients,
-                                                      gradient_bytes, options.gradient_buffers);
+  scheduler->gathered_ = std::make_unique<BufferSet>(
+      device, MemoryCategory::kGatheredParameters,
+      BufferSizes(scheduler->units_, FullParameterBytes), options.gather_buffers);
+  scheduler->gradients_ = std::make_unique<BufferSet>(
+      device, MemoryCategory::kGradients, BufferSizes(scheduler->units_, FullGradientBytes),
+      options.gradient_buffers);
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
   ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
@@ -370,9 +383,12 @@ absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
   Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
+  // Whose gradients are reduced has had its backward. It comes next where an earlier block is
+  // computed again, after which, in forward, it came.
+  if (track(*next).reduced) return absl::OkStatus();
   // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
-  if (!next->is_root() && FullParameterBytes(*next) > 0 && !gathered_->HasRoom())
-    return absl::OkStatus();
+  const int64_t bytes = FullParameterBytes(*next);
+  if (!next->is_root() && bytes > 0 && !gathered_->HasRoom(bytes)) return absl::OkStatus();
   return StartGather(*next, pass);
 }
 

@@ -42,10 +42,12 @@ struct SchedulerOptions {
   bool prefetch = true;
   // Buffers for gathered units other than the root: the one in use and those that run ahead (a
   // limit on all-gathers in flight, FSDP's limit_all_gathers). At least 1; with 1 there is nothing
-  // to prefetch into.
+  // to prefetch into. Units of an eighth of the largest one's size and less, as norms inside
+  // blocks, take turns in as many buffers of their own.
   int gather_buffers = 2;
   // Buffers for full gradients of units other than the root: the one being written and those being
   // reduced. At least 1; with 1 a unit's backward waits for the reduction of the unit before it.
+  // Small units have their own here, too.
   int gradient_buffers = 2;
   // Where to mark each unit's forward, backward, gather and reduction; outlives the scheduler.
   Timeline* timeline = nullptr;

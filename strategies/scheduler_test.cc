@@ -435,38 +435,141 @@ TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
 
 TEST(SchedulerTest, AtMostTheRootAndTheBuffersAreGathered) {
   for (const int buffers : {1, 2, 3}) {
-    EXPECT_EQ(RunToyRanks(
-                  4,
-                  [&](Communicator& world, Device& device) -> absl::Status {
-                    ToyModel model(UniformUnits(6));
-                    ShardingOptions options = OptionsOf("full_shard");
-                    options.scheduler.gather_buffers = buffers;
-                    options.scheduler.gradient_buffers = buffers;
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                    const auto bytes = [&](size_t unit) {
-                      return 4 * sharding->units()[unit]->segment_layout(0).numel;
-                    };
-                    const auto shard_bytes = [&](size_t unit) {
-                      return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
-                    };
-                    for (int i = 0; i < 3; ++i) {
-                      ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
-                      const MemoryStats memory = device.allocator().stats();
-                      const auto rounded = (bytes(1) + 63) / 64 * 64;
-                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
-                                        (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                      const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
-                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
-                                        shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == 0);
-                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
-                      ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                    }
-                    return absl::OkStatus();
-                  }),
-              absl::OkStatus())
+    EXPECT_EQ(
+        RunToyRanks(4,
+                    [&](Communicator& world, Device& device) -> absl::Status {
+                      ToyModel model(UniformUnits(6));
+                      ShardingOptions options = OptionsOf("full_shard");
+                      options.scheduler.gather_buffers = buffers;
+                      options.scheduler.gradient_buffers = buffers;
+                      ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+                      const auto bytes = [&](size_t unit) {
+                        return 4 * sharding->units()[unit]->segment_layout(0).numel;
+                      };
+                      const auto shard_bytes = [&](size_t unit) {
+                        return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
+                      };
+                      for (int i = 0; i < 3; ++i) {
+                        ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
+                        const MemoryStats memory = device.allocator().stats();
+                        const auto rounded = (bytes(1) + 63) / 64 * 64;
+                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
+                                          (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                        const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
+                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
+                                          shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == 0);
+                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
+                        ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
+                      }
+                      return absl::OkStatus();
+                    }),
+        absl::OkStatus())
         << buffers << " buffers";
   }
+}
+
+// A forward and a backward of blocks with a norm inside each, by turns in `units`. `in_norm` is
+// called within the first norm's forward.
+absl::Status NestedStep(Sharding& sharding, const std::function<absl::Status()>& in_norm) {
+  Scheduler& scheduler = sharding.scheduler();
+  const absl::Span<Unit* const> units = sharding.units();
+  for (size_t block = 0; block < units.size(); block += 2) {
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block + 1]));
+    if (block == 0) ZEROTH_RETURN_IF_ERROR(in_norm());
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block + 1]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block]));
+  }
+  for (size_t block = units.size(); block > 0; block -= 2) {
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(*units[block - 2]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(*units[block - 1]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(*units[block - 1]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(*units[block - 2]));
+  }
+  ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+  return scheduler.EndStep();
+}
+
+// A norm in a buffer of a block's size would cost that memory, and keep the next block from
+// running ahead.
+TEST(SchedulerTest, SmallUnitsInsideOthersTakeNoneOfTheirBuffers) {
+  EXPECT_EQ(
+      RunToyRanks(
+          2,
+          [](Communicator& world, Device& device) -> absl::Status {
+            const Shape matrix({64, 64});
+            const Shape norm({64});
+            ToyModel model({{"a", {matrix}},
+                            {"a.norm", {norm}},
+                            {"b", {matrix}},
+                            {"b.norm", {norm}},
+                            {"c", {matrix}},
+                            {"c.norm", {norm}}});
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                    Make(world, device, model, OptionsOf("full_shard")));
+            const auto nothing = [] { return absl::OkStatus(); };
+            ZEROTH_RETURN_IF_ERROR(NestedStep(*sharding, nothing));
+            ZEROTH_RETURN_IF_ERROR(NestedStep(*sharding, [&]() -> absl::Status {
+              ZEROTH_TOY_EXPECT(sharding->scheduler().IsPrefetched(*sharding->units()[2]));
+              return absl::OkStatus();
+            }));
+            const MemoryStats memory = device.allocator().stats();
+            const int64_t turns = 2 * 4 * (matrix.numel() + norm.numel());
+            const int64_t shards = 3 * 4 * (matrix.numel() + norm.numel()) / 2;
+            ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes <= turns);
+            ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <= shards + turns);
+            return CheckAtRest(*sharding);
+          }),
+      absl::OkStatus());
+}
+
+// Units inside blocks that are computed again in backward, as activation checkpointing does.
+absl::Status RecomputingStep(Sharding& sharding) {
+  Scheduler& scheduler = sharding.scheduler();
+  const absl::Span<Unit* const> units = sharding.units();
+  for (size_t block = 0; block < units.size(); block += 2) {
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*units[block + 1], /*expects_backward=*/false));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block + 1], /*expects_backward=*/false));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*units[block]));
+  }
+  for (size_t block = units.size(); block > 0; block -= 2) {
+    Unit& norm = *units[block - 1];
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(*units[block - 2]));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(norm));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(*units[block - 2]));
+  }
+  ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+  return scheduler.EndStep();
+}
+
+TEST(SchedulerTest, RecomputingABlockGathersNoneThatIsDoneWith) {
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    const Shape matrix({64, 64});
+                    const Shape norm({64});
+                    ToyModel model({{"a", {matrix}},
+                                    {"a.norm", {norm}},
+                                    {"b", {matrix}},
+                                    {"b.norm", {norm}},
+                                    {"c", {matrix}},
+                                    {"c.norm", {norm}}});
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                            Make(world, device, model, OptionsOf("full_shard")));
+                    CallCounter calls(*sharding);
+                    for (int step = 0; step < 3; ++step) {
+                      ZEROTH_RETURN_IF_ERROR(RecomputingStep(*sharding));
+                      // A block in forward and in backward, a norm between these once more.
+                      ZEROTH_TOY_EXPECT(calls.Take(CollectiveOp::kAllGather) == 3 * 2 + 3 * 3);
+                    }
+                    return CheckAtRest(*sharding);
+                  }),
+      absl::OkStatus());
 }
 
 TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {

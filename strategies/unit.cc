@@ -237,6 +237,10 @@ void Unit::DropGradients() {
     segment.grad_shard = Tensor();
     segment.group_sum = Tensor();
     segment.tree_sums.clear();
+    // The next step may have one micro-batch, which is read as it is reduced.
+    if (segment.offloaded_grad_shard.defined()) {
+      segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
+    }
   }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;

@@ -94,6 +94,29 @@ TEST_P(StrategySuite, OffloadingChangesNoBit) {
   }
 }
 
+// A step's gradients are of the types that its own micro-batches ask for, wherever they lie.
+TEST_P(StrategySuite, StepsOfSeveralMicroBatchesChangeNothingForThoseOfOne) {
+  if (!SupportsOffload() || world_size() > 4) return;
+  SharedResult results[2];
+  for (const bool offloads : {false, true}) {
+    ASSERT_EQ(
+        Run([&](Communicator& world, Device& device) -> absl::Status {
+          ToyModel model(AwkwardUnits());
+          ShardingOptions options = Options();
+          options.mixed_precision = {DType::kBFloat16, DType::kBFloat16};
+          options.offload.gradients = offloads;
+          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+          for (const int micro_batches : {3, 1}) {
+            ZEROTH_RETURN_IF_ERROR(ToyTrainInMicroBatches(*sharding, world.rank(), micro_batches,
+                                                          /*sync_each=*/true));
+          }
+          return results[offloads ? 1 : 0].Add(*sharding);
+        }),
+        absl::OkStatus());
+  }
+  EXPECT_TRUE(SharedResult::SameBits(results[1].values(), results[0].values()));
+}
+
 // What else may be asked of a sharding, each by itself.
 std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOptions& plain) {
   std::vector<std::pair<std::string, ShardingOptions>> levers;
