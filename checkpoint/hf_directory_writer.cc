@@ -15,6 +15,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/errno_status.h"
@@ -37,15 +39,18 @@ absl::Status NotATokenizerFile(const std::string& where, const std::string& name
       absl::StrCat(where, ": \"", name, "\" is not the name of a tokenizer file"));
 }
 
-bool IsModelFile(const std::string& name) {
+bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
+  if (IsTokenizerFile(name)) return true;
+  if (kind == HfDirectoryKind::kAdapter) {
+    return name == "adapter_config.json" || name == "adapter_model.safetensors";
+  }
   return name == "config.json" || name == "generation_config.json" ||
          name == "model.safetensors.index.json" ||
-         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) ||
-         IsTokenizerFile(name);
+         (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors"));
 }
 
 // OK if nothing is at `path`, or a directory of nothing but a model's files: what may be replaced.
-absl::Status CheckReplaceable(const std::string& path) {
+absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return absl::OkStatus();
@@ -56,10 +61,11 @@ absl::Status CheckReplaceable(const std::string& path) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (!IsModelFile(name) || it->is_directory(ignored)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          path, ": holds \"", name,
-          "\", which is no part of a model, so it is not replaced; name another directory"));
+    if (!IsFileOf(kind, name) || it->is_directory(ignored)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, ": holds \"", name, "\", which is no part of ",
+                       kind == HfDirectoryKind::kModel ? "a model" : "an adapter",
+                       ", so it is not replaced; name another directory"));
     }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("list directory ", path));
@@ -103,27 +109,83 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
   return previous;
 }
 
-absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path) {
-  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path));
+absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path,
+                                    HfDirectoryKind kind) {
+  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path, kind));
   return MoveIntoPlace(temporary, path);
+}
+
+absl::StatusOr<int64_t> BytesOf(const TensorDeclaration& tensor) {
+  const auto bytes = SafetensorsBytes(ToSafetensorsDType(tensor.dtype), tensor.shape.dims());
+  if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat("tensor \"", tensor.name, "\""));
+  return *bytes;
+}
+
+// Fills one file after the other, in the order given, so that a layer's tensors stay together.
+absl::StatusOr<std::vector<std::vector<TensorDeclaration>>> DivideIntoFiles(
+    std::vector<TensorDeclaration> tensors, int64_t max_bytes) {
+  std::vector<std::vector<TensorDeclaration>> files(1);
+  int64_t room = max_bytes;
+  for (TensorDeclaration& tensor : tensors) {
+    ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(tensor));
+    if (max_bytes > 0 && bytes > room && !files.back().empty()) {
+      files.emplace_back();
+      room = max_bytes;
+    }
+    room = std::max<int64_t>(room - bytes, 0);
+    files.back().push_back(std::move(tensor));
+  }
+  return files;
+}
+
+// "model.safetensors", or "model-00002-of-00003.safetensors" for `index` 1 of 3.
+std::string WeightFileName(size_t index, size_t count) {
+  if (count == 1) return "model.safetensors";
+  return absl::StrFormat("model-%05d-of-%05d.safetensors", index + 1, count);
+}
+
+// model.safetensors.index.json.
+absl::StatusOr<std::string> WeightIndex(const std::vector<std::vector<TensorDeclaration>>& files) {
+  nlohmann::json map = nlohmann::json::object();
+  int64_t total = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (const TensorDeclaration& tensor : files[i]) {
+      ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(tensor));
+      total += bytes;
+      const auto [place, fresh] = map.emplace(tensor.name, WeightFileName(i, files.size()));
+      if (!fresh) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor \"", tensor.name, "\" is declared twice; expected each once"));
+      }
+    }
+  }
+  const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  return index.dump(2) + "\n";
 }
 
 }  // namespace
 
-HfDirectoryWriter::HfDirectoryWriter(std::string path, std::string temporary)
-    : path_(std::move(path)), temporary_(std::move(temporary)) {}
+HfDirectoryWriter::HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind)
+    : path_(std::move(path)), temporary_(std::move(temporary)), kind_(kind) {}
 
 HfDirectoryWriter::~HfDirectoryWriter() {
-  weights_.reset();
+  files_.clear();
   if (finished_) return;
   std::error_code ignored;
   fs::remove_all(temporary_, ignored);
 }
 
 absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
-    const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors) {
+    const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors,
+    const HfDirectoryOptions& options) {
+  const bool divided = options.max_shard_bytes != 0;
+  if (options.max_shard_bytes < 0 || (divided && options.kind == HfDirectoryKind::kAdapter)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight files of at most ", options.max_shard_bytes,
+                     " bytes; expected 0, or for a model a positive limit"));
+  }
   ZEROTH_ASSIGN_OR_RETURN(std::string resolved, ResolvePath(path));
-  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved));
+  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved, options.kind));
   std::error_code error;
   fs::create_directories(fs::path(resolved).parent_path(), error);
   if (error)
@@ -133,13 +195,41 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
   if (mkdir(temporary.c_str(), 0777) != 0)
     return ErrnoStatus(errno, absl::StrCat("create directory ", temporary));
   std::unique_ptr<HfDirectoryWriter> writer(
-      new HfDirectoryWriter(std::move(resolved), std::move(temporary)));
+      new HfDirectoryWriter(std::move(resolved), std::move(temporary), options.kind));
   const fs::path base(writer->temporary_);
-  ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / "config.json").string(), config.ToString()));
-  ZEROTH_ASSIGN_OR_RETURN(
-      writer->weights_,
-      SafetensorsWriter::Create((base / "model.safetensors").string(), std::move(tensors)));
+  const char* const config_name =
+      options.kind == HfDirectoryKind::kModel ? "config.json" : "adapter_config.json";
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably((base / config_name).string(), config.ToString()));
+  ZEROTH_ASSIGN_OR_RETURN(auto files, DivideIntoFiles(std::move(tensors), options.max_shard_bytes));
+  ZEROTH_RETURN_IF_ERROR(writer->CreateWeights(std::move(files)));
   return writer;
+}
+
+absl::Status HfDirectoryWriter::CreateWeights(std::vector<std::vector<TensorDeclaration>> files) {
+  const fs::path base(temporary_);
+  if (files.size() > 1) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::string index, WeightIndex(files));
+    ZEROTH_RETURN_IF_ERROR(
+        WriteFileDurably((base / "model.safetensors.index.json").string(), index));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = kind_ == HfDirectoryKind::kAdapter ? "adapter_model.safetensors"
+                                                                : WeightFileName(i, files.size());
+    const std::vector<TensorDeclaration> tensors = files[i];
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+                            SafetensorsWriter::Create((base / name).string(), std::move(files[i])));
+    for (const TensorDeclaration& tensor : tensors) file_of_[tensor.name] = writer.get();
+    files_.push_back(std::move(writer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
+                                      absl::Span<const float> values) {
+  const auto found = file_of_.find(name);
+  // Which the first file has not got either, and says so.
+  return (found == file_of_.end() ? files_.front().get() : found->second)
+      ->Write(name, begin, values);
 }
 
 absl::Status HfDirectoryWriter::CopyTokenizerFile(const std::string& source) {
@@ -157,12 +247,12 @@ absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
 
 absl::Status HfDirectoryWriter::Finish() {
   if (finished_) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
-  ZEROTH_RETURN_IF_ERROR(weights_->Finish());
+  for (const auto& file : files_) ZEROTH_RETURN_IF_ERROR(file->Finish());
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(temporary_));
   // The model is complete: from here on a result of hours must not be thrown away because its name
   // is taken.
   finished_ = true;
-  const absl::StatusOr<std::string> previous = Replace(temporary_, path_);
+  const absl::StatusOr<std::string> previous = Replace(temporary_, path_, kind_);
   if (!previous.ok()) {
     return Annotate(previous.status(), absl::StrCat("the model is complete in ", temporary_,
                                                     " but cannot be renamed"));

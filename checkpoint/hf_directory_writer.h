@@ -4,6 +4,8 @@
 #define ZEROTH_CHECKPOINT_HF_DIRECTORY_WRITER_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,20 +20,38 @@
 
 namespace zeroth {
 
+enum class HfDirectoryKind {
+  kModel,    // config.json and model.safetensors
+  kAdapter,  // PEFT's adapter_config.json and adapter_model.safetensors
+};
+
+struct HfDirectoryOptions {
+  HfDirectoryKind kind = HfDirectoryKind::kModel;
+
+  // Of a model: most bytes of tensors in one weight file; a tensor that is larger has one of its
+  // own. 0: one file for all. Where there are several they are called
+  // model-00001-of-00003.safetensors, and model.safetensors.index.json says which tensor is where,
+  // as transformers' max_shard_size has it.
+  int64_t max_shard_bytes = 0;
+};
+
 // Writes a model directory that transformers and safetensors load unchanged: config.json,
-// model.safetensors and copied tokenizer files. Everything goes to a temporary sibling directory,
-// which takes the final name in Finish: the directory appears whole or not at all, and an earlier
-// model under that name stays intact until then. A writer that is destroyed before Finish leaves
-// nothing behind.
+// model.safetensors (or several files with an index) and copied tokenizer files. Everything goes to
+// a temporary sibling directory, which takes the final name in Finish: the directory appears whole
+// or not at all, and an earlier model under that name stays intact until then. A writer that is
+// destroyed before Finish leaves nothing behind.
 //
 // Write may be called from several threads at once; everything else from one, before or after all
 // of them.
 class HfDirectoryWriter {
  public:
   // Missing parents of `path` are created. AlreadyExists if `path` exists and is not an earlier
-  // model or an empty directory: this class deletes nothing that it would not have written itself.
+  // directory of the same kind or an empty one: this class deletes nothing that it would not have
+  // written itself. InvalidArgument for tensors as SafetensorsWriter says, and for negative
+  // options.
   static absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> Create(
-      const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors);
+      const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors,
+      const HfDirectoryOptions& options = {});
 
   HfDirectoryWriter(const HfDirectoryWriter&) = delete;
   HfDirectoryWriter& operator=(const HfDirectoryWriter&) = delete;
@@ -44,9 +64,7 @@ class HfDirectoryWriter {
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
   // As SafetensorsWriter::Write.
-  absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values) {
-    return weights_->Write(name, begin, values);
-  }
+  absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
   // Checks that every element was written, flushes everything, and moves the directory to its name.
   absl::Status Finish();
@@ -55,11 +73,14 @@ class HfDirectoryWriter {
   const std::string& path() const { return path_; }
 
  private:
-  HfDirectoryWriter(std::string path, std::string temporary);
+  HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind);
+  absl::Status CreateWeights(std::vector<std::vector<TensorDeclaration>> files);
 
   const std::string path_;
   const std::string temporary_;
-  std::unique_ptr<SafetensorsWriter> weights_;
+  const HfDirectoryKind kind_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> files_;
+  std::map<std::string, SafetensorsWriter*, std::less<>> file_of_;  // by tensor
   bool finished_ = false;
 };
 

@@ -139,5 +139,99 @@ TEST(HfDirectoryWriterTest, AnUnwritablePlaceIsAnError) {
   EXPECT_EQ(WriteModel("", 1).code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Five tensors of 40, 8, 100, 0 and 4 bytes, in an order that is not that of their names.
+std::vector<TensorDeclaration> FiveTensors() {
+  return {{"e", DType::kFloat32, {10}},
+          {"d", DType::kBFloat16, {2, 2}},
+          {"c", DType::kFloat32, {5, 5}},
+          {"b", DType::kFloat32, {0}},
+          {"a", DType::kFloat32, {}}};
+}
+
+std::vector<std::string> FilesWith(int64_t max_shard_bytes) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.File("model");
+  HfDirectoryOptions options;
+  options.max_shard_bytes = max_shard_bytes;
+  auto writer = HfDirectoryWriter::Create(path, Config(1), FiveTensors(), options);
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  for (const TensorDeclaration& tensor : FiveTensors()) {
+    const std::vector<float> values(static_cast<size_t>(tensor.shape.numel()), tensor.name[0]);
+    EXPECT_TRUE((*writer)->Write(tensor.name, 0, values).ok());
+  }
+  EXPECT_EQ((*writer)->Write("nobody", 0, {}).code(), absl::StatusCode::kNotFound);
+  const absl::Status finished = (*writer)->Finish();
+  EXPECT_TRUE(finished.ok()) << finished;
+  // The reader holds the index against the files.
+  const auto directory = HfDirectory::Open(path);
+  EXPECT_TRUE(directory.ok()) << directory.status();
+  EXPECT_THAT(directory->weights().names(), ElementsAre("a", "b", "c", "d", "e"));
+  for (const TensorDeclaration& tensor : FiveTensors()) {
+    EXPECT_THAT(*directory->weights().ReadAll(tensor.name, tensor.shape),
+                ::testing::Each(static_cast<float>(tensor.name[0])));
+  }
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    files.push_back(entry.path().filename().string());
+  }
+  return files;
+}
+
+TEST(HfDirectoryWriterTest, DividesWeightsIntoFilesWithAnIndex) {
+  EXPECT_THAT(FilesWith(0), UnorderedElementsAre("config.json", "model.safetensors"));
+  EXPECT_THAT(FilesWith(152), UnorderedElementsAre("config.json", "model.safetensors"));
+  // 40 and 8; 100, which is too large for any, with nothing but the empty one; 4.
+  EXPECT_THAT(FilesWith(48), UnorderedElementsAre("config.json", "model.safetensors.index.json",
+                                                  "model-00001-of-00003.safetensors",
+                                                  "model-00002-of-00003.safetensors",
+                                                  "model-00003-of-00003.safetensors"));
+  EXPECT_EQ(FilesWith(1).size(), 2u + 5u - 1u);
+}
+
+TEST(HfDirectoryWriterTest, RefusesANegativeLimitAndNamesThatRepeatAcrossFiles) {
+  const TemporaryDirectory dir;
+  HfDirectoryOptions options;
+  options.max_shard_bytes = -1;
+  EXPECT_EQ(
+      HfDirectoryWriter::Create(dir.File("m"), Config(1), FiveTensors(), options).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  options.max_shard_bytes = 1;
+  std::vector<TensorDeclaration> tensors = FiveTensors();
+  tensors.push_back(tensors.front());
+  const absl::Status status =
+      HfDirectoryWriter::Create(dir.File("m"), Config(1), tensors, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("\"e\" is declared twice"));
+  EXPECT_TRUE(dir.List().empty());
+}
+
+TEST(HfDirectoryWriterTest, AnAdapterReplacesAnAdapterOnly) {
+  const TemporaryDirectory dir;
+  HfDirectoryOptions options;
+  options.kind = HfDirectoryKind::kAdapter;
+  const auto write = [&](const std::string& name) -> absl::Status {
+    auto writer = HfDirectoryWriter::Create(dir.File(name), Config(1),
+                                            {{"a", DType::kBFloat16, {1}}}, options);
+    if (!writer.ok()) return writer.status();
+    absl::Status status = (*writer)->Write("a", 0, {2.0f});
+    status.Update((*writer)->Finish());
+    return status;
+  };
+  ASSERT_TRUE(write("adapter").ok());
+  ASSERT_TRUE(write("adapter").ok());
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.File("adapter"))) {
+    files.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(files, UnorderedElementsAre("adapter_config.json", "adapter_model.safetensors"));
+  ASSERT_TRUE(WriteModel(dir.File("model"), 1).ok());
+  const absl::Status over_model = write("model");
+  EXPECT_EQ(over_model.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(over_model.message(), HasSubstr("which is no part of an adapter"));
+  EXPECT_EQ(WriteModel(dir.File("adapter"), 1).code(), absl::StatusCode::kAlreadyExists);
+  options.max_shard_bytes = 10;
+  EXPECT_EQ(write("other").code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace zeroth

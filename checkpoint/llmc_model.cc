@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -224,7 +223,7 @@ absl::Status LlmcModelFile::ReadElements(absl::string_view name, int64_t begin,
 }
 
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
-                             std::optional<DType> dtype) {
+                             std::optional<DType> dtype, const HfDirectoryOptions& options) {
   std::vector<TensorCopy> copies;
   for (const std::string& name : model.names()) {
     TensorCopy copy;
@@ -239,8 +238,9 @@ absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& dire
   nlohmann::json json = model.config().json();
   if (dtype) json["torch_dtype"] = TorchDTypeName(*dtype);
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), model.description()));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<HfDirectoryWriter> writer,
-                          HfDirectoryWriter::Create(directory, config, std::move(tensors)));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<HfDirectoryWriter> writer,
+      HfDirectoryWriter::Create(directory, config, std::move(tensors), options));
   ZEROTH_RETURN_IF_ERROR(CopyTensors(
       model, copies, [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
         return writer->Write(name, begin, values);

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/mapped_file.h"
@@ -60,10 +61,11 @@ class LlmcModelFile final : public WeightsSource {
   std::map<std::string, SafetensorsEntry, std::less<>> tensors_;
 };
 
-// Writes `model` as a Hugging Face directory, in its own type or in `dtype`. llm.c's files hold no
-// tokenizer.
+// Writes `model` as a Hugging Face directory, in its own type or in `dtype`, its weights divided
+// into files as `options` say. llm.c's files hold no tokenizer.
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
-                             std::optional<DType> dtype = std::nullopt);
+                             std::optional<DType> dtype = std::nullopt,
+                             const HfDirectoryOptions& options = {});
 
 }  // namespace zeroth
 

@@ -2,6 +2,8 @@
 
 #include "zeroth/strategies/flat_strategy.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -11,6 +13,12 @@ namespace zeroth {
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
+  if (!std::isnormal(static_cast<float>(GradientScale()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
+                     " with ", context.mesh->world().size(),
+                     " ranks; no fp32 number multiplies means by what that makes"));
+  }
   gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
                                             TakesTurns() ? context.gathered : nullptr);
   staging_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kOffloadStaging,
@@ -92,12 +100,15 @@ absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync 
   if (sums_in_tree()) {
     return SumGradientsInTree(unit, groups, sync, *gradients_, *scratch_, comm);
   }
-  if (options_.gradient_divide_factor != 0) {
-    // Groups take the mean, which stays in range whatever the type; the rest comes on top.
-    groups.scale = static_cast<double>(mesh.world().size()) / options_.gradient_divide_factor;
-  }
+  groups.scale = GradientScale();
   const ReduceOp op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   return ReduceGradients(unit, groups, op, sync, *gradients_, *scratch_, comm);
+}
+
+// Groups take the mean, which stays in range whatever the type; the rest comes on top.
+double FlatStrategy::GradientScale() const {
+  const double factor = options_.gradient_divide_factor;
+  return factor == 0 ? 1 : static_cast<double>(context_.mesh->world().size()) / factor;
 }
 
 void FlatStrategy::Abandon(Unit& unit) {

@@ -52,6 +52,8 @@ class FlatStrategy : public ShardingStrategy {
 
  private:
   absl::Status AttachPostForwardGroup();
+  // What gradients are multiplied by once they are reduced.
+  double GradientScale() const;
 
   StrategyOptions options_;
   StrategyContext context_;

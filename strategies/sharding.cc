@@ -85,6 +85,34 @@ absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t
   return stream.Synchronize();
 }
 
+// Elements [begin, begin + count) of a shard, if they may be set where they are.
+absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t begin,
+                          int64_t count) {
+  if (shard.is_offloaded() || shard.dtype() != DType::kFloat32 || !unit.device().MemoryIsHost()) {
+    return {};
+  }
+  return absl::MakeSpan(shard.tensor().View(begin, Shape({count})).data<float>(),
+                        static_cast<size_t>(count));
+}
+
+// Sets this rank's piece of a parameter, through `staging` unless it can be done in place.
+absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
+                       const ShardLayout::Piece& piece, const ParameterReader& reader,
+                       std::vector<float>& staging) {
+  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
+  const absl::Span<float> in_place = InPlace(unit, shard, piece.shard_offset, piece.numel());
+  if (!in_place.empty()) {
+    ZEROTH_RETURN_IF_ERROR(unit.device().compute_stream().Synchronize());
+    return reader(parameter, piece.begin, in_place);
+  }
+  for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+    staging.resize(static_cast<size_t>(std::min(kStagingNumel, piece.numel() - done)));
+    ZEROTH_RETURN_IF_ERROR(reader(parameter, piece.begin + done, absl::MakeSpan(staging)));
+    ZEROTH_RETURN_IF_ERROR(SetShard(unit, piece, done, staging));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout::Piece& piece,
                                             int64_t done, int64_t count) {
   const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
@@ -214,14 +242,8 @@ absl::Status Sharding::Load(const ParameterReader& reader) {
   for (Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
-      const ShardLayout::Piece piece = unit->PieceOf(i);
-      for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
-        const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-        staging.resize(static_cast<size_t>(count));
-        ZEROTH_RETURN_IF_ERROR_WITH(reader(parameter, piece.begin + done, absl::MakeSpan(staging)),
-                                    absl::StrCat("parameter '", parameter.name(), "'"));
-        ZEROTH_RETURN_IF_ERROR(SetShard(*unit, piece, done, staging));
-      }
+      ZEROTH_RETURN_IF_ERROR_WITH(LoadPiece(*unit, parameter, unit->PieceOf(i), reader, staging),
+                                  absl::StrCat("parameter '", parameter.name(), "'"));
     }
   }
   return scheduler_->EndStep();

@@ -2,57 +2,113 @@
 
 #include "zeroth/train/export.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/hf_convert.h"
+#include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/train/adapter_merger.h"
 
 namespace zeroth {
 namespace {
 
-absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> StartWriting(
-    const LanguageModel& model, const std::string& directory,
-    const std::vector<std::string>& tokenizer_files) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config,
-                          HfConfig::Parse(model.HfConfig().dump(), "the model"));
-  std::vector<TensorDeclaration> tensors;
-  for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
-    TensorDeclaration tensor;
-    tensor.name = parameter->name();
-    tensor.shape = parameter->shape();
-    tensors.push_back(std::move(tensor));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<HfDirectoryWriter> writer,
-                          HfDirectoryWriter::Create(directory, config, std::move(tensors)));
-  for (const std::string& file : tokenizer_files)
+using Writer = std::unique_ptr<HfDirectoryWriter>;
+
+absl::StatusOr<Writer> StartWriting(const HfConfig& config, std::vector<TensorDeclaration> tensors,
+                                    const std::string& directory, const ExportOptions& options,
+                                    HfDirectoryKind kind) {
+  HfDirectoryOptions directory_options = options.directory;
+  directory_options.kind = kind;
+  // PEFT reads one file.
+  if (kind == HfDirectoryKind::kAdapter) directory_options.max_shard_bytes = 0;
+  ZEROTH_ASSIGN_OR_RETURN(
+      Writer writer,
+      HfDirectoryWriter::Create(directory, config, std::move(tensors), directory_options));
+  for (const std::string& file : options.tokenizer_files)
     ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
   return writer;
 }
 
-}  // namespace
-
-absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
-                         const std::vector<std::string>& tokenizer_files) {
-  return StartWriting(model, directory, tokenizer_files).status();
+absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string& directory,
+                                  const ExportOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Parse(model.HfConfig().dump(), "the model"));
+  ZEROTH_ASSIGN_OR_RETURN(config, WithDType(config, options.dtype));
+  std::vector<TensorDeclaration> tensors;
+  for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
+    tensors.push_back({parameter->name(), options.dtype, parameter->shape()});
+  }
+  return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kModel);
 }
 
-absl::Status ExportModel(Trainer& trainer, const std::string& directory,
-                         const std::vector<std::string>& tokenizer_files) {
-  std::unique_ptr<HfDirectoryWriter> writer;
-  if (trainer.world().rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(writer, StartWriting(trainer.model(), directory, tokenizer_files));
+// One half of an adapter, and what PEFT calls it.
+struct Half {
+  std::string name;
+  bool transposed = false;
+};
+
+std::map<const Parameter*, Half> HalvesOf(const LanguageModel& model) {
+  std::map<const Parameter*, Half> halves;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    const bool transposed = adapter.layout == WeightLayout::kInOut;
+    const std::string layer(absl::StripSuffix(adapter.a->name(), ".lora_A"));
+    halves[adapter.a] = {PeftNameOfA(layer), transposed};
+    halves[adapter.b] = {PeftNameOfB(layer), transposed};
   }
-  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels());
-  const auto write = [&](const Parameter& parameter, absl::Span<const float> values) {
-    return writer->Write(parameter.name(), 0, values);
-  };
+  return halves;
+}
+
+absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportOptions& options) {
+  PeftAdapter adapter;
+  adapter.base_model = options.base_model;
+  for (const LoraAdapter& part : LoraAdapters(model)) {
+    adapter.fan_in_fan_out = part.layout == WeightLayout::kInOut;
+    adapter.rank = part.a->shape().dim(adapter.fan_in_fan_out ? 1 : 0);
+    adapter.alpha = part.alpha;
+    adapter.layers.emplace_back(absl::StripSuffix(part.a->name(), ".lora_A"));
+  }
+  return PeftAdapterConfig(adapter);
+}
+
+absl::StatusOr<Writer> StartAdapters(const LanguageModel& model, const std::string& directory,
+                                     const ExportOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, AdapterConfig(model, options));
+  std::vector<TensorDeclaration> tensors;
+  for (const auto& [parameter, half] : HalvesOf(model)) {
+    const Shape& shape = parameter->shape();
+    tensors.push_back(
+        {half.name, options.dtype, half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
+  }
+  return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kAdapter);
+}
+
+std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values) {
+  const auto rows = static_cast<size_t>(shape.dim(0));
+  const auto columns = static_cast<size_t>(shape.dim(1));
+  std::vector<float> turned(values.size());
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      turned[column * rows + row] = values[row * columns + column];
+    }
+  }
+  return turned;
+}
+
+// On rank 0 all parameters go to `write`, whole, and then the directory is complete.
+using WriteParameter = std::function<absl::Status(const Parameter&, absl::Span<const float>)>;
+absl::Status VisitAndFinish(Trainer& trainer, HfDirectoryWriter* writer,
+                            const WriteParameter& write) {
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
       [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
-        return writer == nullptr ? absl::OkStatus() : merger.Add(parameter, values, write);
+        return writer == nullptr ? absl::OkStatus() : write(parameter, values);
       }));
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
   if (writer != nullptr) ZEROTH_RETURN_IF_ERROR(writer->Finish());
@@ -61,6 +117,51 @@ absl::Status ExportModel(Trainer& trainer, const std::string& directory,
   Stream& stream = trainer.device().compute_stream();
   ZEROTH_RETURN_IF_ERROR(trainer.world().Barrier(stream, "export"));
   return stream.Synchronize();
+}
+
+}  // namespace
+
+absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
+                         const ExportOptions& options) {
+  return StartModel(model, directory, options).status();
+}
+
+absl::Status ExportModel(Trainer& trainer, const std::string& directory,
+                         const ExportOptions& options) {
+  Writer writer;
+  if (trainer.world().rank() == 0) {
+    ZEROTH_ASSIGN_OR_RETURN(writer, StartModel(trainer.model(), directory, options));
+  }
+  AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels());
+  const auto sink = [&](const Parameter& parameter, absl::Span<const float> values) {
+    return writer->Write(parameter.name(), 0, values);
+  };
+  return VisitAndFinish(trainer, writer.get(),
+                        [&](const Parameter& parameter, absl::Span<const float> values) {
+                          return merger.Add(parameter, values, sink);
+                        });
+}
+
+absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& directory,
+                                 const ExportOptions& options) {
+  return StartAdapters(model, directory, options).status();
+}
+
+absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
+                            const ExportOptions& options) {
+  Writer writer;
+  if (trainer.world().rank() == 0) {
+    ZEROTH_ASSIGN_OR_RETURN(writer, StartAdapters(trainer.model(), directory, options));
+  }
+  const std::map<const Parameter*, Half> halves = HalvesOf(trainer.model());
+  return VisitAndFinish(
+      trainer, writer.get(),
+      [&](const Parameter& parameter, absl::Span<const float> values) -> absl::Status {
+        const auto half = halves.find(&parameter);
+        if (half == halves.end()) return absl::OkStatus();
+        if (!half->second.transposed) return writer->Write(half->second.name, 0, values);
+        return writer->Write(half->second.name, 0, Transposed(parameter.shape(), values));
+      });
 }
 
 }  // namespace zeroth

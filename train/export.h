@@ -8,22 +8,42 @@
 
 #include "absl/status/status.h"
 
+#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
 
+struct ExportOptions {
+  // fp32, or bf16: rounded to nearest. Not fp16, which cannot hold every weight: that would show
+  // when the run is over.
+  DType dtype = DType::kFloat32;
+  HfDirectoryOptions directory;
+  // Paths; copied into the directory.
+  std::vector<std::string> tokenizer_files;
+  // ExportAdapters: where the model that is adapted came from; empty: nowhere.
+  std::string base_model;
+};
+
 // Whether ExportModel could begin to write there: what would fail at the end of a run should fail
 // before it. Leaves nothing behind.
 absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
-                         const std::vector<std::string>& tokenizer_files);
+                         const ExportOptions& options);
 
-// Writes the model as a Hugging Face directory (config.json, model.safetensors in fp32, tokenizer
-// files): collective; rank 0 writes, one gathered unit at a time, and every rank returns its error.
+// Writes the model as a Hugging Face directory (config.json, weights, tokenizer files): collective;
+// rank 0 writes, one gathered unit at a time, and every rank returns its error.
 // LoRA adapters are merged into the weights that they adapt, so that what is written is a plain
 // model.
 // The directory appears whole or not at all.
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
-                         const std::vector<std::string>& tokenizer_files);
+                         const ExportOptions& options);
+
+// The same of the model's LoRA adapters alone, as the library PEFT reads them (adapter_config.json,
+// adapter_model.safetensors). InvalidArgument for a model without adapters.
+absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& directory,
+                                 const ExportOptions& options);
+absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
+                            const ExportOptions& options);
 
 }  // namespace zeroth
 

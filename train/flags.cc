@@ -210,6 +210,15 @@ ABSL_FLAG(bool, async_checkpoint, kDefaults.async_checkpoint,
           "Copy the state to host memory and write it from there while training goes on.");
 ABSL_FLAG(std::string, async_when_busy, kDefaults.async_when_busy,
           "What a save does when two earlier ones are still being written: wait, or skip it.");
+ABSL_FLAG(std::string, export_dtype, kDefaults.export_dtype,
+          "Type of the weights that are written to final/: fp32 or bf16.");
+ABSL_FLAG(
+    std::string, max_shard_size, kDefaults.max_shard_size,
+    "Most bytes of a weight file in final/, as 5GB or 500MiB; there are several with an index "
+    "then. 0: one file.");
+ABSL_FLAG(std::string, lora_export, kDefaults.lora_export,
+          "What is written of a model with adapters: merged, a plain model in final/; adapter, the "
+          "adapters alone, as the library PEFT reads them, in final_adapter/; or both.");
 
 ABSL_FLAG(int64_t, deterministic_batch, kDefaults.deterministic_batch,
           "Micro-batches of --batch_size sequences in the global batch, which the ranks share and "
@@ -315,6 +324,9 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.async_checkpoint = absl::GetFlag(FLAGS_async_checkpoint);
   options.async_when_busy = absl::GetFlag(FLAGS_async_when_busy);
   options.deterministic_batch = absl::GetFlag(FLAGS_deterministic_batch);
+  options.export_dtype = absl::GetFlag(FLAGS_export_dtype);
+  options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
+  options.lora_export = absl::GetFlag(FLAGS_lora_export);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
@@ -99,6 +100,14 @@ absl::Status ValidateLora(const TrainOptions& options) {
   if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));
+  }
+  if (options.lora_export != "merged" && options.lora_export != "adapter" &&
+      options.lora_export != "both") {
+    return Bad("lora_export", options.lora_export, "merged, adapter or both");
+  }
+  if (options.lora_rank == 0 && options.lora_export != TrainOptions().lora_export) {
+    return absl::InvalidArgumentError(absl::StrCat("--lora_export=", options.lora_export,
+                                                   " needs --lora_rank: there are no adapters"));
   }
   for (const std::string& target : options.lora().targets) {
     if (target.empty()) {
@@ -216,7 +225,7 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.on_nonfinite != "stop" && options.on_nonfinite != "skip") {
     return Bad("on_nonfinite", options.on_nonfinite, "stop or skip");
   }
-  if (!ParseBytes(options.memory_limit).ok()) {
+  if (!ParseByteCount(options.memory_limit).ok()) {
     return Bad("memory_limit", options.memory_limit, "0 (none) or a size as 500MiB or 2GiB");
   }
   if (const absl::StatusOr<OffloadOptions> parsed = ParseOffload(options.offload); !parsed.ok()) {
@@ -245,7 +254,27 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.layout != "flat" && options.layout != "rows") {
     return Bad("layout", options.layout, "flat or rows");
   }
+  if (options.layout == "rows" && options.optimizer_state_dtype == "int8") {
+    return absl::InvalidArgumentError(
+        "--layout=rows and --optimizer_state_dtype=int8: 8-bit moments share scales in blocks, "
+        "which rows would cut; take --layout=flat, or moments in bf16");
+  }
+  if (options.ema_decay > 0 && options.master_dtype != "fp32") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--ema_decay=", options.ema_decay, " and --master_dtype=", options.master_dtype,
+        ": an average in less than fp32 would stand still; take "
+        "--master_dtype=fp32"));
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
+  if (options.export_dtype != "fp32" && options.export_dtype != "bf16") {
+    return Bad(
+        "export_dtype", options.export_dtype,
+        "fp32 or bf16; //tools/convert makes fp16, which cannot hold every weight, of either");
+  }
+  if (!ParseByteCount(options.max_shard_size).ok()) {
+    return Bad("max_shard_size", options.max_shard_size,
+               "a number of bytes, as 5GB or 0: one file");
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
   ZEROTH_RETURN_IF_ERROR(ValidateDeterministicBatch(options));
   ZEROTH_RETURN_IF_ERROR(
@@ -276,22 +305,6 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is no positive duration; expected one as 90s or 10m"));
-}
-
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  const absl::string_view whole = text;
-  double unit = 1;
-  for (const auto& [suffix, size] : {std::pair("KiB", 1024.0), std::pair("MiB", 1024.0 * 1024),
-                                     std::pair("GiB", 1073741824.0)}) {
-    if (absl::ConsumeSuffix(&text, suffix)) unit = size;
-  }
-  double number = 0;
-  constexpr double kMost = 9e18;
-  if (!absl::SimpleAtod(text, &number) || !(number >= 0) || number * unit > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", whole, "' is no number of bytes; expected one as 1500, 64KiB or 2GiB"));
-  }
-  return static_cast<int64_t>(number * unit);
 }
 
 LoraOptions TrainOptions::lora() const {

@@ -112,6 +112,9 @@ struct TrainOptions {
   std::string async_when_busy = "wait";
 
   int64_t deterministic_batch = 0;  // 0: the batch is what ranks and grad_accum make it
+  std::string export_dtype = "fp32";
+  std::string max_shard_size = "0";  // as ParseByteCount reads it; 0: one file
+  std::string lora_export = "merged";
 
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the
@@ -140,10 +143,6 @@ absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
-
-// "1500", "64KiB", "1.5MiB", "2GiB": bytes. InvalidArgument for anything else, negative or not
-// finite ones included.
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 // "none", "all", or a comma-separated list of parameters, gradients and optimizer.
 // InvalidArgument for anything else.

@@ -58,6 +58,14 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"bf16 masters of bf16 parameters", [](TrainOptions& o) { o.master_dtype = "bf16"; }},
       {"--optimizer_state_dtype=fp16: expected fp32, bf16 or int8",
        [](TrainOptions& o) { o.optimizer_state_dtype = "fp16"; }},
+      {"--export_dtype=fp16", [](TrainOptions& o) { o.export_dtype = "fp16"; }},
+      {"--max_shard_size=much", [](TrainOptions& o) { o.max_shard_size = "much"; }},
+      {"--lora_export=all",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.lora_export = "all";
+       }},
+      {"--lora_export=both needs --lora_rank", [](TrainOptions& o) { o.lora_export = "both"; }},
       {"--loss_scale=loud", [](TrainOptions& o) { o.loss_scale = "loud"; }},
       {"--loss_scale=1000", [](TrainOptions& o) { o.loss_scale = "1000"; }},
       {"--loss_scale_growth_interval=0",
@@ -75,6 +83,17 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
       {"--async_when_busy=skip needs --async_checkpoint",
        [](TrainOptions& o) { o.async_when_busy = "skip"; }},
+      {"--layout=rows and --optimizer_state_dtype=int8",
+       [](TrainOptions& o) {
+         o.layout = "rows";
+         o.optimizer_state_dtype = "int8";
+       }},
+      {"--ema_decay=0.5 and --master_dtype=bf16",
+       [](TrainOptions& o) {
+         o.ema_decay = 0.5;
+         o.param_dtype = "bf16";
+         o.master_dtype = "bf16";
+       }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},
@@ -180,17 +199,6 @@ TEST(OptionsTest, KindsOfStateToOffload) {
   EXPECT_EQ(Validate(options), absl::OkStatus());
   EXPECT_TRUE(options.offload_options().gradients);
   EXPECT_EQ(options.offload_options().directory, "/scratch");
-}
-
-TEST(OptionsTest, SizesInBytes) {
-  EXPECT_EQ(*ParseBytes("0"), 0);
-  EXPECT_EQ(*ParseBytes("1500"), 1500);
-  EXPECT_EQ(*ParseBytes("64KiB"), 65536);
-  EXPECT_EQ(*ParseBytes("1.5MiB"), 1572864);
-  EXPECT_EQ(*ParseBytes("2GiB"), int64_t{2} << 30);
-  for (const char* text : {"", "GiB", "-1", "nan", "inf", "1e300GiB", "2GB", "2 GiB x"}) {
-    EXPECT_FALSE(ParseBytes(text).ok()) << text;
-  }
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
@@ -45,6 +47,14 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Where weights are written, as a model and as adapters alone; empty: not at all.
+struct ExportDirectories {
+  std::string model;
+  std::string adapters;
+
+  const std::string& shown() const { return model.empty() ? adapters : model; }
+};
+
 // What all ranks share, opened and checked once.
 struct Job {
   TrainOptions options;
@@ -53,8 +63,8 @@ struct Job {
   std::shared_ptr<const TokenSource> data;
   std::shared_ptr<const TokenSource> eval_data;
   LrSchedule schedule;
-  std::string final_directory;
-  std::string ema_directory;  // empty: no average is kept
+  ExportDirectories final_directories;
+  ExportDirectories ema_directories;  // empty: no average is kept
 };
 
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
@@ -137,6 +147,24 @@ absl::Status CreateOutput(const std::string& out) {
   return absl::OkStatus();
 }
 
+ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view name) {
+  const std::string path = absl::StrCat(options.out, "/", name);
+  ExportDirectories directories;
+  if (options.lora_export != "adapter") directories.model = path;
+  if (options.lora_export != "merged") directories.adapters = absl::StrCat(path, "_adapter");
+  return directories;
+}
+
+absl::StatusOr<ExportOptions> ExportOptionsOf(const TrainOptions& options,
+                                              const ModelSource& source) {
+  ExportOptions result;
+  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
+  result.tokenizer_files = source.TokenizerFiles(options.tokenizer);
+  result.base_model = options.init_from;
+  return result;
+}
+
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
@@ -172,17 +200,21 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
   ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
   ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
-  const std::string final_directory = absl::StrCat(options.out, "/final");
-  const std::string ema_directory =
-      options.ema_decay > 0 ? absl::StrCat(final_directory, "_ema") : "";
-  for (const std::string& directory : {final_directory, ema_directory}) {
-    if (directory.empty()) continue;
-    ZEROTH_RETURN_IF_ERROR(
-        CheckExport(*model, directory, source.TokenizerFiles(options.tokenizer)));
+  const ExportDirectories final_directories = DirectoriesOf(options, "final");
+  const ExportDirectories ema_directories =
+      options.ema_decay > 0 ? DirectoriesOf(options, "final_ema") : ExportDirectories();
+  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions export_options, ExportOptionsOf(options, source));
+  for (const ExportDirectories& directories : {final_directories, ema_directories}) {
+    if (!directories.model.empty()) {
+      ZEROTH_RETURN_IF_ERROR(CheckExport(*model, directories.model, export_options));
+    }
+    if (!directories.adapters.empty()) {
+      ZEROTH_RETURN_IF_ERROR(CheckExportAdapters(*model, directories.adapters, export_options));
+    }
   }
   return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
                                       std::move(data), std::move(eval_data), std::move(schedule),
-                                      final_directory, ema_directory});
+                                      final_directories, ema_directories});
 }
 
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
@@ -304,12 +336,13 @@ class Reporter {
                                  {"bytes_read", stats.offload.bytes_read},
                                  {"bytes_written", stats.offload.bytes_written}}},
                                {"collectives", collectives}}));
-    progress_.Print(
-        absl::StrFormat("%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
-                        interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
-                        job_.final_directory,
-                        job_.ema_directory.empty() ? "" : " (averaged: " + job_.ema_directory + ")",
-                        job_.options.out));
+    progress_.Print(absl::StrFormat(
+        "%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
+        interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
+        job_.final_directories.shown(),
+        job_.ema_directories.shown().empty() ? ""
+                                             : " (averaged: " + job_.ema_directories.shown() + ")",
+        job_.options.out));
     return absl::OkStatus();
   }
 
@@ -402,6 +435,8 @@ class RankRun {
       ++step;
     }
     const double seconds = SecondsSince(start);
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->Finish());
+    SayTraced(traced);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
     ZEROTH_RETURN_IF_ERROR(Export());
     if (checkpoints_ != nullptr) {
@@ -420,7 +455,7 @@ class RankRun {
     device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
     device_options.bits_of_any_team = options_.deterministic_batch > 0;
-    ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseBytes(options_.memory_limit));
+    ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
     if (options_.cuda_graphs) {
@@ -442,6 +477,7 @@ class RankRun {
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
     ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
+    trace_->set_steps(options_.steps - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
                             MeasureGemmPeak(world_, *device_, trainer_->kernels(),
@@ -486,6 +522,11 @@ class RankRun {
     return resumed.notes;
   }
 
+  // Only rank 0 traces.
+  void SayTraced(bool traced) {
+    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  }
+
   void SayNotes(const std::vector<std::string>& notes) {
     if (reporter_ == nullptr) return;
     for (const std::string& note : notes) reporter_->Say(note);
@@ -517,7 +558,7 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
     ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
-    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+    SayTraced(traced);
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
@@ -587,17 +628,16 @@ class RankRun {
         "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
         "%d. "
         "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
-        step, norm, job_.final_directory, step - 1));
+        step, norm, job_.final_directories.shown(), step - 1));
     return true;
   }
 
   // The weights, and their average if there is one, each as a model of its own.
   absl::Status Export() {
-    const std::vector<std::string> tokenizer_files = job_.source.TokenizerFiles(options_.tokenizer);
-    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.final_directory, tokenizer_files));
+    ZEROTH_RETURN_IF_ERROR(ExportTo(job_.final_directories));
     if (trainer_->ema() == nullptr) return absl::OkStatus();
     ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-    ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, job_.ema_directory, tokenizer_files));
+    ZEROTH_RETURN_IF_ERROR(ExportTo(job_.ema_directories));
     return trainer_->ema()->Swap();
   }
 
@@ -610,6 +650,15 @@ class RankRun {
       micro_batches.push_back(std::move(batch));
     }
     return micro_batches;
+  }
+
+  absl::Status ExportTo(const ExportDirectories& directories) {
+    ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(options_, job_.source));
+    if (!directories.model.empty()) {
+      ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, directories.model, options));
+    }
+    if (directories.adapters.empty()) return absl::OkStatus();
+    return ExportAdapters(*trainer_, directories.adapters, options);
   }
 
   absl::StatusOr<float> Evaluate() {

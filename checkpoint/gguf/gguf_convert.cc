@@ -19,7 +19,6 @@
 #include "zeroth/checkpoint/gguf/gguf_rope.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/checkpoint/gguf/gguf_writer.h"
-#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -309,8 +308,9 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfigOf(model.metadata(), facts));
   GgufImportNotes notes;
   ZEROTH_ASSIGN_OR_RETURN(const auto files, TokenizerFiles(model.metadata(), &notes));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<HfDirectoryWriter> writer,
-                          HfDirectoryWriter::Create(directory, config, std::move(tensors)));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<HfDirectoryWriter> writer,
+      HfDirectoryWriter::Create(directory, config, std::move(tensors), options.directory));
   for (const auto& [name, content] : files) {
     ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
   }

@@ -15,6 +15,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_file.h"
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/dtype.h"
 
 namespace zeroth {
@@ -44,6 +45,7 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
 struct GgufImportOptions {
   // Type of all tensors; nothing: each its own.
   std::optional<DType> dtype;
+  HfDirectoryOptions directory;
 };
 
 // What an import could not bring along, in sentences for the user; empty if nothing.

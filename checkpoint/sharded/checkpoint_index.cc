@@ -162,6 +162,11 @@ absl::StatusOr<CheckpointPiece> ReadPiece(const Json& json, const CheckpointInde
   int64_t file_end = 0;
   ZEROTH_RETURN_IF_ERROR(ReadRange(json, "bytes", index.files[static_cast<size_t>(file)].bytes,
                                    place, piece.file_begin, file_end));
+  if (const int64_t data = index.files[static_cast<size_t>(file)].header_bytes;
+      piece.file_begin < data) {
+    return Bad(absl::StrCat(place, ": \"bytes\""), absl::StrCat("begins at ", piece.file_begin),
+               absl::StrCat(data, " at least, which the file's header ends at"));
+  }
   const int64_t bytes = file_end - piece.file_begin;
   const int64_t size = BitsOf(dtype) / 8;
   if (bytes % size != 0 || bytes / size != piece.end - piece.begin) {

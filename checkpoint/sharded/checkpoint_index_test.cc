@@ -153,6 +153,7 @@ TEST(CheckpointIndexTest, WrongContentIsRefusedByKey) {
          param(json)["pieces"][0]["bytes"] = {990, 1006};
        },
        "from 990 to 1000"},
+      {[](Json& json) { json["files"][0]["header_bytes"] = 900; }, "at least, which the file's"},
       {[&](Json& json) { param(json)["pieces"][0]["checksums"] = "00"; }, "16 for each of 2"},
       {[&](Json& json) { param(json)["pieces"][0]["checksums"] = std::string(32, 'x'); },
        "is no checksum"},

@@ -115,6 +115,9 @@ class Device {
   virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
                                   Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
+  // Whether its allocations are memory of the host, at full speed: what one may read and write in
+  // place, once no stream works on it, where a copy through other host memory would be wasted.
+  virtual bool MemoryIsHost() const { return false; }
 
   // Further memory for this rank's state, outside of the allocator's account. Unimplemented where
   // the device has none; InvalidArgument for options that mean nothing to it; the store's errors.

@@ -92,6 +92,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
           Initializer::Zeros());
       adapter.layout = layout();
       adapter.scale = scale_;
+      adapter.alpha = lora.alpha;
       adapters_.push_back(adapter);
       low_rank_.push_back({adapter.a, adapter.b, column});
     }

@@ -49,7 +49,8 @@ struct LoraAdapter {
   Parameter* a = nullptr;       // kInOut: [in, rank]; kOutIn: [rank, in]
   Parameter* b = nullptr;       // kInOut: [rank, out]; kOutIn: [out, rank]
   WeightLayout layout = WeightLayout::kOutIn;
-  float scale = 0;
+  float scale = 0;  // alpha over the rank
+  double alpha = 0;
 };
 
 // A linear layer some of whose projections have adapters: parameters [projection.]lora_A, normal

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,8 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/layers/lora_linear.h"
@@ -372,6 +376,95 @@ TEST_P(LoraModelTest, TheWrittenModelIsPlainAndComputesTheSame) {
     return rank.trainer.sharding().scheduler().EndStep();
   });
   EXPECT_TRUE(compared.ok()) << compared;
+}
+
+// What PEFT computes with the adapter's directory, W + alpha / r * B A (transposed for GPT-2), is
+// the model that is written merged.
+TEST_P(LoraModelTest, AdaptersWrittenAloneAreThoseOfTheMergedModel) {
+  const TemporaryDirectory dir;
+  TinySetup setup = Adapted(model(), in_out() ? std::vector<std::string>{}
+                                              : std::vector<std::string>{"q_proj", "down_proj"});
+  setup.ranks = {"full_shard", 2, 0};
+  ExportOptions options;
+  options.base_model = "where/it/was";
+  options.directory.max_shard_bytes = 1000;
+  const absl::Status trained = RunTiny(setup, [&](TinyRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(rank.Step(0, 1e-2).status());
+    ZEROTH_RETURN_IF_ERROR(ExportModel(rank.trainer, dir.File("merged"), options));
+    return ExportAdapters(rank.trainer, dir.File("adapter"), options);
+  });
+  ASSERT_TRUE(trained.ok()) << trained;
+
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.File("adapter")), {}), 2);
+  const auto config = HfConfig::Load(dir.File("adapter/adapter_config.json"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(*config->GetString("base_model_name_or_path"), "where/it/was");
+  EXPECT_EQ(*config->GetBool("fan_in_fan_out"), in_out());
+  EXPECT_EQ(*config->GetInt("r"), kRank);
+  const double scale = *config->GetDouble("lora_alpha") / static_cast<double>(kRank);
+
+  const auto adapter = SafetensorsFile::Open(dir.File("adapter/adapter_model.safetensors"));
+  ASSERT_TRUE(adapter.ok()) << adapter.status();
+  const auto merged = HfDirectory::Open(dir.File("merged"));
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  const auto base = TinyWeights(model());
+  ASSERT_TRUE(base.ok()) << base.status();
+  const auto half = [&](const std::string& name) {
+    const Shape shape = *(*adapter)->ShapeOf(name);
+    return GridOf(*(*adapter)->ReadAll(name, shape), shape.dim(0));
+  };
+  size_t adapted = 0;
+  for (const auto& [name, values] : *base) {
+    const std::string layer = absl::StrCat("base_model.model.", name.substr(0, name.rfind('.')));
+    const Shape shape = merged->weights().Find(name)->shape;
+    std::vector<double> expected(values.begin(), values.end());
+    if (absl::EndsWith(name, ".weight") && (*adapter)->Find(layer + ".lora_A.weight") != nullptr) {
+      const Grid a = half(layer + ".lora_A.weight");
+      const Grid b = half(layer + ".lora_B.weight");
+      EXPECT_EQ(a.rows, kRank);
+      EXPECT_EQ(b.cols, kRank);
+      const Grid product = Product(b, a, scale);
+      const Grid added = in_out() ? Transposed(product) : product;
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += added.values[i];
+      adapted += 2;
+    }
+    ExpectNear(*merged->weights().ReadAll(name, shape),
+               Grid{1, static_cast<int64_t>(expected.size()), expected}, 1e-6, name);
+  }
+  EXPECT_EQ(adapted, (*adapter)->names().size());
+  EXPECT_GT(adapted, 0u);
+}
+
+TEST_P(LoraModelTest, WhatIsWrittenInBf16IsRounded) {
+  const TemporaryDirectory dir;
+  TinySetup setup;
+  setup.model = model();
+  ExportOptions options;
+  options.dtype = DType::kBFloat16;
+  const absl::Status written = RunTiny(
+      setup, [&](TinyRank& rank) { return ExportModel(rank.trainer, dir.File("model"), options); });
+  ASSERT_TRUE(written.ok()) << written;
+  const auto directory = HfDirectory::Open(dir.File("model"));
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_EQ(*directory->config().GetString("torch_dtype"), "bfloat16");
+  const auto weights = TinyWeights(model());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (auto& [name, values] : *weights) {
+    std::vector<float> rounded = values;
+    for (float& value : rounded) value = ToFloat(ToBFloat16(value));
+    EXPECT_EQ(directory->weights().Find(name)->dtype, SafetensorsDType::kBF16);
+    EXPECT_EQ(*directory->weights().ReadAll(name, directory->weights().Find(name)->shape), rounded);
+  }
+}
+
+TEST_P(LoraModelTest, AModelWithoutAdaptersHasNoneToWrite) {
+  const TemporaryDirectory dir;
+  TinySetup setup;
+  setup.model = model();
+  const absl::Status written = RunTiny(
+      setup, [&](TinyRank& rank) { return ExportAdapters(rank.trainer, dir.File("adapter"), {}); });
+  EXPECT_EQ(written.code(), absl::StatusCode::kInvalidArgument) << written;
+  EXPECT_TRUE(dir.List().empty());
 }
 
 TEST_P(LoraModelTest, FrozenWeightsCountForUtilisationWithoutTheirGradients) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <random>
@@ -167,12 +168,18 @@ TEST_F(SafetensorsInteropTest, WeReadThePackagesFiles) {
   }
 }
 
-TEST_F(SafetensorsInteropTest, ThePackageReadsOurModelDirectories) {
-  TensorListing listing = RandomListing(7, kFloats);
-  ASSERT_FALSE(listing.tensors.empty());
+class ModelDirectoryInteropTest : public SafetensorsInteropTest,
+                                  public ::testing::WithParamInterface<int> {};
+
+TEST_P(ModelDirectoryInteropTest, ThePackageReadsOurDirectories) {
+  TensorListing listing = RandomListing(3, kFloats);
+  ASSERT_GT(listing.tensors.size(), 3u);
+  HfDirectoryOptions options;
+  options.max_shard_bytes = GetParam();
   const auto config = HfConfig::Parse("{\"model_type\": \"gpt2\"}", "test");
   ASSERT_TRUE(config.ok()) << config.status();
-  auto writer = HfDirectoryWriter::Create(dir_.File("model"), *config, DeclarationsOf(listing));
+  auto writer =
+      HfDirectoryWriter::Create(dir_.File("model"), *config, DeclarationsOf(listing), options);
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (auto& [name, tensor] : listing.tensors) {
     // This writer takes numbers: small ones, which every type holds.
@@ -188,9 +195,20 @@ TEST_F(SafetensorsInteropTest, ThePackageReadsOurModelDirectories) {
     ASSERT_TRUE((*writer)->Write(name, 0, values).ok());
   }
   ASSERT_TRUE((*writer)->Finish().ok());
-  listing.pairs = {{"format", "pt"}};
+  const auto files = static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(dir_.File("model")), {}));
+  listing.pairs.clear();
+  if (GetParam() == 0) {
+    listing.pairs = {{"format", "pt"}};
+    EXPECT_EQ(files, 2u);
+  } else {
+    listing.pairs = {{"files", absl::StrCat(files - 2)}};
+    EXPECT_GT(files, 4u);
+  }
   EXPECT_EQ(Read("model", dir_.File("model")), listing.ToText());
 }
+
+INSTANTIATE_TEST_SUITE_P(MaxShardBytes, ModelDirectoryInteropTest, ::testing::Values(0, 1, 30));
 
 // Every state of every parameter as the test's own function says, whatever the spread.
 TensorListing ExpectedState(TestState& state, int version) {

@@ -8,7 +8,9 @@ A lever that changes no result has to give, beside any other, the bits of the ot
 losses, norms and the exported model. Two that both round something have to end near the loss of
 the plain run. A pair may also be refused, at once and with a message that names a flag or an
 option; which ones are is printed, for people to judge. --tuples=3 --sample=200 draws random
-triples instead. Exits with 1 if a pair broke its promise.
+triples instead. With --resume, the first of a pair makes half of the steps and a checkpoint, and
+the second goes on from there, both beside something that rounds or beside nothing. Exits with 1 if
+a pair broke its promise.
 """
 
 import argparse
@@ -111,18 +113,35 @@ class Trainer:
         self.options = options
         self.directory = directory
         self.results = {}
+        self.checkpoints = {}
 
     def run(self, names):
         """What a run with these levers gave: kept, since references come again and again."""
         names = tuple(sorted(names))
         if names not in self.results:
-            self.results[names] = self._run(names)
+            self.results[names] = self._run(names, "", self._new_directory())
         return self.results[names]
 
-    def _run(self, names):
-        out = tempfile.mkdtemp(dir=self.directory)
+    def checkpoint(self, names):
+        """The checkpoint after half the steps of a run with these levers; None if it failed."""
+        names = tuple(sorted(names))
+        if names not in self.checkpoints:
+            out = self._new_directory()
+            half = self.options.steps // 2
+            result = self._run(names, f"--checkpoint_every={half} --keep_last=0", out, keep=True)
+            path = os.path.join(out, f"step-{half:08}")
+            self.checkpoints[names] = path if result.get("code") == 0 else None
+        return self.checkpoints[names]
+
+    def resume(self, names, checkpoint):
+        return self._run(tuple(sorted(names)), f"--resume={checkpoint}", self._new_directory())
+
+    def _new_directory(self):
+        return tempfile.mkdtemp(dir=self.directory)
+
+    def _run(self, names, more, out, keep=False):
         levers = {**EXACT, **ROUNDS}
-        flags = " ".join(levers[name] for name in names).format(out="{out}")
+        flags = " ".join([levers[name] for name in names] + [more]).format(out="{out}")
         values = {
             "--data": self.options.data, "--eval_data": "", "--init_from": self.options.init_from,
             "--world_size": str(self.options.world_size), "--steps": str(self.options.steps),
@@ -141,7 +160,6 @@ class Trainer:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         except subprocess.TimeoutExpired:
-            shutil.rmtree(out)
             return {"hang": True, "command": command}
         result = {"code": done.returncode, "error": done.stderr.strip(), "command": command}
         metrics = os.path.join(out, "metrics.jsonl")
@@ -156,32 +174,58 @@ class Trainer:
                 if name.endswith(".safetensors"):
                     digest.update(open(os.path.join(out, "final", name), "rb").read())
             result["model"] = digest.hexdigest()
-        shutil.rmtree(out)
+        if not keep:
+            shutil.rmtree(out)
         return result
+
+
+def failure(result):
+    """How a run ended, unless it ended well."""
+    if "hang" in result:
+        return "HANG", ""
+    if result["code"] < 0 or result["code"] > 1:
+        return "CRASH", f"exit {result['code']}: {result['error'][-300:]}"
+    return ("refused", result["error"][-400:]) if result["code"] == 1 else None
+
+
+def comparable(names):
+    """Whether a run with these levers has the bits of one with what rounds among them alone."""
+    rounding = [name for name in names if name in ROUNDS]
+    return len(rounding) <= 1 and not (
+        {"fp16", "dynamic_scale"} <= set(names) or  # whose growth overflows, and skips a step
+
+        INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
+        "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
+
+
+def compare(result, reference):
+    steps = {step["step"]: step for step in reference["steps"]}
+    for mine in result["steps"]:
+        if mine != steps[mine["step"]]:
+            return "DIFFERS", f"{mine} instead of {steps[mine['step']]}"
+    if result["model"] != reference["model"]:
+        return "DIFFERS", "in the exported model alone"
+    return "ok", ""
+
+
+def judge_resumed(trainer, names):
+    first, second, *rounding = names
+    checkpoint = trainer.checkpoint([first] + rounding)
+    if checkpoint is None:
+        return "ok", "there is none to go on from"
+    result = trainer.resume([second] + rounding, checkpoint)
+    return failure(result) or compare(result, trainer.run(rounding))
 
 
 def judge(trainer, names):
     """'ok', 'refused' or what is wrong, and a text."""
     result = trainer.run(names)
-    if "hang" in result:
-        return "HANG", ""
-    if result["code"] < 0 or result["code"] > 1:
-        return "CRASH", f"exit {result['code']}: {result['error'][-300:]}"
-    if result["code"] == 1:
-        return "refused", result["error"][-400:]
-    rounding = [name for name in names if name in ROUNDS]
-    comparable = not (INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
-                      "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
-    if len(rounding) <= 1 and comparable:
-        reference = trainer.run(rounding)
-        if reference.get("code") != 0:
-            return "ok", "its reference is refused"
-        for mine, theirs in zip(result["steps"], reference["steps"]):
-            if mine != theirs:
-                return "DIFFERS", f"{mine} instead of {theirs}"
-        if result["model"] != reference["model"]:
-            return "DIFFERS", "in the exported model alone"
-        return "ok", ""
+    failed = failure(result)
+    if failed:
+        return failed
+    if comparable(names):
+        reference = trainer.run([name for name in names if name in ROUNDS])
+        return compare(result, reference) if reference.get("code") == 0 else ("ok", "")
     reference = [name for name in names if name in OWN_REFERENCE]
     plain = trainer.run(reference)["steps"][-1]["loss"]
     last = result["steps"][-1]["loss"]
@@ -201,14 +245,22 @@ def main():
     parser.add_argument("--sample", type=int, default=0, help="so many random tuples; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="tuples with this lever only")
+    parser.add_argument("--resume", action="store_true",
+                        help="the second of a pair goes on from the first one's checkpoint")
     options = parser.parse_args()
     levers = {**EXACT, **ROUNDS}
-    tuples = []
-    for names in itertools.combinations(levers, options.tuples):
-        if options.only and options.only not in names:
-            continue
-        if parse(" ".join(levers[name] for name in names)) is not None:
-            tuples.append(names)
+    fits = lambda *names: parse(" ".join(levers[name] for name in names)) is not None
+    if options.resume:
+        exact = [name for name in EXACT if "checkpoints" not in name]
+        tuples = [(first, second, *rounding)
+                  for first, second in itertools.permutations(exact, 2)
+                  for rounding in [()] + [(name,) for name in ROUNDS]
+                  if fits(first, *rounding) and fits(second, *rounding) and
+                  comparable((first, *rounding)) and comparable((second, *rounding))]
+    else:
+        tuples = [names for names in itertools.combinations(levers, options.tuples)
+                  if fits(*names)]
+    tuples = [names for names in tuples if not options.only or options.only in names]
     if options.sample:
         random.Random(options.seed).shuffle(tuples)
         tuples = tuples[:options.sample]
@@ -218,14 +270,14 @@ def main():
         # Runs are compared with each other for a while, in which somebody may edit the file.
         options.data = shutil.copy(options.data, directory)
         trainer = Trainer(options, directory)
-        for name in levers:
+        for name in [] if options.resume else levers:
             if options.only and name != options.only:
                 continue
             verdict, text = judge(trainer, [name])
             if verdict != "ok":
                 print(f"{verdict:8} {name}: {text}", flush=True)
         for names in tuples:
-            verdict, text = judge(trainer, names)
+            verdict, text = (judge_resumed if options.resume else judge)(trainer, names)
             counts[verdict] = counts.get(verdict, 0) + 1
             if verdict == "refused":
                 refusals.setdefault(text, []).append(" + ".join(names))

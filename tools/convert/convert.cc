@@ -15,8 +15,10 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/llmc_model.h"
+#include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
@@ -80,10 +82,10 @@ std::string LastPart(const std::string& path) {
 }
 
 absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType> dtype) {
-  if (!absl::EndsWith(options.out, ".gguf")) {
+  if (options.max_shard_size != ConvertOptions().max_shard_size) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--out=", options.out, ": ", options.in,
-        " is a directory, which becomes a GGUF file, so expected a name that ends in .gguf"));
+        "--max_shard_size=", options.max_shard_size, " is for Hugging Face directories, and --out=",
+        options.out, " is a GGUF file, which is one file"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, HfDirectory::Open(options.in));
   GgufExportOptions gguf;
@@ -110,8 +112,37 @@ absl::Status CheckDirectoryOptions(const ConvertOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
+absl::StatusOr<HfDirectoryOptions> DirectoryOptionsOf(const ConvertOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckDirectoryOptions(options));
+  const absl::StatusOr<int64_t> bytes = ParseByteCount(options.max_shard_size);
+  if (!bytes.ok()) return Annotate(bytes.status(), "--max_shard_size");
+  HfDirectoryOptions directory;
+  directory.max_shard_bytes = *bytes;
+  return directory;
+}
+
+Notes DirectoryNotes(const ConvertOptions& options) {
+  return {absl::StrCat("Wrote the Hugging Face directory ", options.out, ".")};
+}
+
+absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
+                                           std::optional<DType> dtype) {
+  HfConvertOptions convert;
+  convert.dtype = dtype;
+  ZEROTH_ASSIGN_OR_RETURN(convert.directory, DirectoryOptionsOf(options));
+  std::error_code error;
+  // What is rounded in place of the only copy cannot be had back.
+  if (fs::equivalent(options.in, options.out, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out=", options.out, " is the directory --in; name another, which may replace it later"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, HfDirectory::Open(options.in));
+  ZEROTH_RETURN_IF_ERROR(ConvertHfToHf(model, options.out, convert));
+  return DirectoryNotes(options);
+}
+
+absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectoryOptions directory, DirectoryOptionsOf(options));
   bool is_llmc = false;
   {
     ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(options.in));
@@ -121,11 +152,11 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
           options.in, ": neither a GGUF file nor a GPT-2 model of llm.c, by its first bytes"));
     }
   }
-  Notes notes = {absl::StrCat("Wrote the Hugging Face directory ", options.out, ".")};
+  Notes notes = DirectoryNotes(options);
   if (is_llmc) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LlmcModelFile> model,
                             LlmcModelFile::Open(options.in));
-    ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, dtype));
+    ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, dtype, directory));
     notes.push_back(
         "llm.c's files hold no tokenizer; GPT-2's vocab.json and merges.txt belong there.");
     return notes;
@@ -133,6 +164,7 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> model, GgufFile::Open(options.in));
   GgufImportOptions import;
   import.dtype = dtype;
+  import.directory = directory;
   ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*model, options.out, import));
   for (std::string& note : left) notes.push_back(absl::StrCat("No tokenizer: ", note, "."));
   return notes;
@@ -154,7 +186,9 @@ absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) 
     return absl::NotFoundError(absl::StrCat("--in=", options.in, ": ",
                                             error ? error.message() : "no such file or directory"));
   }
-  return fs::is_directory(status) ? ToGguf(options, dtype) : FileToDirectory(options, dtype);
+  if (!fs::is_directory(status)) return FileToDirectory(options, dtype);
+  return absl::EndsWith(options.out, ".gguf") ? ToGguf(options, dtype)
+                                              : DirectoryToDirectory(options, dtype);
 }
 
 }  // namespace zeroth

@@ -14,8 +14,8 @@ struct ConvertOptions {
   // A Hugging Face directory, a GGUF file, or a GPT-2 model of llm.c: told apart by what they are,
   // not by their names.
   std::string in;
-  // A GGUF file if `in` is a directory, a Hugging Face directory otherwise. Appears whole or not at
-  // all.
+  // A GGUF file if `in` is a directory and the name ends in .gguf, a Hugging Face directory
+  // otherwise. Appears whole or not at all.
   std::string out;
   // "auto" (each tensor its own), "fp32", "fp16", "bf16".
   std::string dtype = "auto";
@@ -24,6 +24,9 @@ struct ConvertOptions {
   std::string vocabulary = "auto";
   // general.name of a GGUF file; empty: the last part of `in`.
   std::string name;
+  // Of a Hugging Face directory: most bytes of a weight file, as ParseByteCount reads them; "0": one
+  // file.
+  std::string max_shard_size = "0";
 };
 
 // Converts. Returns what the user should know, in sentences, what was written first.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -75,13 +76,33 @@ TEST(ConvertTest, AModelOfLlmCByItsContent) {
   EXPECT_TRUE(HfDirectory::Open(dir.File("hf")).ok());
 }
 
+TEST(ConvertTest, ADirectoryInAnotherTypeAndInSeveralFiles) {
+  const TemporaryDirectory dir;
+  ConvertOptions options = Options(kModel, dir.File("hf"));
+  options.dtype = "bf16";
+  options.max_shard_size = "20KB";
+  const auto notes = Convert(options);
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  EXPECT_THAT(notes->at(0), HasSubstr("Hugging Face directory"));
+  const auto model = HfDirectory::Open(dir.File("hf"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(*model->config().GetString("torch_dtype"), "bfloat16");
+  EXPECT_TRUE(std::filesystem::exists(dir.File("hf/model.safetensors.index.json")));
+  // From files, too.
+  ASSERT_EQ(Message(Options(kModel, dir.File("m.gguf"))), "converted");
+  options.in = dir.File("m.gguf");
+  options.out = dir.File("from_gguf");
+  ASSERT_EQ(Message(options), "converted");
+  EXPECT_TRUE(std::filesystem::exists(dir.File("from_gguf/model.safetensors.index.json")));
+  EXPECT_TRUE(HfDirectory::Open(dir.File("from_gguf")).ok());
+}
+
 TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   const TemporaryDirectory dir;
   const std::string gguf = dir.File("m.gguf");
   EXPECT_THAT(Message(Options("", gguf)), HasSubstr("--in is missing"));
   EXPECT_THAT(Message(Options(kModel, "")), HasSubstr("--out is missing"));
   EXPECT_THAT(Message(Options(dir.File("x"), gguf)), HasSubstr("No such file"));
-  EXPECT_THAT(Message(Options(kModel, dir.File("m"))), HasSubstr("ends in .gguf"));
   EXPECT_THAT(Message(Options(dir.Write("text", "hello"), dir.File("m"))),
               HasSubstr("neither a GGUF file nor"));
   ConvertOptions options = Options(kModel, gguf);
@@ -92,6 +113,17 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   EXPECT_THAT(Message(options), HasSubstr("--vocabulary=words: expected"));
   options.vocabulary = "files";
   EXPECT_THAT(Message(options), HasSubstr("has no tokenizer.json"));
+  options = Options(kModel, gguf);
+  options.max_shard_size = "1GB";
+  EXPECT_THAT(Message(options), HasSubstr("is a GGUF file, which is one file"));
+  options = Options(kModel, dir.File("hf"));
+  options.max_shard_size = "many";
+  EXPECT_THAT(Message(options), HasSubstr("--max_shard_size: 'many' is no number of bytes"));
+  options = Options(kModel, absl::StrCat(kModel, "/../gpt2_tiny"));
+  EXPECT_THAT(Message(options), HasSubstr("is the directory --in"));
+  options = Options(kModel, dir.File("hf"));
+  options.name = "name";
+  EXPECT_THAT(Message(options), HasSubstr("--name is for writing GGUF files"));
   EXPECT_EQ(dir.List(), (std::vector<std::string>{"text"})) << "nothing was written";
   ASSERT_EQ(Message(Options(kModel, gguf)), "converted");
   options = Options(gguf, dir.File("hf"));

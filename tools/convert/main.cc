@@ -21,8 +21,7 @@ ABSL_FLAG(std::string, in, "",
           "What to convert: a Hugging Face directory, a GGUF file, or a GPT-2 model of llm.c "
           "(.bin). Required.");
 ABSL_FLAG(std::string, out, "",
-          "What to write: a GGUF file for a directory, a Hugging Face directory for a file. "
-          "Required.");
+          "What to write: a GGUF file (.gguf) or a Hugging Face directory. Required.");
 ABSL_FLAG(
     std::string, dtype, "auto",
     "Type of the tensors: fp32, fp16, bf16, or auto: each keeps its own. Vectors and position "
@@ -33,6 +32,9 @@ ABSL_FLAG(
     "byte (the trainer's byte tokenizer), none (token ids only), or auto: the first of these "
     "that there is.");
 ABSL_FLAG(std::string, name, "", "Name of the model in a GGUF file; the last part of --in.");
+ABSL_FLAG(std::string, max_shard_size, "0",
+          "Most bytes of a weight file of a Hugging Face directory, as 5GB or 500MiB; there are "
+          "several with an index then. 0: one file.");
 
 namespace {
 
@@ -45,8 +47,10 @@ int Fail(const std::string& message) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "Converts models between Hugging Face directories and GGUF files, and from llm.c.\n\n"
-      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model.gguf");
+      "Converts models between Hugging Face directories and GGUF files, from llm.c, and between "
+      "types.\n\n"
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model.gguf\n"
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model --dtype=bf16");
   absl::FlagsUsageConfig usage;
   usage.contains_helpshort_flags = [](absl::string_view file) {
     return absl::StrContains(file, "tools/convert/main.cc");
@@ -70,6 +74,7 @@ int main(int argc, char** argv) {
   options.dtype = absl::GetFlag(FLAGS_dtype);
   options.vocabulary = absl::GetFlag(FLAGS_vocabulary);
   options.name = absl::GetFlag(FLAGS_name);
+  options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   const auto notes = zeroth::Convert(options);
   if (!notes.ok()) return Fail(std::string(notes.status().message()));
   for (const std::string& note : *notes) std::printf("%s\n", note.c_str());

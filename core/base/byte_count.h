@@ -1,0 +1,19 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_BYTE_COUNT_H_
+#define ZEROTH_CORE_BASE_BYTE_COUNT_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth {
+
+// "1500", "64KiB", "1.5MiB", "2GiB", "5GB" (10^9, as Hugging Face counts): bytes, rounded down.
+// InvalidArgument for anything else, negative or not finite.
+absl::StatusOr<int64_t> ParseByteCount(absl::string_view text);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_BYTE_COUNT_H_
