@@ -53,12 +53,15 @@ struct Lever {
   bool keeps_masters = true;
   bool halves_after_forward = false;  // reshards to groups of half the shard group
   bool optimizer_over_world = false;
+  bool sums_in_tree = false;  // micro-batches of a deterministic batch
 };
 
 constexpr Lever kLevers[] = {
     {"plain"},
     {"accumulate, sync every", 2, true},
     {"accumulate, sync last", 2, false},
+    {.name = "accumulate in a tree", .micro_batches = 2, .sums_in_tree = true},
+    {.name = "the same, 8 a rank", .micro_batches = 8, .sums_in_tree = true},
     {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
     {"keep after forward", 1, true, false},
     {"reshard to half", 1, true, true, ActivationCheckpointing::kNone, "", DType::kFloat32, true,
@@ -109,6 +112,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.adamw.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
+  if (lever.sums_in_tree) options.deterministic_batch = setup.micro_batches * setup.world_size;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
   Batch batch;
@@ -141,7 +145,8 @@ absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOpt
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const int fit = static_cast<int>(kMachineShare * MachineBytes() / formula.total());
   if (fit >= setup.world_size) return setup.world_size;
-  return setup.strategy == "no_shard" && fit >= 2 ? fit : 0;
+  if (setup.strategy != "no_shard" || fit < 2) return 0;
+  return setup.sums_in_tree ? static_cast<int>(std::bit_floor(static_cast<unsigned>(fit))) : fit;
 }
 
 absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
@@ -224,6 +229,7 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
         }
         if (lever.optimizer_over_world && setup.strategy != "hybrid_shard") continue;
         setup.shard_optimizer_over_world = lever.optimizer_over_world;
+        setup.sums_in_tree = lever.sums_in_tree;
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));
       }
     }

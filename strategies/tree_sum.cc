@@ -83,7 +83,7 @@ absl::Status ReduceWhole(const Work& work, const Tensor& sum) {
   } else {
     ZEROTH_RETURN_IF_ERROR(work.scratch.kernels()->Cast(grad, sum));
   }
-  if (work.groups.world->size() == 1 || sum.numel() == 0) return absl::OkStatus();
+  if (work.groups.world->size() == 1) return absl::OkStatus();
   return work.groups.world->AllReduce(sum, ReduceOp::kSum, work.comm, work.unit.name());
 }
 
@@ -123,7 +123,6 @@ absl::Status Climb(const Work& work, int64_t done) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Level(work, waiting));
     return ReduceOverRanks(work, part, sum);
   }
-  if (work.shape().numel() == 0) return absl::OkStatus();
   const Tensor sum = memory.View(part_numel, work.shape());
   ZEROTH_RETURN_IF_ERROR(ReduceOverRanks(work, part, sum));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor equal, Level(work, waiting - 1));
@@ -177,7 +176,8 @@ absl::Status SumGradientsInTree(Unit& unit, const GradientGroups& groups, Gradie
   ZEROTH_CHECK(scratch.kernels() != nullptr);
   const int64_t done = unit.micro_batches_accumulated();
   for (int i = 0; i < unit.segment_count(); ++i) {
-    if (!unit.segment_layout(i).trainable) continue;
+    const ShardLayout::Segment& layout = unit.segment_layout(i);
+    if (!layout.trainable || layout.numel == 0) continue;
     const Work work{unit, i, groups, scratch, comm};
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, work.segment().grad, comm));
     ZEROTH_RETURN_IF_ERROR(Climb(work, done));

@@ -80,6 +80,7 @@ ROUNDS = {
     "int8_gradients": "--quantized_gradients",
     "accumulate": "--grad_accum=2 --batch_size=1",
     "accumulate_last": "--grad_accum=2 --batch_size=1 --grad_sync=last",
+    "deterministic": "--deterministic_batch=8 --batch_size=1",
     "lora": "--lora_rank=4",
     "lora_plus": "--lora_rank=4 --lora_b_lr_scale=4 --lora_targets=attn.c_attn,mlp.c_fc",
 }
