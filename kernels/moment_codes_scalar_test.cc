@@ -2,6 +2,7 @@
 
 #include "zeroth/kernels/moment_codes_scalar.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/kernels/reference/low_precision.h"
 
 namespace zeroth {
 namespace {
@@ -77,6 +80,36 @@ TYPED_TEST(MomentCodesScalarTest, WhatIsNotFiniteMakesItsBlockNaN) {
     const float scale = MomentScaleOf<TypeParam>(block);
     EXPECT_TRUE(std::isnan(scale));
     EXPECT_TRUE(std::isnan(DecodeMoment<TypeParam>(EncodeMoment<TypeParam>(1.0f, scale), scale)));
+  }
+}
+
+// The reference that the kernels of every device are held against.
+template <class Code>
+reference::EightBitCode Reference() {
+  return Code::kSigned ? reference::EightBitCode::FirstMoment()
+                       : reference::EightBitCode::SecondMoment();
+}
+
+TYPED_TEST(MomentCodesScalarTest, AreTheCodesOfTheKernels) {
+  const reference::EightBitCode reference = Reference<TypeParam>();
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  constexpr uint16_t kNearest = 0x8000;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<float> block(1 + random() % 128);
+    for (float& value : block) {
+      value = normal(random) * std::ldexp(1.0f, static_cast<int>(random() % 60) - 50);
+      if (!TypeParam::kSigned) value = std::abs(value);
+    }
+    const float scale = MomentScaleOf<TypeParam>(block);
+    ASSERT_EQ(scale, reference.Scale(block));
+    for (const float value : block) {
+      ASSERT_EQ(EncodeMoment<TypeParam>(value, scale), reference.Encode(value, scale, kNearest));
+    }
+    for (int code = 0; code < 256; ++code) {
+      const auto byte = static_cast<uint8_t>(code);
+      ASSERT_EQ(DecodeMoment<TypeParam>(byte, scale), reference.Decode(byte, scale));
+    }
   }
 }
 
