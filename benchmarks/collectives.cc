@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "benchmark/benchmark.h"
 
+#include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
@@ -30,8 +30,6 @@
 
 namespace zeroth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The best of many, because other programs on the machine can only make a measurement worse.
 double Best(const std::vector<double>& seconds) {
@@ -69,34 +67,6 @@ absl::StatusOr<RankBuffers> Allocate(Device& device, int64_t full_count, int64_t
   return buffers;
 }
 
-// When each rank began and ended the work that is being timed.
-class Stopwatch {
- public:
-  explicit Stopwatch(int ranks)
-      : begin_(static_cast<size_t>(ranks)), end_(static_cast<size_t>(ranks)) {}
-
-  // Collective: runs `work` on every rank and returns, on all of them, the seconds from the first
-  // rank's beginning to the last one's end. What one rank sees alone would leave out what others
-  // did while it had no core.
-  absl::StatusOr<double> Time(Communicator& world, Stream& stream,
-                              const std::function<absl::Status()>& work) {
-    const auto rank = static_cast<size_t>(world.rank());
-    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "ready"));
-    begin_[rank] = Clock::now();
-    ZEROTH_RETURN_IF_ERROR(work());
-    end_[rank] = Clock::now();
-    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "done"));
-    const auto first = *std::min_element(begin_.begin(), begin_.end());
-    const auto last = *std::max_element(end_.begin(), end_.end());
-    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "read"));
-    return std::chrono::duration<double>(last - first).count();
-  }
-
- private:
-  std::vector<Clock::time_point> begin_;
-  std::vector<Clock::time_point> end_;
-};
-
 absl::Status Copy(const RankBuffers& buffers) {
   std::memcpy(buffers.copy_to.raw_data(), buffers.copy_from.raw_data(), buffers.copy_to.bytes());
   benchmark::ClobberMemory();
@@ -114,7 +84,7 @@ struct Run {
   int64_t full_bytes;
   std::function<bool()> keep_running;  // asked by rank 0; the others follow `more`
   std::atomic<bool> more{true};
-  Stopwatch stopwatch;
+  RankStopwatch stopwatch;
   Times times;  // kept by rank 0
 };
 
@@ -152,7 +122,7 @@ void RunCase(benchmark::State& state, const Case& test) {
   Run run{.test = test,
           .full_bytes = full_bytes,
           .keep_running = nullptr,
-          .stopwatch = Stopwatch(ranks),
+          .stopwatch = RankStopwatch(ranks),
           .times = {}};
   run.keep_running = [&] {
     if (!run.times.collective.empty()) state.SetIterationTime(run.times.collective.back());

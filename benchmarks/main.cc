@@ -12,6 +12,8 @@
 
 #include "benchmark/benchmark.h"
 
+#include "zeroth/benchmarks/benchmark_flag.h"
+
 namespace {
 
 // Prints as usual, and remembers what the table needs.
@@ -68,6 +70,7 @@ class TableReporter : public benchmark::ConsoleReporter {
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
+  zeroth::ParseBenchmarkFlags(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   TableReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);

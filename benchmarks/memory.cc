@@ -5,6 +5,8 @@
 //
 //   bazel run //benchmarks:memory -- [preset] [ranks] [strategy]
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -49,6 +51,8 @@ struct Lever {
   const char* offload = "";  // letters of "pgo", for parameters, gradients and optimizer
   DType moment_dtype = DType::kFloat32;
   bool keeps_masters = true;
+  bool halves_after_forward = false;  // reshards to groups of half the shard group
+  bool optimizer_over_world = false;
 };
 
 constexpr Lever kLevers[] = {
@@ -57,6 +61,10 @@ constexpr Lever kLevers[] = {
     {"accumulate, sync last", 2, false},
     {"checkpoint blocks", 1, true, true, ActivationCheckpointing::kBlock},
     {"keep after forward", 1, true, false},
+    {"reshard to half", 1, true, true, ActivationCheckpointing::kNone, "", DType::kFloat32, true,
+     /*halves_after_forward=*/true},
+    {"optimizer over world", 1, true, true, ActivationCheckpointing::kNone, "", DType::kFloat32,
+     true, false, /*optimizer_over_world=*/true},
     {"offload optimizer", 1, true, true, ActivationCheckpointing::kNone, "o"},
     {"offload opt., grads", 1, true, true, ActivationCheckpointing::kNone, "go"},
     {"offload all", 1, true, true, ActivationCheckpointing::kNone, "pgo"},
@@ -94,6 +102,8 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.strategy_options.reshard_after_forward = setup.reshard_after_forward;
+  options.sharding.strategy_options.post_forward_shard_size = setup.post_forward_shard_size;
+  options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.offload = setup.offload;
   options.adamw.state_dtype = setup.moment_dtype;
@@ -118,8 +128,29 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   return absl::OkStatus();
 }
 
+// Room for activations, and for whatever else runs.
+constexpr double kMachineShare = 0.8;
+
+double MachineBytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// As many of the ranks as this machine has memory for. What a rank of no_shard has does not depend
+// on how many there are; other strategies are measured with all of them or not at all.
+absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOptions& setup) {
+  ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
+  const int fit = static_cast<int>(kMachineShare * MachineBytes() / formula.total());
+  if (fit >= setup.world_size) return setup.world_size;
+  return setup.strategy == "no_shard" && fit >= 2 ? fit : 0;
+}
+
 absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
-                      const MemoryFormulaOptions& setup, const Lever& lever) {
+                      MemoryFormulaOptions setup, const Lever& lever) {
+  ZEROTH_ASSIGN_OR_RETURN(setup.world_size, RanksThatFit(numel, setup));
+  if (setup.world_size == 0) {
+    std::cout << setup.strategy << ", " << lever.name << ": more than this machine's memory\n";
+    return absl::OkStatus();
+  }
   MemoryStats stats;
   std::mutex mutex;
   ZEROTH_RETURN_IF_ERROR(RunLocalRanks(setup.world_size, [&](Communicator& world) {
@@ -134,8 +165,8 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
                        peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer) +
                        peak(MemoryCategory::kOffloadStaging);
   std::cout << absl::StreamFormat(
-      "%-16s %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
-      setup.strategy,
+      "%-16s %5d %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
+      setup.strategy, setup.world_size,
       absl::StrCat(DTypeName(setup.precision.param_dtype), "/",
                    DTypeName(setup.precision.reduce_dtype)),
       lever.name, peak(MemoryCategory::kParameters) / kMiB,
@@ -158,10 +189,10 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
   const ModelNumel numel = CountNumel(*model);
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
-      "MiB.\n\n%-16s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
-      preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "precision", "lever", "params",
-      "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.", "scratch",
-      "all");
+      "MiB.\n\n%-16s %5s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
+      preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "ranks", "precision", "lever",
+      "params", "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.",
+      "scratch", "all");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     if (!only.empty() && only != strategy) continue;
@@ -186,6 +217,13 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
         }
         const bool reshards = setup.strategy == "full_shard" || setup.strategy == "hybrid_shard";
         if (!lever.reshard_after_forward && !reshards) continue;  // they keep anyway
+        if (lever.halves_after_forward) {
+          const int shards = setup.shard_size > 0 ? setup.shard_size : ranks;
+          if (!reshards || shards % 2 != 0) continue;
+          setup.post_forward_shard_size = shards / 2;
+        }
+        if (lever.optimizer_over_world && setup.strategy != "hybrid_shard") continue;
+        setup.shard_optimizer_over_world = lever.optimizer_over_world;
         ZEROTH_RETURN_IF_ERROR(PrintRow(config, numel, setup, lever));
       }
     }

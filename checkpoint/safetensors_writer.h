@@ -15,18 +15,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/checkpoint/safetensors_layout.h"
 #include "zeroth/checkpoint/tensor_file_writer.h"
-#include "zeroth/core/base/dtype.h"
-#include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
-
-// A tensor that a writer is going to receive.
-struct TensorDeclaration {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  Shape shape;
-};
 
 // Writes a safetensors file piece by piece, in any order, without ever holding a tensor. The file
 // appears under its name only in Finish, complete; a writer that is destroyed earlier leaves
@@ -40,8 +32,8 @@ class SafetensorsWriter {
   // What transformers wants to see before it loads a file.
   static std::map<std::string, std::string> DefaultMetadata() { return {{"format", "pt"}}; }
 
-  // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument for an
-  // empty, repeated, reserved or non-UTF-8 name or a size that overflows.
+  // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument as
+  // LayOutSafetensors says.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, std::vector<TensorDeclaration> tensors,
       std::map<std::string, std::string> metadata = DefaultMetadata());

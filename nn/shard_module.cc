@@ -2,7 +2,8 @@
 
 #include "zeroth/nn/shard_module.h"
 
-#include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,30 +20,54 @@ struct Wrapped {
   std::vector<Parameter*> parameters;
 };
 
-// The unwrapped parameters of `module` and below, in order of declaration; units go to `wrapped`,
-// parents before children.
-std::vector<Parameter*> Collect(Module& module, const WrapPolicy& policy, bool is_root,
-                                std::vector<Wrapped>& wrapped) {
-  std::vector<Parameter*> mine(module.own_parameters().begin(), module.own_parameters().end());
+// How often each parameter is named by the modules of a tree, or of a part of it.
+using Uses = std::map<const Parameter*, int>;
+
+void CountUses(const Module& module, Uses& uses) {
+  for (const Parameter* parameter : module.own_parameters()) ++uses[parameter];
+  for (const Module* child : module.children()) CountUses(*child, uses);
+}
+
+// What no unit has taken yet, in order of declaration, with its uses so far.
+struct Unwrapped {
+  std::vector<Parameter*> parameters;
+  Uses uses;
+
+  void Add(Parameter* parameter, int count) {
+    if (uses[parameter] == 0) parameters.push_back(parameter);
+    uses[parameter] += count;
+  }
+};
+
+// The unwrapped parameters of `module` and below; units go to `wrapped`, parents before children.
+// What modules outside use too (`all`) is left to one above all of its users: it has to be gathered
+// for each of them.
+Unwrapped Collect(Module& module, const WrapPolicy& policy, bool is_root, const Uses& all,
+                  std::vector<Wrapped>& wrapped) {
+  Unwrapped mine;
+  for (Parameter* parameter : module.own_parameters()) mine.Add(parameter, 1);
   std::vector<Wrapped> below;
   for (Module* child : module.children()) {
-    const std::vector<Parameter*> rest = Collect(*child, policy, /*is_root=*/false, below);
-    mine.insert(mine.end(), rest.begin(), rest.end());
+    const Unwrapped rest = Collect(*child, policy, /*is_root=*/false, all, below);
+    for (Parameter* parameter : rest.parameters) mine.Add(parameter, rest.uses.at(parameter));
   }
-  std::vector<Parameter*> unique;
+  std::vector<Parameter*> own;
+  Unwrapped shared;
   int64_t numel = 0;
-  for (Parameter* parameter : mine) {
-    if (std::find(unique.begin(), unique.end(), parameter) != unique.end()) continue;
-    unique.push_back(parameter);
+  for (Parameter* parameter : mine.parameters) {
+    const int count = mine.uses.at(parameter);
+    if (count < all.at(parameter)) {
+      shared.Add(parameter, count);
+      continue;
+    }
+    own.push_back(parameter);
     numel += parameter->numel();
   }
-  if (is_root || (!unique.empty() && policy(module, numel))) {
-    wrapped.push_back({&module, std::move(unique)});
-    unique.clear();
-  }
+  const bool wraps = is_root || (!own.empty() && policy(module, numel));
+  if (wraps) wrapped.push_back({&module, std::move(own)});
   wrapped.insert(wrapped.end(), std::make_move_iterator(below.begin()),
                  std::make_move_iterator(below.end()));
-  return unique;
+  return wraps ? shared : mine;
 }
 
 }  // namespace
@@ -68,7 +93,9 @@ WrapPolicy WrapNothing() {
 
 WrapPlan PlanUnits(Module& model, const WrapPolicy& policy) {
   std::vector<Wrapped> wrapped;
-  Collect(model, policy, /*is_root=*/true, wrapped);
+  Uses all;
+  CountUses(model, all);
+  Collect(model, policy, /*is_root=*/true, all, wrapped);
   WrapPlan plan;
   std::set<std::string> names;
   for (Wrapped& entry : wrapped) {

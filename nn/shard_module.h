@@ -22,7 +22,7 @@ namespace zeroth {
 
 // Says whether a module becomes a unit. Asked of every module but the root, children before
 // parents; `unwrapped_numel` is what the module and its descendants hold that no unit below has
-// taken.
+// taken and no module outside uses.
 using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_numel)>;
 
 // One unit for each block (Module::is_block): the default.
@@ -35,7 +35,8 @@ WrapPolicy WrapNorms(WrapPolicy others);
 WrapPolicy WrapNothing();
 
 // The units of a model, in order of declaration, the root first, and the module that each one
-// stands for. A parameter belongs to the nearest wrapped module above it, or to the root.
+// stands for. A parameter belongs to the nearest wrapped module above all modules that use it (one,
+// unless it is tied), or to the root.
 struct WrapPlan {
   std::vector<UnitSpec> units;
   std::vector<Module*> modules;

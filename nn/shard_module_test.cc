@@ -159,32 +159,106 @@ TEST(ShardingHooksTest, GatherAroundForwardAndBackward) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A model whose head is tied to an embedding that another unit took away.
-class TiedAcrossUnits : public Module {
+// Whatever is tied is gathered with all modules that use it: GPT-2's head uses the embedding, which
+// is large enough to be a unit by itself.
+TEST(PlanUnitsTest, TiedParametersBelongAboveAllOfTheirUsers) {
+  const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+  const WrapPlan plan = PlanUnits(*model, WrapByMinNumel(1));
+  EXPECT_GT(plan.units.size(), 17u);
+  EXPECT_EQ(CountElements(plan), model->ParameterCount());
+  std::vector<std::string> root;
+  for (const Parameter* parameter : plan.units[0].parameters) root.push_back(parameter->name());
+  EXPECT_EQ(root, (std::vector<std::string>{"transformer.wte.weight", "transformer.wpe.weight"}));
+}
+
+// Two layers of one weight, and one of a weight that the root uses, too.
+class TiedInside : public Module {
  public:
-  TiedAcrossUnits() : Module("model") {
-    LinearOptions options;
-    options.in = 4;
-    options.projections = {{"", 4}};
-    options.bias = false;
-    Linear* layer = AddChild(std::make_unique<Linear>("model.embed", options));
-    ShareParameter(layer->own_parameters()[0]);
+  TiedInside() : Module("model") {
+    auto pair = std::make_unique<Pair>();
+    ShareParameter(pair->lonely);
+    AddChild(std::move(pair));
   }
+
+ private:
+  struct Pair : Module {
+    Pair() : Module("model.pair") {
+      LinearOptions options;
+      options.in = 4;
+      options.projections = {{"", 4}};
+      options.bias = false;
+      Linear* const first = AddChild(std::make_unique<Linear>("model.pair.first", options));
+      lonely =
+          AddChild(std::make_unique<Linear>("model.pair.second", options))->own_parameters()[0];
+      struct Tied : Module {
+        explicit Tied(Parameter* weight) : Module("model.pair.tied") { ShareParameter(weight); }
+      };
+      AddChild(std::make_unique<Tied>(first->own_parameters()[0]));
+    }
+    Parameter* lonely;
+  };
 };
 
-TEST(ShardingHooksTest, AParameterInTwoUnitsIsAnErrorNamingBoth) {
-  const absl::Status status = RunLocalRanks(1, [](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                            DeviceRegistry::Create("cpu", DeviceOptions()));
-    TiedAcrossUnits model;
-    const WrapPlan plan = PlanUnits(
-        model, [](const Module& module, int64_t) { return module.name() == "model.embed"; });
-    return Sharding::Create(world, *device, ShardingOptions(), plan.units).status();
-  });
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* part : {"model.embed.weight", "'root'", "'model.embed'"}) {
-    EXPECT_NE(status.ToString().find(part), std::string::npos) << status;
+TEST(PlanUnitsTest, TheNearestModuleAboveAllUsersTakesATiedParameter) {
+  TiedInside model;
+  const WrapPlan plan = PlanUnits(model, [](const Module&, int64_t) { return true; });
+  ASSERT_EQ(plan.units.size(), 2u);
+  ASSERT_EQ(plan.units[0].parameters.size(), 1u);
+  EXPECT_EQ(plan.units[0].parameters[0]->name(), "model.pair.second.weight");
+  EXPECT_EQ(plan.units[1].name, "model.pair");
+  ASSERT_EQ(plan.units[1].parameters.size(), 1u);
+  EXPECT_EQ(plan.units[1].parameters[0]->name(), "model.pair.first.weight");
+}
+
+// Losses of two steps, with an ascent along the gradient in between.
+absl::Status LossesUnder(const WrapPolicy& policy, Communicator& world,
+                         std::vector<float>& losses) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                          KernelRegistry::Create(*device, device->compute_stream()));
+  const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+  const WrapPlan plan = PlanUnits(*model, policy);
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
+                          Sharding::Create(world, *device, ShardingOptions(), plan.units));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingHooks> hooks,
+                          ShardingHooks::Attach(plan, *sharding));
+  ZEROTH_RETURN_IF_ERROR(sharding->Initialize(1));
+  Tape tape;
+  Context context(*device, *kernels, tape);
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor tokens, Tensor::FromHost<int32_t>(
+                                                   *device, Shape({2, 3}), absl::MakeConstSpan(ids),
+                                                   MemoryCategory::kActivations));
+  for (int step = 0; step < 2; ++step) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, model->Loss(context, tokens, tokens));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> value, loss.data.ToHost<float>());
+    losses.push_back(value[0]);
+    ZEROTH_RETURN_IF_ERROR(tape.Backward());
+    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+    for (Unit* unit : sharding->units()) {
+      for (int i = 0; i < unit->segment_count(); ++i) {
+        const Tensor& shard = unit->segment(i).shard;
+        ZEROTH_RETURN_IF_ERROR(kernels->Add(shard, unit->segment(i).grad_shard, shard));
+      }
+    }
+    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
   }
+  return absl::OkStatus();
+}
+
+TEST(ShardingHooksTest, AUnitForEveryLayerOfATiedModelChangesNoBit) {
+  std::vector<float> by_block[2];
+  std::vector<float> by_layer[2];
+  const absl::Status status = RunLocalRanks(2, [&](Communicator& world) -> absl::Status {
+    const auto rank = static_cast<size_t>(world.rank());
+    ZEROTH_RETURN_IF_ERROR(LossesUnder(WrapBlocks(), world, by_block[rank]));
+    return LossesUnder(WrapByMinNumel(1), world, by_layer[rank]);
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(by_block[0].size(), 2u);
+  EXPECT_NE(by_block[0][0], by_block[0][1]);
+  for (const size_t rank : {0u, 1u}) EXPECT_EQ(by_layer[rank], by_block[rank]);
 }
 
 TEST(ShardingHooksTest, AFailingForwardLeavesEverythingSharded) {

@@ -60,6 +60,16 @@ bool LossScaler::Update(bool finite) {
 
 absl::Status LossScaler::Restore(const State& state) {
   ZEROTH_RETURN_IF_ERROR(ExpectPowerOfTwo("the restored scale", state.scale));
+  const bool fits = options_.dynamic
+                        ? state.scale >= options_.min_scale && state.scale <= options_.max_scale
+                        : state.scale == options_.initial_scale;
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "loss scaler: the restored scale is ", state.scale, ", expected ",
+        options_.dynamic ? absl::StrCat("from ", options_.min_scale, " to ", options_.max_scale)
+                         : absl::StrCat(options_.initial_scale, ", which stays"),
+        "; ask for another loss scale, and the restored one is left aside"));
+  }
   if (state.finite_steps < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "loss scaler: ", state.finite_steps, " restored finite steps, expected none or more"));

@@ -87,6 +87,15 @@ TEST(LossScalerTest, GoesOnFromAState) {
   EXPECT_EQ(second.state().finite_steps, whole.state().finite_steps);
   EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({3.0, 0})));
   EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({4.0, -1})));
+  // Where no scaler of these options could have got.
+  for (const double scale : {options.min_scale / 2, options.max_scale * 2}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(second.Restore({scale, 0}))) << scale;
+  }
+  EXPECT_EQ(second.scale(), whole.scale());
+  options.dynamic = false;
+  LossScaler constant = Make(options);
+  EXPECT_TRUE(absl::IsInvalidArgument(constant.Restore({2 * options.initial_scale, 0})));
+  EXPECT_TRUE(constant.Restore({options.initial_scale, 0}).ok());
 }
 
 TEST(LossScalerTest, RefusesWhatWouldRound) {

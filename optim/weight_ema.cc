@@ -118,6 +118,8 @@ absl::Status WeightEma::Swap() {
     ZEROTH_RETURN_IF_ERROR(
         state.unit->ExpectGradientState(GradientState::kNone, "swap in the average"));
   }
+  // What evaluations have left gathered, in full or in part, is of the weights that go.
+  ZEROTH_RETURN_IF_ERROR_WITH(sharding_.scheduler().EndStep(), "swap in the average");
   if (updates_ > 0) ZEROTH_RETURN_IF_ERROR(SwapAll());
   swapped_ = !swapped_;
   return absl::OkStatus();

@@ -41,7 +41,8 @@ class WeightEma {
 
   // Exchanges weights and average, and the next time back: in between, whatever gathers weights
   // (evaluation, sampling, export) sees the average. With no update so far, nothing changes.
-  // Between steps; FailedPrecondition names a unit that is within one. Waits for the device; takes
+  // Between steps, and ends one of inference alone (Scheduler::EndStep); FailedPrecondition names a
+  // unit that is within one. Waits for the device; takes
   // at most 4 MiB of memory on the way, beyond what offloaded state passes through.
   absl::Status Swap();
   bool swapped() const { return swapped_; }

@@ -100,6 +100,51 @@ TEST(WeightEmaTest, FollowsTheWeightsToTheLastBitUnderEveryLayout) {
   }
 }
 
+// The matrix as a forward without a backward sees it, which no EndStep follows.
+absl::StatusOr<std::vector<float>> Inferred(Rank& rank) {
+  Scheduler& scheduler = rank.sharding->scheduler();
+  Unit& unit = *rank.sharding->FindUnit("unit");
+  ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit, /*expects_backward=*/false));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<float> seen, rank.matrix.data().ToHost<float>());
+  ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit, /*expects_backward=*/false));
+  return seen;
+}
+
+absl::Status ChangesWhatInferenceSees(Communicator& world, const Layout& layout) {
+  Rank rank(world, kMatrix, kVector);
+  ZEROTH_RETURN_IF_ERROR(rank.Open(layout));
+  ZEROTH_RETURN_IF_ERROR(rank.Load(Draw(kMatrix, "matrix"), Draw(kVector, "vector")));
+  ZEROTH_ASSIGN_OR_RETURN(const auto adamw,
+                          AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions()));
+  ZEROTH_ASSIGN_OR_RETURN(const auto ema, WeightEma::Create(*rank.sharding, *rank.kernels, kDecay));
+  Whole first;
+  for (const int step : {0, 1}) {
+    ZEROTH_RETURN_IF_ERROR(Step(rank, *adamw, step));
+    ZEROTH_RETURN_IF_ERROR(ema->Update());
+    if (step > 0) continue;
+    ZEROTH_ASSIGN_OR_RETURN(first, Read(rank));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> weights, Inferred(rank));
+  std::vector<float> average = first.matrix;
+  Follow(average, weights);
+  for (const std::vector<float>& expected : {average, weights}) {
+    ZEROTH_RETURN_IF_ERROR(ema->Swap());
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> seen, Inferred(rank));
+    EXPECT_EQ(seen, expected) << layout.strategy << " x " << layout.world_size << " in groups of "
+                              << layout.shard_size;
+  }
+  return rank.sharding->scheduler().EndStep();
+}
+
+TEST(WeightEmaTest, InferenceSeesTheAverageWhateverItHadGatheredBefore) {
+  for (const Layout& layout : AllLayouts()) {
+    const absl::Status status = RunLocalRanks(layout.world_size, [&](Communicator& world) {
+      return ChangesWhatInferenceSees(world, layout);
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST(WeightEmaTest, TakesTheMemoryOfOneShardAndNoneForFrozenWeights) {
   for (const bool frozen : {false, true}) {
     const absl::Status status = RunLocalRanks(4, [&](Communicator& world) -> absl::Status {

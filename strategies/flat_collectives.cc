@@ -28,7 +28,8 @@ absl::Status NeedsKernels(const Unit& unit, absl::string_view what) {
                    " needs rounding, but no kernels were given; pass on those of StrategyContext"));
 }
 
-// Gaps and padding travel with the parameters; zeros there keep them zeros in every sum.
+}  // namespace
+
 absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& stream) {
   for (const ShardLayout::Gap& gap : unit.layout().Gaps(segment)) {
     const Tensor view = full.View(gap.offset, Shape({gap.numel}));
@@ -36,8 +37,6 @@ absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& strea
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 namespace {
 
@@ -267,7 +266,7 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout, dtype);
     // Layers add to what earlier micro-batches have left.
-    if (unit.is_whole(i) && unit.has_accumulated()) {
+    if (unit.is_whole(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
       Stream& compute = unit.device().compute_stream();
       ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
       ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
@@ -285,7 +284,7 @@ absl::StatusOr<Tensor> AllocateFp32(const Unit& unit, const Shape& shape, Stream
   return memory.ViewAs(0, shape, DType::kFloat32);
 }
 
-// Shards of gradients that micro-batches add up to are fp32, from the first such step on.
+// Shards of gradients that micro-batches add up to are fp32.
 absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream& comm) {
   if (unit.offloads_gradients()) {
     segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(DType::kFloat32);

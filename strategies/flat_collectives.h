@@ -86,6 +86,9 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 // otherwise the memory that the optimizer will read. kNone → kFull.
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers);
 
+// Gaps and padding travel with the gradients; zeros there keep them zeros in every sum.
+absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& stream);
+
 struct GradientGroups {
   Communicator* shard = nullptr;  // reduce-scatter of cut segments
   Communicator* replicate =

@@ -2,14 +2,23 @@
 
 #include "zeroth/strategies/flat_strategy.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/tree_sum.h"
 
 namespace zeroth {
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
+  if (!std::isnormal(static_cast<float>(GradientScale()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
+                     " with ", context.mesh->world().size(),
+                     " ranks; no fp32 number multiplies means by what that makes"));
+  }
   gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
                                             TakesTurns() ? context.gathered : nullptr);
   staging_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kOffloadStaging,
@@ -74,23 +83,32 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
+  if (options_.tree_micro_batches > 0) {
+    ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, options_.tree_micro_batches, sync));
+  }
   GradientGroups groups;
   Mesh& mesh = *context_.mesh;
   groups.scatters_across = mesh.owners_span_groups();
   // In groups of one there is nothing to sum before the last micro-batch: layers add to what is
   // full, as where every rank keeps whole gradients.
-  const bool waits = groups.scatters_across && mesh.shard_size() == 1;
+  const bool waits = groups.scatters_across && mesh.shard_size() == 1 && !sums_in_tree();
   if (waits && sync == GradientSync::kAccumulate) return absl::OkStatus();
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();
   groups.travel = reduce_travel_.get();
-  if (options_.gradient_divide_factor != 0) {
-    // Groups take the mean, which stays in range whatever the type; the rest comes on top.
-    groups.scale = static_cast<double>(mesh.world().size()) / options_.gradient_divide_factor;
+  if (sums_in_tree()) {
+    return SumGradientsInTree(unit, groups, sync, *gradients_, *scratch_, comm);
   }
+  groups.scale = GradientScale();
   const ReduceOp op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   return ReduceGradients(unit, groups, op, sync, *gradients_, *scratch_, comm);
+}
+
+// Groups take the mean, which stays in range whatever the type; the rest comes on top.
+double FlatStrategy::GradientScale() const {
+  const double factor = options_.gradient_divide_factor;
+  return factor == 0 ? 1 : static_cast<double>(context_.mesh->world().size()) / factor;
 }
 
 void FlatStrategy::Abandon(Unit& unit) {

@@ -22,7 +22,10 @@ class FlatStrategy : public ShardingStrategy {
  public:
   bool SupportsOffload() const override { return true; }
   bool SupportsUnitCollectives() const override { return true; }
-  bool NeedsReduceKernels() const override { return options_.gradient_divide_factor != 0; }
+  bool SupportsTreeSums() const override { return true; }
+  bool NeedsReduceKernels() const override {
+    return options_.gradient_divide_factor != 0 || sums_in_tree();
+  }
   std::vector<Communicator*> OwnGroups() const override;
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;
@@ -44,9 +47,13 @@ class FlatStrategy : public ShardingStrategy {
   virtual bool ReducesAcrossGroups() const { return false; }
 
   const StrategyOptions& options() const { return options_; }
+  // Whether a step's micro-batches are reduced one by one, see tree_sum.h.
+  bool sums_in_tree() const { return options_.tree_micro_batches > 1; }
 
  private:
   absl::Status AttachPostForwardGroup();
+  // What gradients are multiplied by once they are reduced.
+  double GradientScale() const;
 
   StrategyOptions options_;
   StrategyContext context_;

@@ -11,6 +11,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/state_passes.h"
+#include "zeroth/strategies/tree_sum.h"
 
 namespace zeroth {
 namespace {
@@ -65,26 +66,35 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
   if (cut || !options.precision.computes_in_masters() || offload.parameters) {
-    bytes.gathered_parameters =
-        Bytes(options.precision.param_dtype) * ((keeps_all ? model.total : in_turns) + group_part);
+    const double after_forward = options.post_forward_shard_size > 0
+                                     ? (model.total - model.root) / options.post_forward_shard_size
+                                     : 0;
+    bytes.gathered_parameters = Bytes(options.precision.param_dtype) *
+                                ((keeps_all ? model.total : in_turns + after_forward) + group_part);
   }
 
   const double gradient = Bytes(options.precision.reduce_dtype);
   const bool several = options.micro_batches > 1;
-  const bool adds_up_in_full =
-      several && (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
-                  (spans && shards == 1));
-  const bool adds_up_in_shards = several && cut && !adds_up_in_full;
+  const bool in_tree = options.sums_in_tree && several;
+  const bool adds_up_in_full = several && !in_tree &&
+                               (!options.sync_every_micro_batch ||
+                                options.strategy == "shard_optimizer" || (spans && shards == 1));
+  const bool adds_up_in_shards = several && cut && !adds_up_in_full && !in_tree;
   const double shard_gradient =
       Bytes(adds_up_in_shards ? DType::kFloat32 : options.precision.gradient_dtype());
   if (offload.gradients) {
     bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
   } else {
-    bytes.gradients_at_rest = shard_gradient * own;
+    bytes.gradients = shard_gradient * own;
   }
-  bytes.gradients = bytes.gradients_at_rest;
   if (adds_up_in_shards && spans) bytes.gradients += Bytes(DType::kFloat32) * group_part;
-  if (cut || offload.gradients) {
+  if (in_tree) {
+    const bool first_is_result =
+        !offload.gradients && options.precision.gradient_dtype() == DType::kFloat32;
+    const int levels = TreeSumLevels(options.micro_batches) - (first_is_result ? 1 : 0);
+    bytes.gradients += Bytes(DType::kFloat32) * own * levels;
+  }
+  if (cut || offload.gradients || in_tree) {
     bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
   }
 

@@ -31,10 +31,12 @@ struct MemoryFormulaOptions {
   MixedPrecision precision;
   DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
   bool reshard_after_forward = true;
+  int post_forward_shard_size = 0;  // StrategyOptions's; 0: none
   int64_t micro_batches = 1;
   bool sync_every_micro_batch = true;
   OffloadOptions offload;
   bool shard_optimizer_over_world = false;  // of hybrid_shard
+  bool sums_in_tree = false;  // StrategyOptions::tree_micro_batches is `micro_batches`
 };
 
 // Peak bytes of one rank by category; activations, communication and workspace are no part of it.
@@ -43,9 +45,8 @@ struct StateBytes {
   double gathered_parameters = 0;
   double gradients = 0;
   double optimizer = 0;
-  double gradients_at_rest = 0;  // of `gradients`, what is left between steps
-  double offload_staging = 0;    // what is on its way, in chunks
-  double offloaded = 0;          // in the store, and no part of the sum
+  double offload_staging = 0;  // what is on its way, in chunks
+  double offloaded = 0;        // in the store, and no part of the sum
 
   double total() const {
     return parameters + gathered_parameters + gradients + optimizer + offload_staging;

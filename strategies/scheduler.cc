@@ -180,6 +180,12 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   --in.active;
   --in.in_backward;
   --in.pending_backwards;
+  if (!requires_gradient_sync_ && unit.tree_micro_batches() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': SetRequiresGradientSync(false), but gradients are summed in a tree over "
+                     "micro-batches (tree_micro_batches), which takes each one's by itself"));
+  }
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
     ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
   }
@@ -245,7 +251,7 @@ absl::Status Scheduler::EndStep() {
                      "'; call FinishBackward first, or Abandon to drop them"));
   }
   ZEROTH_RETURN_IF_ERROR(ReshardAll());
-  for (Unit* unit : units_) unit->ForgetGradients();
+  for (Unit* unit : units_) ZEROTH_RETURN_IF_ERROR(unit->ForgetGradients());
   ForgetStep();
   ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
   return Trim();
@@ -346,7 +352,11 @@ absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool asy
   return handle;
 }
 
-absl::Status Scheduler::FinishUnshard(Unit& unit) { return EnsureGathered(unit, Pass::kForward); }
+absl::Status Scheduler::FinishUnshard(Unit& unit) {
+  // A use in between has freed it, and nobody waits for another gather.
+  if (unit.state() == UnitState::kSharded) return absl::OkStatus();
+  return EnsureGathered(unit, Pass::kForward);
+}
 
 absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
   const bool backward = pass == Pass::kBackward;

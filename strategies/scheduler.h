@@ -71,7 +71,8 @@ class Scheduler {
   // A gather that has been started, and can be waited for. Outlived by the scheduler.
   class UnshardHandle {
    public:
-    // On return parameters are usable on the compute stream. A second call does nothing.
+    // On return parameters are usable on the compute stream, unless a use of the unit, or the end
+    // of the step, has freed them since: then nothing happens, as at a second call.
     absl::Status Wait() {
       return scheduler_ == nullptr ? absl::OkStatus()
                                    : std::exchange(scheduler_, nullptr)->FinishUnshard(*unit_);

@@ -85,6 +85,34 @@ absl::Status SetShard(const Unit& unit, const ShardLayout::Piece& piece, int64_t
   return stream.Synchronize();
 }
 
+// Elements [begin, begin + count) of a shard, if they may be set where they are.
+absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t begin,
+                          int64_t count) {
+  if (shard.is_offloaded() || shard.dtype() != DType::kFloat32 || !unit.device().MemoryIsHost()) {
+    return {};
+  }
+  return absl::MakeSpan(shard.tensor().View(begin, Shape({count})).data<float>(),
+                        static_cast<size_t>(count));
+}
+
+// Sets this rank's piece of a parameter, through `staging` unless it can be done in place.
+absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
+                       const ShardLayout::Piece& piece, const ParameterReader& reader,
+                       std::vector<float>& staging) {
+  const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
+  const absl::Span<float> in_place = InPlace(unit, shard, piece.shard_offset, piece.numel());
+  if (!in_place.empty()) {
+    ZEROTH_RETURN_IF_ERROR(unit.device().compute_stream().Synchronize());
+    return reader(parameter, piece.begin, in_place);
+  }
+  for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+    staging.resize(static_cast<size_t>(std::min(kStagingNumel, piece.numel() - done)));
+    ZEROTH_RETURN_IF_ERROR(reader(parameter, piece.begin + done, absl::MakeSpan(staging)));
+    ZEROTH_RETURN_IF_ERROR(SetShard(unit, piece, done, staging));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout::Piece& piece,
                                             int64_t done, int64_t count) {
   const StateTensor shard = unit.ShardState(unit.layout().placement(piece.parameter).segment);
@@ -94,6 +122,15 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
     ZEROTH_RETURN_IF_ERROR(shard.Read(begin, source, unit.device().compute_stream()));
   }
   return ToHostFloats(source);
+}
+
+// Where the result is to be the same at all world sizes that can be.
+absl::Status ExpectTreeOverRanks(int world_size) {
+  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
+                   "(tree_micro_batches), but there are ",
+                   world_size, " ranks; expected a power of two"));
 }
 
 absl::Status ExpectGradientsFit(const Unit& unit) {
@@ -134,6 +171,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     return absl::InternalError(
         absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
   }
+  const int64_t tree_micro_batches = options.strategy_options.tree_micro_batches;
+  if (tree_micro_batches > 0) ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world.size()));
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
   const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
   ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
@@ -166,10 +205,17 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
           "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
           spec.name, "' has; leave them out, or take another strategy"));
     }
+    if (spec.collectives != nullptr && tree_micro_batches > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unit '", spec.name,
+                       "' has collectives of its own, whose rounding may depend on the ranks, and "
+                       "tree_micro_batches asks for sums that do not; leave one of them out"));
+    }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      precision, sharding->offload_.get()));
+    unit->set_tree_micro_batches(tree_micro_batches);
     ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
@@ -196,14 +242,8 @@ absl::Status Sharding::Load(const ParameterReader& reader) {
   for (Unit* unit : unit_pointers_) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
-      const ShardLayout::Piece piece = unit->PieceOf(i);
-      for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
-        const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-        staging.resize(static_cast<size_t>(count));
-        ZEROTH_RETURN_IF_ERROR_WITH(reader(parameter, piece.begin + done, absl::MakeSpan(staging)),
-                                    absl::StrCat("parameter '", parameter.name(), "'"));
-        ZEROTH_RETURN_IF_ERROR(SetShard(*unit, piece, done, staging));
-      }
+      ZEROTH_RETURN_IF_ERROR_WITH(LoadPiece(*unit, parameter, unit->PieceOf(i), reader, staging),
+                                  absl::StrCat("parameter '", parameter.name(), "'"));
     }
   }
   return scheduler_->EndStep();

@@ -68,6 +68,12 @@ struct StrategyOptions {
   // across groups; a rank keeps 1 / shard size of all parameters from its first gather to the
   // step's end. Changes no bit.
   bool shard_optimizer_over_world = false;
+  // Above 0: every step has this many micro-batches on each rank, and the gradients of those of all
+  // ranks together are summed along one binary tree, over micro-batches and ranks, so that the sum
+  // has the same bits at every world size (see tree_sum.h). For worlds of 1, 2, 4, 8, … ranks, and
+  // gradient_op kSum without a divide factor: what is divided by must not depend on ranks. Each
+  // micro-batch is reduced in full, and log2 of the number of them fp32 shards of gradients wait.
+  int64_t tree_micro_batches = 0;
 };
 
 // What a strategy works with. All of it outlives the strategy.
@@ -105,6 +111,9 @@ class ShardingStrategy {
   // a shard group: how owners are chosen, see Mesh. Otherwise the registry refuses options that ask
   // for it (StrategyOptions::shard_optimizer_over_world).
   virtual bool ShardsOptimizerOverWorld() const { return false; }
+  // Whether it sums micro-batches as StrategyOptions::tree_micro_batches asks for. Otherwise the
+  // registry refuses options that do.
+  virtual bool SupportsTreeSums() const { return false; }
   // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
   virtual bool NeedsReduceKernels() const { return false; }
   // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.

@@ -2,6 +2,7 @@
 
 #include "zeroth/strategies/strategy.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,18 @@ TEST(StrategyOptionsTest, NothingIsSilentlyDowngraded) {
   EXPECT_THAT(Refusal("hybrid_shard", {4}, 6),
               AllOf(HasSubstr("4 does not divide"), HasSubstr("1, 2, 3, 6")));
   EXPECT_THAT(Refusal("hybrid_shard", {12}, 6), HasSubstr("1, 2, 3, 6"));
+}
+
+TEST(StrategyOptionsTest, GradientsAreDividedByPositiveNumbers) {
+  for (const std::string& name : StrategyRegistry::Names()) {
+    for (const double factor : {-2.0, std::nan(""), HUGE_VAL}) {
+      StrategyOptions options;
+      options.gradient_divide_factor = factor;
+      const absl::Status status = StrategyRegistry::Create(name, options).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name << " " << factor;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("gradient_divide_factor"));
+    }
+  }
 }
 
 TEST(StrategyOptionsTest, OnlyGroupsHaveAWorldBeyondThem) {

@@ -201,7 +201,7 @@ absl::Status Unit::BeginGradients() {
     Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
     const int64_t offset = at.numel == 0 ? 0 : at.offset;
     parameter.set_grad(segment(at.segment).grad.View(offset, parameter.shape()));
-    parameter.set_has_gradient(has_accumulated_ && is_whole(at.segment));
+    parameter.set_has_gradient(has_accumulated() && is_whole(at.segment) && !sums_in_tree());
   }
   gradient_state_ = GradientState::kFull;
   return absl::OkStatus();
@@ -219,25 +219,34 @@ absl::Status Unit::MarkReduced(std::shared_ptr<Event> done) {
 absl::Status Unit::MarkAccumulated(std::shared_ptr<Event> done) {
   ZEROTH_RETURN_IF_ERROR(MarkReduced(std::move(done)));
   gradient_state_ = GradientState::kNone;
-  has_accumulated_ = true;
+  ++micro_batches_accumulated_;
   return absl::OkStatus();
 }
 
-void Unit::ForgetGradients() {
+absl::Status Unit::ForgetGradients() {
+  absl::Status status;
+  if (reduce_event_ != nullptr) status = device_->compute_stream().Wait(reduce_event_);
+  DropGradients();
+  return status;
+}
+
+void Unit::DropGradients() {
   for (Parameter* parameter : spec_.parameters) parameter->set_grad(Tensor());
   for (Segment& segment : segments_) {
     segment.grad = Tensor();
+    segment.grad_shard = Tensor();
     segment.group_sum = Tensor();
+    segment.tree_sums.clear();
   }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
-  has_accumulated_ = false;
+  micro_batches_accumulated_ = 0;
 }
 
 void Unit::Abandon() {
   HideParameters();
   gather_event_ = nullptr;
-  ForgetGradients();
+  DropGradients();
 }
 
 void Unit::HideParameters() {

@@ -70,11 +70,14 @@ class Unit {
     Tensor shard;       // [shard_numel] of master_dtype; undefined if it is offloaded
     Tensor full;        // [numel] of param_dtype while gathering or gathered
     Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
-    Tensor grad_shard;  // [shard_numel] of reduce_dtype once gradients were reduced for the first
-                        // time; trainable segments only
+    Tensor grad_shard;  // [shard_numel] from a step's first gradients to its end; trainable
+                        // segments only
     // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
     // this rank's part of its group's sum, fp32; undefined unless there were any.
     Tensor group_sum;
+    // Where micro-batches are summed in a tree: the sums that wait for others, fp32, see
+    // tree_sum.h.
+    std::vector<Tensor> tree_sums;
     // In place of `shard` and `grad_shard` where these are offloaded. The gradient's has room for
     // fp32 whatever it holds.
     OffloadedTensor offloaded_shard;
@@ -116,12 +119,19 @@ class Unit {
     return is_whole(i) && precision_.computes_in_masters() && !offloads_parameters();
   }
   // True where the full gradient and what the optimizer reads are the same memory.
-  bool is_full_gradient(int i) const { return is_whole(i) && !offloads_gradients(); }
+  bool is_full_gradient(int i) const {
+    return is_whole(i) && !offloads_gradients() && !sums_in_tree();
+  }
   bool offloads_parameters() const { return offload_ != nullptr && offload_->options().parameters; }
   // Elements of an offloaded shard that pass through memory at a time.
   int64_t offload_chunk_numel() const { return offload_->options().chunk_numel; }
   bool offloads_gradients() const { return offload_ != nullptr && offload_->options().gradients; }
   bool has_trainable() const;
+  // As StrategyOptions::tree_micro_batches; set by who makes the unit, before its first step.
+  void set_tree_micro_batches(int64_t count) { tree_micro_batches_ = count; }
+  int64_t tree_micro_batches() const { return tree_micro_batches_; }
+  // True if the gradients of each micro-batch are apart from those of the ones before.
+  bool sums_in_tree() const { return tree_micro_batches_ > 1; }
   // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
   // made, since that decides which segment it lies in. A parameter made trainable and frozen later
   // keeps its place, through which zeros travel.
@@ -150,7 +160,9 @@ class Unit {
   UnitState state() const { return state_; }
   GradientState gradient_state() const { return gradient_state_; }
   // Earlier micro-batches of this step have left gradients here.
-  bool has_accumulated() const { return has_accumulated_; }
+  bool has_accumulated() const { return micro_batches_accumulated_ > 0; }
+  // How many of them.
+  int64_t micro_batches_accumulated() const { return micro_batches_accumulated_; }
   // FailedPrecondition names the unit, its state, what was attempted and what was expected.
   absl::Status ExpectState(UnitState expected, absl::string_view attempt) const;
   absl::Status ExpectGradientState(GradientState expected, absl::string_view attempt) const;
@@ -166,9 +178,11 @@ class Unit {
   // kFull → kNone, with the gradients of a micro-batch added to those of the step: further
   // contributions to segments that are whole add to them, those to others begin anew.
   absl::Status MarkAccumulated(std::shared_ptr<Event> done);
-  void ForgetGradients();  // any → kNone
-  // After an error: whatever the states are, parameters and gradients become invisible, kSharded
-  // and kNone.
+  // any → kNone, and nothing of them is kept: the compute stream waits for the reduction, in whose
+  // order their memory goes back.
+  absl::Status ForgetGradients();
+  // After an error, and after all streams were waited for: whatever the states are, parameters and
+  // gradients become invisible, kSharded and kNone.
   void Abandon();
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
@@ -181,6 +195,7 @@ class Unit {
 
   absl::Status AllocateSegment(int i);
   void HideParameters();
+  void DropGradients();
 
   UnitSpec spec_;
   int index_;
@@ -192,7 +207,8 @@ class Unit {
   std::vector<Segment> segments_;
   UnitState state_ = UnitState::kSharded;
   GradientState gradient_state_ = GradientState::kNone;
-  bool has_accumulated_ = false;
+  int64_t micro_batches_accumulated_ = 0;
+  int64_t tree_micro_batches_ = 0;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
 };

@@ -97,8 +97,9 @@ TEST_F(UnitTest, GradientsAreVisibleOnlyWhileFull) {
   EXPECT_FALSE(weight_.grad().defined());
   EXPECT_EQ(unit->GradientShardView(unit->PieceOf(0)).numel(), 9);
   EXPECT_FALSE(unit->GradientShardView(unit->PieceOf(1)).defined()) << "it is frozen";
-  unit->ForgetGradients();
+  EXPECT_TRUE(unit->ForgetGradients().ok());
   EXPECT_EQ(unit->gradient_state(), GradientState::kNone);
+  EXPECT_EQ(device_->allocator().stats()[MemoryCategory::kGradients].current_bytes, 0);
   EXPECT_FALSE(unit->GradientShardView(unit->PieceOf(0)).defined());
 }
 

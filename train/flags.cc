@@ -220,6 +220,13 @@ ABSL_FLAG(std::string, lora_export, kDefaults.lora_export,
           "What is written of a model with adapters: merged, a plain model in final/; adapter, the "
           "adapters alone, as the library PEFT reads them, in final_adapter/; or both.");
 
+ABSL_FLAG(int64_t, deterministic_batch, kDefaults.deterministic_batch,
+          "Micro-batches of --batch_size sequences in the global batch, which the ranks share and "
+          "whose gradients are summed in one fixed tree: the same bits at every --world_size that "
+          "is a power of two and divides it, under every --strategy, also across a --resume. Each "
+          "is reduced by itself, and at most log2 of a rank's micro-batches fp32 shards of "
+          "gradients are kept more. 0: the batch is what --world_size and --grad_accum make it.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -316,6 +323,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.allow_partial = absl::GetFlag(FLAGS_allow_partial);
   options.async_checkpoint = absl::GetFlag(FLAGS_async_checkpoint);
   options.async_when_busy = absl::GetFlag(FLAGS_async_when_busy);
+  options.deterministic_batch = absl::GetFlag(FLAGS_deterministic_batch);
   options.export_dtype = absl::GetFlag(FLAGS_export_dtype);
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);

@@ -17,6 +17,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/optim/outlier_detector.h"
+#include "zeroth/train/deterministic_batch.h"
 
 namespace zeroth {
 namespace {
@@ -88,6 +89,10 @@ absl::Status ValidateLora(const TrainOptions& options) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
   ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
+  if (options.lora_rank == 0 && options.lora_alpha != TrainOptions().lora_alpha) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lora_alpha=", options.lora_alpha, " needs --lora_rank: there is nothing to scale"));
+  }
   if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
                                                    " needs --lora_rank: there is no B"));
@@ -136,9 +141,40 @@ absl::Status ValidateCheckpoints(const TrainOptions& options) {
     return absl::InvalidArgumentError(
         "--async_checkpoint needs --checkpoint_every: say how often to save");
   }
+  if (options.async_when_busy == "skip" && !options.async_checkpoint) {
+    return absl::InvalidArgumentError(
+        "--async_when_busy=skip needs --async_checkpoint: otherwise training waits for every save");
+  }
   if (options.allow_partial && options.resume.empty()) {
     return absl::InvalidArgumentError(
         "--allow_partial needs --resume: say what to load as far as it fits");
+  }
+  return absl::OkStatus();
+}
+
+// What would make the bits depend on the ranks after all.
+absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(AtLeast("deterministic_batch", options.deterministic_batch, 0,
+                                 "0 (none) or a number of micro-batches"));
+  if (options.deterministic_batch == 0) return absl::OkStatus();
+  const auto conflict = [&](absl::string_view flag, absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--deterministic_batch=", options.deterministic_batch, " and ", flag, ": ", why));
+  };
+  if (options.grad_sync != "every") {
+    return conflict("--grad_sync=last", "every micro-batch is reduced by itself; leave it out");
+  }
+  if (options.quantized_weights || options.quantized_gradients) {
+    return conflict("--quantized_weights or --quantized_gradients",
+                    "what shares an int8 scale depends on where shards begin; leave one of them "
+                    "out");
+  }
+  if (options.reduction != "tree") {
+    return conflict("--reduction=nccl", "its order depends on the ranks; leave it out");
+  }
+  if (options.gradient_divide_factor != 0) {
+    return conflict("--gradient_divide_factor",
+                    "gradients are divided by the number of micro-batches; leave it out");
   }
   return absl::OkStatus();
 }
@@ -218,6 +254,17 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.layout != "flat" && options.layout != "rows") {
     return Bad("layout", options.layout, "flat or rows");
   }
+  if (options.layout == "rows" && options.optimizer_state_dtype == "int8") {
+    return absl::InvalidArgumentError(
+        "--layout=rows and --optimizer_state_dtype=int8: 8-bit moments share scales in blocks, "
+        "which rows would cut; take --layout=flat, or moments in bf16");
+  }
+  if (options.ema_decay > 0 && options.master_dtype != "fp32") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--ema_decay=", options.ema_decay, " and --master_dtype=", options.master_dtype,
+        ": an average in less than fp32 would stand still; take "
+        "--master_dtype=fp32"));
+  }
   ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
   if (options.export_dtype != "fp32" && options.export_dtype != "bf16") {
     return Bad(
@@ -229,12 +276,28 @@ absl::Status Validate(const TrainOptions& options) {
                "a number of bytes, as 5GB or 0: one file");
   }
   ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateDeterministicBatch(options));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_loss_zscore", options.skip_loss_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(
       ValidateZScore("skip_grad_norm_zscore", options.skip_grad_norm_zscore, options.cuda_graphs));
   ZEROTH_RETURN_IF_ERROR(ValidateSizes(options));
   return ValidateNumbers(options);
+}
+
+absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
+  if (options.deterministic_batch == 0) return options;
+  const absl::StatusOr<int64_t> each =
+      MicroBatchesPerRank(options.deterministic_batch, options.world_size);
+  ZEROTH_RETURN_IF_ERROR_WITH(each.status(), "--deterministic_batch and --world_size");
+  if (options.grad_accum != TrainOptions().grad_accum && options.grad_accum != *each) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grad_accum=", options.grad_accum,
+        ": --deterministic_batch=", options.deterministic_batch, " over ", options.world_size,
+        " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
+  }
+  options.grad_accum = *each;
+  return options;
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
@@ -329,8 +392,16 @@ absl::StatusOr<DType> TrainOptions::moment_dtype() const {
 absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() const {
   LossScalerOptions scaler;
   scaler.growth_interval = loss_scale_growth_interval;
+  const bool scales_by_itself =
+      loss_scale == "auto" && (param_dtype == "fp16" || reduce_dtype == "fp16");
+  if (loss_scale != "dynamic" && !scales_by_itself &&
+      loss_scale_growth_interval != TrainOptions().loss_scale_growth_interval) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--loss_scale_growth_interval=", loss_scale_growth_interval,
+                     " needs a dynamic loss scale: --loss_scale=dynamic, or fp16"));
+  }
   if (loss_scale == "auto") {
-    if (param_dtype != "fp16" && reduce_dtype != "fp16") return std::nullopt;
+    if (!scales_by_itself) return std::nullopt;
   } else if (loss_scale != "dynamic") {
     scaler.dynamic = false;
     if (!absl::SimpleAtod(loss_scale, &scaler.initial_scale)) {

@@ -111,6 +111,7 @@ struct TrainOptions {
   bool async_checkpoint = false;
   std::string async_when_busy = "wait";
 
+  int64_t deterministic_batch = 0;  // 0: the batch is what ranks and grad_accum make it
   std::string export_dtype = "fp32";
   std::string max_shard_size = "0";  // as ParseByteCount reads it; 0: one file
   std::string lora_export = "merged";
@@ -135,6 +136,10 @@ struct TrainOptions {
 
 // InvalidArgument names the flag, its value, and what is allowed.
 absl::Status Validate(const TrainOptions& options);
+
+// `options`, whose world size is known, with grad_accum as deterministic_batch asks for; without it
+// as they are. InvalidArgument if ranks cannot share the batch, or if grad_accum says otherwise.
+absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);

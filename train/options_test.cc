@@ -31,6 +31,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = "0"; }},
       {"--comm_timeout=soon", [](TrainOptions& o) { o.comm_timeout = "soon"; }},
       {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
+      {"--deterministic_batch=-1", [](TrainOptions& o) { o.deterministic_batch = -1; }},
       {"--reshard_after_forward=0", [](TrainOptions& o) { o.reshard_after_forward = "0"; }},
       {"--reshard_after_forward=yes", [](TrainOptions& o) { o.reshard_after_forward = "yes"; }},
       {"--backward_prefetch=early", [](TrainOptions& o) { o.backward_prefetch = "early"; }},
@@ -72,6 +73,27 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.loss_scale = "dynamic";
          o.loss_scale_growth_interval = 0;
        }},
+      {"--loss_scale_growth_interval=10 needs",
+       [](TrainOptions& o) { o.loss_scale_growth_interval = 10; }},
+      {"--loss_scale_growth_interval=10 needs",
+       [](TrainOptions& o) {
+         o.loss_scale = "1024";
+         o.loss_scale_growth_interval = 10;
+       }},
+      {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
+      {"--async_when_busy=skip needs --async_checkpoint",
+       [](TrainOptions& o) { o.async_when_busy = "skip"; }},
+      {"--layout=rows and --optimizer_state_dtype=int8",
+       [](TrainOptions& o) {
+         o.layout = "rows";
+         o.optimizer_state_dtype = "int8";
+       }},
+      {"--ema_decay=0.5 and --master_dtype=bf16",
+       [](TrainOptions& o) {
+         o.ema_decay = 0.5;
+         o.param_dtype = "bf16";
+         o.master_dtype = "bf16";
+       }},
       {"--batch_size=0", [](TrainOptions& o) { o.batch_size = 0; }},
       {"--seq_len=0", [](TrainOptions& o) { o.seq_len = 0; }},
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},
@@ -110,6 +132,42 @@ TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
   options.threads_per_rank = 0;
   options.world_size = 1 << 20;
   EXPECT_EQ(ThreadsPerRank(options), 1);
+}
+
+TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
+  TrainOptions options = Valid();
+  options.world_size = 4;
+  options.grad_accum = 3;
+  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 3);
+  options.deterministic_batch = 24;
+  EXPECT_EQ(Validate(options), absl::OkStatus());
+  const std::string three = WithDeterministicBatch(options).status().ToString();
+  EXPECT_NE(three.find("over 4 ranks is 6 micro-batches on each"), std::string::npos) << three;
+  options.grad_accum = 6;
+  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 6);
+  options.grad_accum = 1;
+  EXPECT_EQ(WithDeterministicBatch(options)->grad_accum, 6);
+  options.world_size = 3;
+  const std::string ranks = WithDeterministicBatch(options).status().ToString();
+  EXPECT_NE(ranks.find("divides it: 1, 2, 4, 8"), std::string::npos) << ranks;
+}
+
+TEST(OptionsTest, WhatADeterministicBatchDoesNotGoWith) {
+  const std::vector<std::pair<std::string, std::function<void(TrainOptions&)>>> cases = {
+      {"--grad_sync=last", [](TrainOptions& o) { o.grad_sync = "last"; }},
+      {"--quantized_weights", [](TrainOptions& o) { o.quantized_weights = true; }},
+      {"--quantized_gradients", [](TrainOptions& o) { o.quantized_gradients = true; }},
+      {"--reduction=nccl", [](TrainOptions& o) { o.reduction = "nccl"; }},
+      {"--gradient_divide_factor", [](TrainOptions& o) { o.gradient_divide_factor = 2; }}};
+  for (const auto& [flag, change] : cases) {
+    TrainOptions options = Valid();
+    change(options);
+    EXPECT_EQ(Validate(options), absl::OkStatus()) << flag;
+    options.deterministic_batch = 8;
+    const absl::Status refused = Validate(options);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << flag;
+    EXPECT_NE(refused.ToString().find(flag), std::string::npos) << refused;
+  }
 }
 
 TEST(OptionsTest, Timeouts) {

@@ -86,12 +86,26 @@ int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
 }
 
+// int8 is for gathers and reduce-scatters: where there are none, nothing would come of it.
+absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
+  const char* const flag = options.quantized_weights     ? "quantized_weights"
+                           : options.quantized_gradients ? "quantized_gradients"
+                                                         : nullptr;
+  if (flag == nullptr || cuts || options.world_size == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, ": under --strategy=", options.strategy,
+      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
+      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
+      "out, or shard, as full_shard does"));
+}
+
 // Names and sizes that only the ranks use, refused before any of them starts.
 absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, strategy_options));
-  return strategy->ShardSize(options.world_size).status();
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
+  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
 }
 
 // What a build lacks is known to whoever built it, and to nobody else.
@@ -241,6 +255,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.skip_loss_zscore = options.skip_loss_zscore;
   trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
   trainer.ema_decay = options.ema_decay;
+  trainer.deterministic_batch = options.deterministic_batch;
   return trainer;
 }
 
@@ -367,6 +382,11 @@ class Reporter {
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.param_dtype, gemm_peak / 1e9));
+    if (options.deterministic_batch > 0) {
+      progress_.Print(absl::StrFormat(
+          "          in %d micro-batches, %d on each rank: the bits are those of any world size",
+          options.deterministic_batch, options.grad_accum));
+    }
     PrintOptimizer();
   }
 
@@ -415,6 +435,8 @@ class RankRun {
       ++step;
     }
     const double seconds = SecondsSince(start);
+    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->Finish());
+    SayTraced(traced);
     if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
     ZEROTH_RETURN_IF_ERROR(Export());
     if (checkpoints_ != nullptr) {
@@ -432,6 +454,7 @@ class RankRun {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
     device_options.threads = ThreadsPerRank(options_);
+    device_options.bits_of_any_team = options_.deterministic_batch > 0;
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
@@ -454,6 +477,7 @@ class RankRun {
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
     ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
+    trace_->set_steps(options_.steps - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
     ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
                             MeasureGemmPeak(world_, *device_, trainer_->kernels(),
@@ -498,6 +522,11 @@ class RankRun {
     return resumed.notes;
   }
 
+  // Only rank 0 traces.
+  void SayTraced(bool traced) {
+    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  }
+
   void SayNotes(const std::vector<std::string>& notes) {
     if (reporter_ == nullptr) return;
     for (const std::string& note : notes) reporter_->Say(note);
@@ -521,17 +550,15 @@ class RankRun {
   // True if the run is to end.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start) {
     const Clock::time_point step_start = Clock::now();
-    std::vector<Batch> micro_batches;
-    for (int64_t i = 0; i < options_.grad_accum; ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader_->Load(step * options_.grad_accum + i));
-      micro_batches.push_back(std::move(batch));
-    }
+    const int64_t count = options_.grad_accum;
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
+                            LoadMicroBatches(*loader_, step * count, count));
     const double lr = job_.schedule.At(step);
     trace_->BeforeStep(step - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
     ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
-    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+    SayTraced(traced);
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
@@ -614,6 +641,17 @@ class RankRun {
     return trainer_->ema()->Swap();
   }
 
+  // Micro-batches `first`, and so on, of this rank.
+  static absl::StatusOr<std::vector<Batch>> LoadMicroBatches(const DataLoader& loader,
+                                                             int64_t first, int64_t count) {
+    std::vector<Batch> micro_batches;
+    for (int64_t i = 0; i < count; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader.Load(first + i));
+      micro_batches.push_back(std::move(batch));
+    }
+    return micro_batches;
+  }
+
   absl::Status ExportTo(const ExportDirectories& directories) {
     ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(options_, job_.source));
     if (!directories.model.empty()) {
@@ -624,10 +662,13 @@ class RankRun {
   }
 
   absl::StatusOr<float> Evaluate() {
+    // A deterministic batch is one in evaluation, too: its text must not depend on the ranks.
+    const int64_t count = options_.deterministic_batch > 0 ? options_.grad_accum : 1;
     double sum = 0;
     for (int64_t i = 0; i < options_.eval_batches; ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, eval_loader_->Load(i));
-      ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(batch));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
+                              LoadMicroBatches(*eval_loader_, i * count, count));
+      ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
       sum += loss;
     }
     ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
@@ -666,7 +707,8 @@ class RankRun {
 
 absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithWorldSize(options));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(options));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithDeterministicBatch(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   LaunchOptions launch;
   launch.world_size = resolved.world_size;

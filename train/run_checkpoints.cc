@@ -94,7 +94,8 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
     notes.push_back("the average of the weights begins anew");
   }
   // A scale that is asked for by another flag is not the checkpoint's to give.
-  if (progress.flags.value("loss_scale", "") != options.loss_scale) {
+  const auto scale_flag = progress.flags.find("loss_scale");
+  if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {
     progress.trainer.loss_scaler.reset();
   }
   ZEROTH_RETURN_IF_ERROR_WITH(trainer.Restore(progress.trainer), path);

@@ -163,33 +163,40 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
 }
 
 Json ResultFlags(const TrainOptions& options) {
-  return {{"data", options.data},
-          {"strategy", options.strategy},
-          {"world_size", options.world_size},
-          {"shard_size", options.shard_size},
-          {"param_dtype", options.param_dtype},
-          {"reduce_dtype", options.reduce_dtype},
-          {"master_dtype", options.master_dtype},
-          {"optimizer_state_dtype", options.optimizer_state_dtype},
-          {"loss_scale", options.loss_scale},
-          {"batch_size", options.batch_size},
-          {"grad_accum", options.grad_accum},
-          {"seq_len", options.seq_len},
-          {"steps", options.steps},
-          {"lr", options.lr},
-          {"min_lr", options.min_lr},
-          {"lr_schedule", options.lr_schedule},
-          {"warmup_steps", options.warmup_steps},
-          {"beta1", options.beta1},
-          {"beta2", options.beta2},
-          {"eps", options.eps},
-          {"weight_decay", options.weight_decay},
-          {"clip_grad_norm", options.clip_grad_norm},
-          {"skip_loss_zscore", options.skip_loss_zscore},
-          {"skip_grad_norm_zscore", options.skip_grad_norm_zscore},
-          {"ema_decay", options.ema_decay},
-          {"seed", options.seed},
-          {"shuffle", options.shuffle}};
+  Json flags = {{"data", options.data},
+                {"strategy", options.strategy},
+                {"world_size", options.world_size},
+                {"shard_size", options.shard_size},
+                {"param_dtype", options.param_dtype},
+                {"reduce_dtype", options.reduce_dtype},
+                {"master_dtype", options.master_dtype},
+                {"optimizer_state_dtype", options.optimizer_state_dtype},
+                {"loss_scale", options.loss_scale},
+                {"batch_size", options.batch_size},
+                {"grad_accum", options.grad_accum},
+                {"seq_len", options.seq_len},
+                {"steps", options.steps},
+                {"lr", options.lr},
+                {"min_lr", options.min_lr},
+                {"lr_schedule", options.lr_schedule},
+                {"warmup_steps", options.warmup_steps},
+                {"beta1", options.beta1},
+                {"beta2", options.beta2},
+                {"eps", options.eps},
+                {"weight_decay", options.weight_decay},
+                {"clip_grad_norm", options.clip_grad_norm},
+                {"skip_loss_zscore", options.skip_loss_zscore},
+                {"skip_grad_norm_zscore", options.skip_grad_norm_zscore},
+                {"ema_decay", options.ema_decay},
+                {"seed", options.seed},
+                {"shuffle", options.shuffle},
+                {"deterministic_batch", options.deterministic_batch}};
+  if (options.deterministic_batch > 0) {
+    for (const char* changes_nothing : {"strategy", "world_size", "shard_size", "grad_accum"}) {
+      flags.erase(changes_nothing);
+    }
+  }
+  return flags;
 }
 
 std::vector<std::string> ChangedFlags(const Json& before, const Json& now) {

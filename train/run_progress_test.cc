@@ -79,5 +79,22 @@ TEST(RunProgressTest, NamesTheFlagsThatChanged) {
               ElementsAre("--lr is 0.5, was 0.001", "--lr_schedule is constant, was cosine"));
 }
 
+TEST(RunProgressTest, RanksAndStrategiesChangeNothingOfADeterministicBatch) {
+  TrainOptions options;
+  options.deterministic_batch = 8;
+  const nlohmann::json before = ResultFlags(options);
+  options.world_size = 4;
+  options.grad_accum = 2;
+  options.strategy = "hybrid_shard";
+  options.shard_size = 2;
+  EXPECT_TRUE(ChangedFlags(before, ResultFlags(options)).empty());
+  options.deterministic_batch = 16;
+  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
+              ElementsAre("--deterministic_batch is 16, was 8"));
+  options.deterministic_batch = 0;
+  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
+              ElementsAre("--deterministic_batch is 0, was 8"));
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -27,8 +27,14 @@ absl::StatusOr<StepTrace> StepTrace::Create(const std::string& path, int64_t ste
     return absl::PermissionDeniedError(
         absl::StrCat("--trace=", path, ": cannot write this file: ", std::strerror(errno)));
   }
-  const int64_t last = std::min(steps, kFirstStep + kSteps) - 1;
-  return StepTrace(path, std::max<int64_t>(0, std::min(kFirstStep, last)), last);
+  StepTrace trace(path);
+  trace.set_steps(steps);
+  return trace;
+}
+
+void StepTrace::set_steps(int64_t steps) {
+  last_ = std::min(steps, kFirstStep + kSteps) - 1;
+  first_ = std::max<int64_t>(0, std::min(kFirstStep, last_));
 }
 
 void StepTrace::BeforeStep(int64_t step) {
@@ -38,9 +44,21 @@ void StepTrace::BeforeStep(int64_t step) {
 absl::StatusOr<bool> StepTrace::AfterStep(int64_t step) {
   timeline_.set_recording(false);
   if (path_.empty() || step != last_) return false;
+  ZEROTH_RETURN_IF_ERROR(Write());
+  return true;
+}
+
+absl::StatusOr<bool> StepTrace::Finish() {
+  if (path_.empty() || written_) return false;
+  ZEROTH_RETURN_IF_ERROR(Write());
+  return true;
+}
+
+absl::Status StepTrace::Write() {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline_.Take());
   ZEROTH_RETURN_IF_ERROR_WITH(WriteFileDurably(path_, ChromeTrace(spans, "rank 0")), "--trace");
-  return true;
+  written_ = true;
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

@@ -12,6 +12,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/clip_grad_norm.h"
+#include "zeroth/train/deterministic_batch.h"
 
 namespace zeroth {
 
@@ -34,6 +35,20 @@ absl::Status ValidateOutlierOptions(const TrainerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status MakeDeterministic(const TrainerOptions& options, int world_size,
+                               StrategyOptions& strategy) {
+  if (options.deterministic_batch == 0) return absl::OkStatus();
+  if (!options.sync_every_micro_batch) {
+    return absl::InvalidArgumentError(
+        "a deterministic batch reduces the gradients of each micro-batch by themselves; expected "
+        "sync_every_micro_batch");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(strategy.tree_micro_batches,
+                          MicroBatchesPerRank(options.deterministic_batch, world_size));
+  strategy.gradient_op = ReduceOp::kSum;
+  return absl::OkStatus();
+}
+
 WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
   if (!options.fp32_norms) return PlanUnits(model, options.wrap);
   WrapPlan plan = PlanUnits(model, WrapNorms(options.wrap));
@@ -43,6 +58,12 @@ WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
     if (plan.modules[i]->role() == Module::Role::kNorm) plan.units[i].precision = norms;
   }
   return plan;
+}
+
+// Of what ShareLosses has left, without the flag at its end.
+float MeanLoss(const std::vector<float>& shared) {
+  const double sum = std::accumulate(shared.begin(), shared.end() - 1, 0.0);
+  return static_cast<float>(sum / static_cast<double>(shared.size() - 1));
 }
 
 }  // namespace
@@ -68,7 +89,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
                           KernelRegistry::Create(device, device.compute_stream()));
   const WrapPlan plan = PlanFor(*trainer->model_, options);
+  trainer->deterministic_batch_ = options.deterministic_batch;
   ShardingOptions sharding = options.sharding;
+  ZEROTH_RETURN_IF_ERROR(MakeDeterministic(options, world.size(), sharding.strategy_options));
   if (sharding.block_numel >= 1) {
     sharding.block_numel =
         std::lcm(sharding.block_numel, RequiredBlockNumel(options.adamw.state_dtype));
@@ -107,6 +130,13 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
   if (micro_batches.empty()) {
     return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
   }
+  const auto count = static_cast<int64_t>(micro_batches.size());
+  if (is_deterministic() && count * world_->size() != deterministic_batch_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " micro-batches on this rank of ", world_->size(), ", expected ",
+                     deterministic_batch_ / world_->size(), ": the deterministic batch has ",
+                     deterministic_batch_));
+  }
   for (const Batch& batch : micro_batches) {
     if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -126,7 +156,8 @@ absl::StatusOr<Trainer::Inputs> Trainer::MakeInputs(absl::Span<const Batch> micr
       ids->push_back(std::move(tensor));
     }
   }
-  const auto losses = static_cast<int64_t>(micro_batches.size());
+  const auto losses =
+      is_deterministic() ? deterministic_batch_ : static_cast<int64_t>(micro_batches.size());
   ZEROTH_ASSIGN_OR_RETURN(inputs.shared,
                           Tensor::Empty(*device_, Shape({losses + 1}), DType::kFloat32,
                                         MemoryCategory::kCommunication));
@@ -143,20 +174,29 @@ absl::Status Trainer::Fill(absl::Span<const Batch> micro_batches, bool flag, con
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].inputs, inputs.tokens[i]));
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, inputs.targets[i]));
   }
-  std::vector<float> shared(micro_batches.size() + 1, 0.0f);
+  std::vector<float> shared(static_cast<size_t>(inputs.shared.numel()), 0.0f);
   shared.back() = flag ? 1.0f : 0.0f;
   ZEROTH_RETURN_IF_ERROR(copy(shared, inputs.shared));
   // The caller's memory is free from here on.
   return stream.Synchronize();
 }
 
-absl::Status Trainer::MeanOverRanks(const Tensor& losses, const Tensor& shared,
-                                    absl::string_view label) {
+absl::Status Trainer::ShareLosses(const Tensor& losses, const Tensor& shared,
+                                  absl::string_view label) {
   Stream& stream = device_->compute_stream();
-  ZEROTH_RETURN_IF_ERROR(
-      device_->Copy(shared.raw_data(), losses.raw_data(), losses.bytes(), stream));
+  if (!is_deterministic()) {
+    ZEROTH_RETURN_IF_ERROR(
+        device_->Copy(shared.raw_data(), losses.raw_data(), losses.bytes(), stream));
+  }
+  for (int64_t i = 0; is_deterministic() && i < losses.numel(); ++i) {
+    const Tensor place = shared.View(i * world_->size() + world_->rank(), Shape({1}));
+    const Tensor loss = losses.View(i, Shape({1}));
+    ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(), loss.raw_data(), loss.bytes(), stream));
+  }
   if (world_->size() == 1) return absl::OkStatus();
-  return world_->AllReduce(shared, ReduceOp::kMean, stream, label);
+  // Zeros are all that is added to a loss in its place: its bits stay.
+  const ReduceOp op = is_deterministic() ? ReduceOp::kSum : ReduceOp::kMean;
+  return world_->AllReduce(shared, op, stream, label);
 }
 
 absl::StatusOr<Tensor> Trainer::Loss(const Tensor& tokens, const Tensor& targets) {
@@ -183,7 +223,9 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(const Inputs& inputs) {
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor losses,
       Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
-  context_->set_loss_scale(static_cast<float>(loss_scale()) / static_cast<float>(count));
+  // The rest of the division is the reduction's, a mean over ranks, where it is no sum.
+  const int64_t divisor = is_deterministic() ? deterministic_batch_ : count;
+  context_->set_loss_scale(static_cast<float>(loss_scale()) / static_cast<float>(divisor));
   Scheduler& scheduler = sharding_->scheduler();
   for (int64_t i = 0; i < count; ++i) {
     const bool last = i + 1 == count;
@@ -212,7 +254,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const Inputs& inputs, std::optional<
   ZEROTH_RETURN_IF_ERROR(lr.has_value() ? optimizer_->Step(*lr, 1 / loss_scale(), scale)
                                         : optimizer_->Update(scale));
   ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
+  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
   return norm_and_scale;
 }
 
@@ -284,13 +326,12 @@ absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
 }
 
 absl::StatusOr<StepResult> Trainer::ReadResult(const Tensor& shared, const Tensor& norm_and_scale) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, shared.ToHost<float>());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> losses, shared.ToHost<float>());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
-  const double sum = std::accumulate(means.begin(), means.end() - 1, 0.0);
-  result.loss = static_cast<float>(sum / static_cast<double>(means.size() - 1));
+  result.loss = MeanLoss(losses);
   result.grad_norm = static_cast<double>(norm[0]);
-  result.stop = means.back() > 0;
+  result.stop = losses.back() > 0;
   result.skipped = !std::isfinite(norm[0]);
   return result;
 }
@@ -313,7 +354,7 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor norm_and_scale,
       GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(losses, inputs.shared, "loss"));
+  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs.shared, norm_and_scale));
   // What is not finite is skipped in any case, and would drown the windows.
   if (!result.skipped) Judge(result);
@@ -385,17 +426,27 @@ absl::Status Trainer::Restore(const TrainerCounts& counts) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<float> Trainer::Evaluate(const Batch& batch) {
-  const absl::Span<const Batch> batches = absl::MakeConstSpan(&batch, 1);
-  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(batches));
-  ZEROTH_RETURN_IF_ERROR(Fill(batches, /*flag=*/false, inputs));
-  tape_.set_recording(false);
-  const absl::StatusOr<Tensor> loss = Loss(inputs.tokens[0], inputs.targets[0]);
-  tape_.set_recording(true);
-  ZEROTH_RETURN_IF_ERROR(loss.status());
-  ZEROTH_RETURN_IF_ERROR(MeanOverRanks(*loss, inputs.shared, "evaluation loss"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> means, inputs.shared.ToHost<float>());
-  return means[0];
+absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
+  const auto count = static_cast<int64_t>(micro_batches.size());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor losses,
+      Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    tape_.set_recording(false);
+    const absl::StatusOr<Tensor> loss = Loss(inputs.tokens[at], inputs.targets[at]);
+    tape_.set_recording(true);
+    ZEROTH_RETURN_IF_ERROR(loss.status());
+    const Tensor place = losses.View(i, Shape({1}));
+    ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(), loss->raw_data(), place.bytes(),
+                                         device_->compute_stream()));
+  }
+  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "evaluation loss"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shared, inputs.shared.ToHost<float>());
+  return MeanLoss(shared);
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {

@@ -60,6 +60,13 @@ struct TrainerOptions {
   // Record a step and play it instead of enqueueing its parts each time, with the same bits; see
   // Trainer::Step.
   bool record_steps = false;
+  // Above 0: the global batch is this many micro-batches at every world size, and a run has the
+  // same bits at all of them: losses, gradient norms, weights. Rank r of W is given micro-batches
+  // r, r + W, r + 2 W, … of each step and of each evaluation; see MicroBatchesPerRank for the world
+  // sizes, and StrategyOptions::tree_micro_batches for how gradients are summed, which this sets as
+  // it sets gradient_op. The device's threads, where their number may change, have to be
+  // DeviceOptions::bits_of_any_team. Not with sync_every_micro_batch = false.
+  int64_t deterministic_batch = 0;
 };
 
 struct StepResult {
@@ -116,8 +123,11 @@ class Trainer {
   absl::StatusOr<Tensor> ForwardBackward(const Batch& batch) {
     return ForwardBackward(absl::MakeConstSpan(&batch, 1));
   }
-  // Mean loss over the batches of all ranks, without gradients.
-  absl::StatusOr<float> Evaluate(const Batch& batch);
+  // Mean loss over the micro-batches of all ranks, without gradients; as many as Step takes.
+  absl::StatusOr<float> Evaluate(absl::Span<const Batch> micro_batches);
+  absl::StatusOr<float> Evaluate(const Batch& batch) {
+    return Evaluate(absl::MakeConstSpan(&batch, 1));
+  }
   // Logits of the positions from `from` on of one sequence, the same on every rank; see
   // LanguageModel::Logits.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from);
@@ -146,7 +156,9 @@ class Trainer {
   struct Inputs {
     std::vector<Tensor> tokens;   // of each micro-batch, int32 [batch, seq]
     std::vector<Tensor> targets;  // the same
-    Tensor shared;  // what ranks exchange at the end, fp32 [losses + 1]: room for losses, a flag
+    // What ranks exchange at the end, fp32 [losses + 1]: zeros where losses will be, a flag. With a
+    // deterministic batch those of all ranks have places of their own.
+    Tensor shared;
   };
   // What decides whether a recorded step will do: two equal ones enqueue the same work.
   struct StepKind {
@@ -166,6 +178,7 @@ class Trainer {
 
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
+  bool is_deterministic() const { return deterministic_batch_ > 0; }
   absl::StatusOr<Inputs> MakeInputs(absl::Span<const Batch> micro_batches);
   // In the order of the compute stream.
   absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag, const Inputs& inputs);
@@ -190,14 +203,16 @@ class Trainer {
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
   absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, Inputs inputs);
   absl::StatusOr<Tensor> PlayStep(const RecordedStep& step, double lr);
-  // Puts the losses into `shared` and takes means over ranks, on the device.
-  absl::Status MeanOverRanks(const Tensor& losses, const Tensor& shared, absl::string_view label);
+  // Puts the losses into `shared` and exchanges them, on the device: means over ranks, or each
+  // rank's in its places. The mean of what is there is that over all ranks.
+  absl::Status ShareLosses(const Tensor& losses, const Tensor& shared, absl::string_view label);
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
   double clip_grad_norm_ = 0;
   bool sync_every_micro_batch_ = true;
   bool record_steps_ = false;
+  int64_t deterministic_batch_ = 0;
   std::optional<LossScaler> loss_scaler_;
   double skip_loss_zscore_ = 0;
   double skip_grad_norm_zscore_ = 0;

@@ -110,13 +110,13 @@ class CheckpointReaderTest : public ::testing::Test {
       ShardWriterOptions options;
       options.directory = dir_.path();
       options.file = ShardFileName(rank, ranks);
-      options.id = id;
-      options.step = 3;
       options.block_bytes = 16;
       options.progress = &progress;
-      auto shard = WriteShard(options, mine, DeviceReader(*device_, mine));
+      const auto plan = PlanShard(id, 3, mine);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      auto shard = WriteShard(options, *device_, mine, *plan);
       ASSERT_TRUE(shard.ok()) << shard.status();
-      for (const StatePiece& piece : mine) total += piece.bytes();
+      total += plan->file_bytes;
       ASSERT_TRUE(index.Merge(*std::move(shard)).ok());
     }
     EXPECT_EQ(progress.load(), total);

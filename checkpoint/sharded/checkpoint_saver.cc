@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <new>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -24,7 +23,6 @@
 #include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/core/tensor/state_host_copy.h"
 
 namespace zeroth {
 namespace {
@@ -37,8 +35,6 @@ constexpr char kFailure[] = "failed: ";
 // How often rank 0 looks for manifests, at the least and at the most.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLongestPause{50};
-// Of each piece in a host buffer.
-constexpr size_t kAlignment = 64;
 
 std::string NewId() {
   std::random_device random;
@@ -62,12 +58,6 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   ZEROTH_RETURN_IF_ERROR(WriteFileDurably(temporary, text));
   if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
-}
-
-int64_t TotalBytes(const std::vector<StatePiece>& pieces) {
-  int64_t bytes = 0;
-  for (const StatePiece& piece : pieces) bytes += piece.bytes();
-  return bytes;
 }
 
 absl::Status ValidateOptions(const CheckpointSaverOptions& options) {
@@ -159,7 +149,7 @@ absl::StatusOr<bool> CheckpointSaver::AnyRankIsBusy() {
   return !agreed.ok();
 }
 
-absl::Status CheckpointSaver::TakeBuffer(size_t size, HostBuffer& buffer) {
+absl::Status CheckpointSaver::TakeBuffer(size_t size, PageBuffer& buffer) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return buffers_in_use_ < options_.host_buffers; });
   ++buffers_in_use_;
@@ -167,19 +157,19 @@ absl::Status CheckpointSaver::TakeBuffer(size_t size, HostBuffer& buffer) {
     buffer = std::move(free_buffers_.back());
     free_buffers_.pop_back();
   }
-  if (buffer.size >= size) return absl::OkStatus();
-  buffer = HostBuffer();
-  buffer.bytes.reset(new (std::nothrow) uint8_t[size]);
-  if (buffer.bytes == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no host memory for a copy of the state of ", size,
-                     " bytes; save synchronously, which needs none"));
+  if (buffer.size() >= size) return absl::OkStatus();
+  buffer = PageBuffer();
+  absl::StatusOr<PageBuffer> larger = PageBuffer::Allocate(size);
+  if (!larger.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(larger.status().message(),
+                                                     ", a copy of the state; save synchronously, "
+                                                     "which needs none"));
   }
-  buffer.size = size;
+  buffer = *std::move(larger);
   return absl::OkStatus();
 }
 
-void CheckpointSaver::GiveBuffer(HostBuffer buffer) {
+void CheckpointSaver::GiveBuffer(PageBuffer buffer) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     free_buffers_.push_back(std::move(buffer));
@@ -189,18 +179,8 @@ void CheckpointSaver::GiveBuffer(HostBuffer buffer) {
 }
 
 absl::Status CheckpointSaver::CopyToHost(Job& job) {
-  size_t size = 0;
-  for (const StatePiece& piece : job.pieces) {
-    job.offsets.push_back(size);
-    size += (static_cast<size_t>(piece.bytes()) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  ZEROTH_RETURN_IF_ERROR(TakeBuffer(size, job.buffer));
-  for (size_t i = 0; i < job.pieces.size(); ++i) {
-    const StatePiece& piece = job.pieces[i];
-    ZEROTH_RETURN_IF_ERROR(CopyStateToHost(device_, piece.shard, piece.shard_begin, piece.numel(),
-                                           job.buffer.bytes.get() + job.offsets[i]));
-  }
-  return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(TakeBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
+  return CopyShard(device_, job.pieces, job.plan, job.buffer.data());
 }
 
 absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& training,
@@ -213,10 +193,14 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
   job.step = step;
   job.start = Clock::now();
   job.pieces = std::move(pieces);
-  job.bytes = TotalBytes(job.pieces);
   if (is_leader()) job.training = training;
   ZEROTH_ASSIGN_OR_RETURN(job.id, Begin(step));
-  absl::Status status = options_.async ? SaveInBackground(job) : SaveNow(job);
+  absl::StatusOr<ShardPlan> plan = PlanShard(job.id, step, job.pieces);
+  absl::Status status = Agree(plan.status(), "plan a checkpoint");
+  if (status.ok()) {
+    job.plan = *std::move(plan);
+    status = options_.async ? SaveInBackground(job) : SaveNow(job);
+  }
   if (!status.ok()) {
     Discard(step);
     return status;
@@ -226,8 +210,7 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
 
 absl::Status CheckpointSaver::SaveNow(const Job& job) {
   written_ = 0;
-  ZEROTH_RETURN_IF_ERROR(
-      Agree(WriteMyShard(job, DeviceReader(device_, job.pieces)), "write a checkpoint"));
+  ZEROTH_RETURN_IF_ERROR(Agree(WriteMyShard(job), "write a checkpoint"));
   return Agree(is_leader() ? Complete(job) : absl::OkStatus(), "complete a checkpoint");
 }
 
@@ -250,15 +233,16 @@ std::string CheckpointSaver::ManifestPath(const Job& job, int rank) const {
                       ShardFileName(rank, world_.size()), kManifestSuffix);
 }
 
-absl::Status CheckpointSaver::WriteMyShard(const Job& job, const PieceReader& reader) {
+absl::Status CheckpointSaver::WriteMyShard(const Job& job) {
   ShardWriterOptions options;
   options.directory = UnfinishedCheckpointPath(options_.directory, job.step);
   options.file = ShardFileName(world_.rank(), world_.size());
-  options.id = job.id;
-  options.step = job.step;
   options.progress = &written_;
-  ZEROTH_ASSIGN_OR_RETURN(const CheckpointIndex shard, WriteShard(options, job.pieces, reader));
-  return WriteWhole(ManifestPath(job, world_.rank()), shard.ToText());
+  const absl::StatusOr<CheckpointIndex> shard =
+      options_.async ? WriteShardImage(options, job.pieces, job.plan, job.buffer.data())
+                     : WriteShard(options, device_, job.pieces, job.plan);
+  ZEROTH_RETURN_IF_ERROR(shard.status());
+  return WriteWhole(ManifestPath(job, world_.rank()), shard->ToText());
 }
 
 absl::StatusOr<std::string> CheckpointSaver::AwaitManifest(const Job& job, int rank) {
@@ -339,11 +323,7 @@ void CheckpointSaver::Discard(int64_t step) const {
 }
 
 void CheckpointSaver::RunJob(Job& job) {
-  const PieceReader reader = [&job](size_t piece, int64_t begin, int64_t count) {
-    return absl::MakeConstSpan(job.buffer.bytes.get() + job.offsets[piece] + begin,
-                               static_cast<size_t>(count));
-  };
-  absl::Status status = WriteMyShard(job, reader);
+  absl::Status status = WriteMyShard(job);
   if (!status.ok()) {
     // If this cannot be written either, rank 0 waits until the run ends or its patience does.
     WriteWhole(ManifestPath(job, world_.rank()), absl::StrCat(kFailure, status.message()))
@@ -397,8 +377,8 @@ bool CheckpointSaver::IsDone() const {
 
 double CheckpointSaver::progress() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (jobs_.empty() || jobs_.front().bytes == 0) return 1;
-  return static_cast<double>(written_.load()) / static_cast<double>(jobs_.front().bytes);
+  if (jobs_.empty()) return 1;
+  return static_cast<double>(written_.load()) / static_cast<double>(jobs_.front().plan.file_bytes);
 }
 
 std::vector<CompletedSave> CheckpointSaver::TakeCompleted() {

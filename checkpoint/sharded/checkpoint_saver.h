@@ -21,6 +21,7 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/shard_writer.h"
+#include "zeroth/core/base/file/page_buffer.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 
@@ -89,18 +90,13 @@ class CheckpointSaver {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct HostBuffer {
-    std::unique_ptr<uint8_t[]> bytes;
-    size_t size = 0;
-  };
   struct Job {
     int64_t step = 0;
     std::string id;
     nlohmann::json training;
     std::vector<StatePiece> pieces;  // async: their shards only describe
-    std::vector<size_t> offsets;     // async: of each piece in `buffer`
-    HostBuffer buffer;
-    int64_t bytes = 0;
+    ShardPlan plan;
+    PageBuffer buffer;  // async: the image of the file
     Clock::time_point start;
   };
 
@@ -117,12 +113,12 @@ class CheckpointSaver {
   // Whether on any rank every buffer is in use.
   absl::StatusOr<bool> AnyRankIsBusy();
   // Waits for one; it is in use then, also after an error.
-  absl::Status TakeBuffer(size_t size, HostBuffer& buffer);
-  void GiveBuffer(HostBuffer buffer);
+  absl::Status TakeBuffer(size_t size, PageBuffer& buffer);
+  void GiveBuffer(PageBuffer buffer);
   absl::Status CopyToHost(Job& job);
 
   std::string ManifestPath(const Job& job, int rank) const;
-  absl::Status WriteMyShard(const Job& job, const PieceReader& reader);
+  absl::Status WriteMyShard(const Job& job);
   absl::StatusOr<std::string> AwaitManifest(const Job& job, int rank);
   // Rank 0: the other ranks' manifests in, a checkpoint out.
   absl::Status Complete(const Job& job);
@@ -139,7 +135,7 @@ class CheckpointSaver {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;                  // guarded; the first is being written
-  std::vector<HostBuffer> free_buffers_;  // guarded
+  std::vector<PageBuffer> free_buffers_;  // guarded
   int buffers_in_use_ = 0;                // guarded
   absl::Status background_error_;         // guarded
   std::vector<CompletedSave> completed_;  // guarded

@@ -2,13 +2,19 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -30,7 +36,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::Spread;
 using testing::TestState;
 
@@ -237,22 +242,83 @@ TEST(CheckpointSaverTest, ADiskThatIsFullIsReportedOnEveryRankAndCostsNothing) {
   }
 }
 
+// Makes permissions hold for root too, in this thread and those that it starts, while it lives.
+class OrdinaryUser {
+ public:
+  OrdinaryUser() {
+    syscall(SYS_capget, &header_, before_);
+    __user_cap_data_struct without[2] = {before_[0], before_[1]};
+    without[0].effective &= ~(1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH);
+    syscall(SYS_capset, &header_, without);
+  }
+  ~OrdinaryUser() { syscall(SYS_capset, &header_, before_); }
+
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
+};
+
 TEST(CheckpointSaverTest, AReadOnlyDirectoryIsReported) {
-  if (geteuid() == 0) GTEST_SKIP() << "nothing is read-only to root";
-  const TemporaryDirectory dir;
-  const CheckpointSaverOptions options = OptionsIn(dir, false);
-  EXPECT_EQ(
-      RunSaver(options,
-               [&](Communicator& world, TestState& state, CheckpointSaver& saver) -> absl::Status {
-                 if (world.rank() == 0) chmod(options.directory.c_str(), 0555);
-                 const absl::Status status = SaveVersion(state, saver, 1).status();
-                 ZEROTH_TOY_EXPECT(absl::IsPermissionDenied(status));
-                 ZEROTH_RETURN_IF_ERROR(saver.Wait());
-                 if (world.rank() == 0) chmod(options.directory.c_str(), 0755);
-                 return absl::OkStatus();
-               }),
-      absl::OkStatus());
-  EXPECT_THAT(*ListCheckpoints(options.directory), IsEmpty());
+  for (const bool async : {false, true}) {
+    const TemporaryDirectory dir;
+    const CheckpointSaverOptions options = OptionsIn(dir, async);
+    const OrdinaryUser user;
+    EXPECT_EQ(RunSaver(options,
+                       [&](Communicator& world, TestState& state,
+                           CheckpointSaver& saver) -> absl::Status {
+                         if (world.rank() == 0) chmod(options.directory.c_str(), 0555);
+                         const absl::Status status = SaveVersion(state, saver, 1).status();
+                         ZEROTH_TOY_EXPECT(absl::IsPermissionDenied(status));
+                         ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), options.directory));
+                         ZEROTH_RETURN_IF_ERROR(saver.Wait());
+                         if (world.rank() == 0) chmod(options.directory.c_str(), 0755);
+                         ZEROTH_RETURN_IF_ERROR(saver.Wait());
+                         ZEROTH_RETURN_IF_ERROR(SaveVersion(state, saver, 1).status());
+                         return saver.Wait();
+                       }),
+              absl::OkStatus());
+    EXPECT_THAT(*ListCheckpoints(options.directory), ElementsAre(1));
+  }
+}
+
+// In a process of its own: a file system that is really full, where one may be mounted. The process
+// exits with 0, or kNoMount.
+constexpr int kNoMount = 77;
+
+int FillATmpfs(const TemporaryDirectory& dir, bool async) {
+  const bool is_alone = unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+                        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  // Room for one checkpoint of some 70 KiB in all, not for two.
+  if (!is_alone || mount("small", dir.path().c_str(), "tmpfs", 0, "size=112k") != 0) {
+    return kNoMount;
+  }
+  const CheckpointSaverOptions options = OptionsIn(dir, async);
+  const absl::Status status = RunSaver(
+      options, [&](Communicator&, TestState& state, CheckpointSaver& saver) -> absl::Status {
+        ZEROTH_RETURN_IF_ERROR(SaveVersion(state, saver, 1).status());
+        ZEROTH_RETURN_IF_ERROR(saver.Wait());
+        absl::Status full = SaveVersion(state, saver, 2).status();
+        if (full.ok()) full = saver.Wait();
+        ZEROTH_TOY_EXPECT(absl::IsResourceExhausted(full));
+        ZEROTH_TOY_EXPECT(absl::StrContains(full.message(), "No space left on device"));
+        return CheckVersion(options.directory, state, 1);
+      });
+  if (!status.ok()) std::cerr << status << "\n";
+  const auto left = ListCheckpoints(options.directory);
+  return status.ok() && left.ok() && *left == std::vector<int64_t>{1} ? 0 : 1;
+}
+
+TEST(CheckpointSaverTest, AFileSystemWithoutSpaceIsReported) {
+  for (const bool async : {false, true}) {
+    const TemporaryDirectory dir;
+    const pid_t child = fork();
+    if (child == 0) _exit(FillATmpfs(dir, async));
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << status;
+    if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+    EXPECT_EQ(WEXITSTATUS(status), 0) << (async ? "async" : "sync");
+  }
 }
 
 TEST(CheckpointSaverTest, AnErrorInTheBackgroundShowsWithoutWaiting) {

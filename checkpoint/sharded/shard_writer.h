@@ -5,11 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
@@ -38,31 +39,45 @@ struct StatePiece {
 // "rank-00003-of-00016.safetensors".
 std::string ShardFileName(int rank, int world_size);
 
+// What one rank's file of a save will be, before there is any of it.
+struct ShardPlan {
+  std::string id;  // of the save, see CheckpointIndex::id
+  int64_t step = 0;
+  std::string header;
+  std::vector<int64_t> file_begins;  // of each piece, in bytes of the file
+  int64_t file_bytes = 0;
+};
+
+// InvalidArgument for a state that has two pieces with the same range, or a name that is not UTF-8.
+// Only the descriptions in `pieces` are used, not their data.
+absl::StatusOr<ShardPlan> PlanShard(absl::string_view id, int64_t step,
+                                    absl::Span<const StatePiece> pieces);
+
+// Makes the file's image in host memory, plan.file_bytes from `image` on. Pieces are read where
+// they are, on the compute stream of `device`, whose they are.
+absl::Status CopyShard(Device& device, absl::Span<const StatePiece> pieces, const ShardPlan& plan,
+                       uint8_t* image);
+
 struct ShardWriterOptions {
   std::string directory;
-  std::string file;  // in it
-  std::string id;    // of the save, see CheckpointIndex::id
-  int64_t step = 0;
+  std::string file;                             // in it
   int64_t block_bytes = kCheckpointBlockBytes;  // a multiple of 16: of every element's size
-  // If given, grows by the bytes written, as they are.
+  // If given, grows by the bytes written, as they are, to plan.file_bytes.
   std::atomic<int64_t>* progress = nullptr;
 };
 
-// The bytes [begin, begin + count) of piece `piece`, in host memory that stays until the next call.
-using PieceReader = std::function<absl::StatusOr<absl::Span<const uint8_t>>(
-    size_t piece, int64_t begin, int64_t count)>;
-// Copies from where the pieces are, a block at a time, on the compute stream of `device`, whose
-// they are. All outlive it.
-PieceReader DeviceReader(Device& device, absl::Span<const StatePiece> pieces);
-
-// Writes one rank's pieces into a safetensors file, block by block, and flushes it to stable
-// storage: it exists whole or not at all. Returns its part of the index. Errors of the file system
-// (ResourceExhausted: the disk is full) and of `reader` pass through; AlreadyExists for a state
-// that has two pieces with the same range. Only the descriptions in `pieces` are used, not their
-// data.
-absl::StatusOr<CheckpointIndex> WriteShard(const ShardWriterOptions& options,
+// Writes one rank's pieces into a safetensors file, past the page cache where the file system can,
+// and flushes it to stable storage: it exists whole or not at all. Returns its part of the index.
+// Errors of the file system pass through (ResourceExhausted: the disk is full). The first form
+// copies from where the pieces are, a few MiB at a time, and its errors pass through; the second
+// writes an image, which begins at a multiple of DirectFile::kAlignment, without another copy, and
+// of `pieces` uses the descriptions alone.
+absl::StatusOr<CheckpointIndex> WriteShard(const ShardWriterOptions& options, Device& device,
                                            absl::Span<const StatePiece> pieces,
-                                           const PieceReader& reader);
+                                           const ShardPlan& plan);
+absl::StatusOr<CheckpointIndex> WriteShardImage(const ShardWriterOptions& options,
+                                                absl::Span<const StatePiece> pieces,
+                                                const ShardPlan& plan, const uint8_t* image);
 
 }  // namespace zeroth
 

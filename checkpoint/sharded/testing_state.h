@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/shard_state.h"
+#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/testing/toy_model.h"
 
@@ -44,11 +46,15 @@ struct Spread {
   bool offload = false;                 // all of it
   DType state_dtype = DType::kFloat32;  // of moments
   bool optimizer_over_world = false;
+  DType master_dtype = DType::kFloat32;
+  LayoutKind layout = LayoutKind::kFlat;
 
   std::string name() const {
     return absl::StrCat(strategy, "-", world_size, "-", shard_size, "-", min_shard_numel, "-",
                         DTypeName(param_dtype), offload ? "-offloaded-" : "-",
-                        DTypeName(state_dtype), optimizer_over_world ? "-over-world" : "");
+                        DTypeName(state_dtype), optimizer_over_world ? "-over-world" : "",
+                        "-masters-", DTypeName(master_dtype),
+                        layout == LayoutKind::kRows ? "-rows" : "");
   }
 };
 
@@ -104,15 +110,29 @@ struct TestState {
   static absl::StatusOr<TestState> Create(Communicator& world, Device& device, const Spread& spread,
                                           const std::vector<ToyUnit>& units,
                                           bool freeze_first = true) {
+    std::set<std::string> frozen;
+    if (freeze_first) frozen.insert(absl::StrCat(units[0].name, ".0"));
+    return Create(world, device, spread, units, frozen);
+  }
+  static absl::StatusOr<TestState> Create(Communicator& world, Device& device, const Spread& spread,
+                                          const std::vector<ToyUnit>& units,
+                                          const std::set<std::string>& frozen) {
     TestState state;
     state.model = std::make_unique<ToyModel>(units);
-    if (freeze_first) state.model->parameter(0, 0).set_requires_grad(false);
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      for (size_t i = 0; i < units[unit].shapes.size(); ++i) {
+        Parameter& parameter = state.model->parameter(unit, i);
+        if (frozen.count(parameter.name()) > 0) parameter.set_requires_grad(false);
+      }
+    }
     ShardingOptions options;
     options.strategy = spread.strategy;
     options.strategy_options.shard_size = spread.shard_size;
     options.strategy_options.shard_optimizer_over_world = spread.optimizer_over_world;
     options.min_shard_numel = spread.min_shard_numel;
     options.mixed_precision.param_dtype = spread.param_dtype;
+    options.mixed_precision.master_dtype = spread.master_dtype;
+    options.layout = spread.layout;
     options.offload.parameters = spread.offload;
     options.offload.gradients = spread.offload;
     options.offload.optimizer = spread.offload;

@@ -19,6 +19,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -195,6 +196,14 @@ absl::Status CopyRounded(Device& device, absl::Span<const float> values, const S
   return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
+// The bytes of elements [begin, begin + count) of a shard, if they may be written where they are.
+absl::Span<uint8_t> InPlace(Device& device, const StateTensor& shard, int64_t begin,
+                            int64_t count) {
+  if (shard.is_offloaded() || !device.MemoryIsHost() || count == 0) return {};
+  const Tensor view = shard.tensor().View(begin, Shape({count}));
+  return absl::MakeSpan(static_cast<uint8_t*>(view.raw_data()), view.bytes());
+}
+
 // One parameter's piece of a state; zeros if `source` is null.
 absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
                        const Parameter& parameter, const ShardLayout::Piece& piece,
@@ -204,6 +213,14 @@ absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
   const bool converts =
       source != nullptr && source->dtype != ToSafetensorsDType(state.shard.dtype());
   const auto size = static_cast<int64_t>(SizeOf(state.shard.dtype()));
+  if (source != nullptr && !converts) {
+    const absl::Span<uint8_t> in_place =
+        InPlace(device, state.shard, piece.shard_offset, piece.numel());
+    if (!in_place.empty()) {
+      ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
+      return reader.ReadBytes(parameter.name(), state.name, piece.begin, in_place);
+    }
+  }
   std::vector<float> floats;
   std::vector<uint8_t> bytes;
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {

@@ -2,16 +2,39 @@
 
 #include "zeroth/core/base/checksum.h"
 
-#include <xxhash.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/xxh3_variant.h"
+
 namespace zeroth {
 
-uint64_t ChecksumOf(absl::Span<const uint8_t> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+namespace {
+
+const Xxh3Variant& Xxh3() {
+#ifdef __x86_64__
+  static const Xxh3Variant& best = __builtin_cpu_supports("avx512f") ? kXxh3Avx512
+                                   : __builtin_cpu_supports("avx2")  ? kXxh3Avx2
+                                                                     : kXxh3Portable;
+  return best;
+#else
+  return kXxh3Portable;
+#endif
 }
+
+}  // namespace
+
+uint64_t ChecksumOf(absl::Span<const uint8_t> bytes) {
+  return Xxh3().hash(bytes.data(), bytes.size());
+}
+
+ChecksumStream::ChecksumStream() { Xxh3().reset(state_); }
+
+void ChecksumStream::Add(absl::Span<const uint8_t> bytes) {
+  Xxh3().update(state_, bytes.data(), bytes.size());
+}
+
+uint64_t ChecksumStream::Value() const { return Xxh3().digest(state_); }
 
 std::string ChecksumText(uint64_t checksum) {
   return absl::StrCat(absl::Hex(checksum, absl::kZeroPad16));

@@ -10,6 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/core/base/xxh3_variant.h"
+
 namespace zeroth {
 
 // XXH3 of 64 bits (Collet, xxHash 0.8): one flipped bit anywhere changes it, and computing it is
@@ -19,6 +21,18 @@ inline uint64_t ChecksumOf(absl::string_view text) {
   return ChecksumOf(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
+
+// The checksum of bytes that come one part after the other.
+class ChecksumStream {
+ public:
+  ChecksumStream();
+  void Add(absl::Span<const uint8_t> bytes);
+  // Of all that were added: ChecksumOf of them in one piece.
+  uint64_t Value() const;
+
+ private:
+  alignas(64) uint8_t state_[kXxh3StateBytes];
+};
 
 // 16 lower-case hexadecimal digits: JSON's numbers do not hold 64 bits everywhere.
 std::string ChecksumText(uint64_t checksum);

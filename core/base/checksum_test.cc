@@ -2,10 +2,20 @@
 
 #include "zeroth/core/base/checksum.h"
 
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
+
+#include "zeroth/core/base/xxh3_variant.h"
 
 namespace zeroth {
 namespace {
@@ -13,6 +23,56 @@ namespace {
 TEST(ChecksumTest, IsTheOneThatTheFormatNames) {
   // Files outlive libraries: the value for no bytes is in XXH3's specification.
   EXPECT_EQ(ChecksumText(ChecksumOf(absl::string_view())), "2d06800538d394c2");
+}
+
+// The variants that this processor can run.
+std::vector<const Xxh3Variant*> Variants() {
+  std::vector<const Xxh3Variant*> variants = {&kXxh3Portable};
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) variants.push_back(&kXxh3Avx2);
+  if (__builtin_cpu_supports("avx512f")) variants.push_back(&kXxh3Avx512);
+#endif
+  return variants;
+}
+
+TEST(ChecksumTest, EveryProcessorComputesTheSame) {
+  std::vector<uint8_t> bytes(5000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * i % 251);
+  for (size_t size = 0; size < bytes.size() - 8; size += size < 600 ? 1 : 97) {
+    for (const size_t begin : {0u, 1u, 7u}) {
+      // The library's own.
+      const uint64_t expected = XXH3_64bits(bytes.data() + begin, size);
+      EXPECT_EQ(ChecksumOf(absl::MakeConstSpan(bytes).subspan(begin, size)), expected) << size;
+      for (const Xxh3Variant* variant : Variants()) {
+        EXPECT_EQ(variant->hash(bytes.data() + begin, size), expected) << size;
+      }
+    }
+  }
+}
+
+TEST(ChecksumTest, PartsMakeTheWhole) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<uint8_t> bytes(random() % 3000);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    ChecksumStream stream;
+    absl::Span<const uint8_t> rest = bytes;
+    while (!rest.empty()) {
+      const size_t count = std::min<size_t>(rest.size(), random() % 900);
+      stream.Add(rest.subspan(0, count));
+      rest.remove_prefix(count);
+    }
+    EXPECT_EQ(stream.Value(), ChecksumOf(absl::MakeConstSpan(bytes)));
+    for (const Xxh3Variant* variant : Variants()) {
+      alignas(64) uint8_t state[kXxh3StateBytes];
+      variant->reset(state);
+      variant->update(state, bytes.data(), bytes.size() / 3);
+      variant->update(state, bytes.data() + bytes.size() / 3, bytes.size() - bytes.size() / 3);
+      EXPECT_EQ(variant->digest(state), stream.Value());
+    }
+  }
 }
 
 TEST(ChecksumTest, SeesEveryBit) {

@@ -81,6 +81,9 @@ struct DeviceOptions {
   int index = 0;    // which device of its kind; the CPU has only 0
   int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
+  // Matrix products have the same bits whatever `threads` is (CPU): for some speed, see
+  // kernels/cpu/team_gemm.h. All other kernels' never depend on it.
+  bool bits_of_any_team = false;
 };
 
 // One rank's view of one piece of hardware: its allocator with this rank's account, its compute
@@ -112,6 +115,9 @@ class Device {
   virtual absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes,
                                   Stream& stream) = 0;
   virtual absl::Status FillZero(void* dst, size_t bytes, Stream& stream) = 0;
+  // Whether its allocations are memory of the host, at full speed: what one may read and write in
+  // place, once no stream works on it, where a copy through other host memory would be wasted.
+  virtual bool MemoryIsHost() const { return false; }
 
   // Further memory for this rank's state, outside of the allocator's account. Unimplemented where
   // the device has none; InvalidArgument for options that mean nothing to it; the store's errors.

@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/cpu/bf16_matmul.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +28,7 @@ using dnnl::memory;
 // What a prepared product depends on.
 struct MatmulKey {
   int64_t m, n, k, lda, ldb, ldc;
+  int threads;  // that oneDNN divides the work among
   bool transpose_a, transpose_b, accumulate, bias;
   DType c_dtype;
 
@@ -33,13 +36,22 @@ struct MatmulKey {
   template <typename H>
   friend H AbslHashValue(H h, const MatmulKey& key) {
     return H::combine(std::move(h), key.m, key.n, key.k, key.lda, key.ldb, key.ldc, key.transpose_a,
-                      key.transpose_b, key.accumulate, key.bias, key.c_dtype);
+                      key.threads, key.transpose_b, key.accumulate, key.bias, key.c_dtype);
   }
 };
 
 MatmulKey KeyOf(const GemmCall& call) {
-  return {call.m,      call.n,           call.k,           call.lda,        call.ldb,
-          call.ldc,    call.transpose_a, call.transpose_b, call.accumulate, call.bias != nullptr,
+  return {call.m,
+          call.n,
+          call.k,
+          call.lda,
+          call.ldb,
+          call.ldc,
+          omp_get_max_threads(),
+          call.transpose_a,
+          call.transpose_b,
+          call.accumulate,
+          call.bias != nullptr,
           call.c_dtype};
 }
 

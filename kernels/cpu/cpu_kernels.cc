@@ -126,6 +126,7 @@ absl::Status CpuKernels::Gemm(const GemmArgs& args) {
     call.activation = args.activation;
     call.pre_activation = RawDataOrNull(args.pre_activation);
     call.gelu_input = RawDataOrNull(args.gelu_input);
+    call.any_team = device_.options().bits_of_any_team;
     return cpu::Gemm(call, gemm_workspace_);
   });
 }
@@ -360,6 +361,7 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
     if (args.dweight.defined()) call.grad_dtype = args.dweight.dtype();
     call.accumulate_dweight = args.accumulate_dweight;
     call.grad_scale = args.grad_scale;
+    call.any_team = device_.options().bits_of_any_team;
     return cpu::LinearCrossEntropy(call, workspace_, gemm_workspace_);
   });
 }

@@ -10,6 +10,7 @@
 #include "zeroth/kernels/cpu/gemm_blocks.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
 #include "zeroth/kernels/cpu/sgemm.h"
+#include "zeroth/kernels/cpu/team_gemm.h"
 #include "zeroth/kernels/cpu/widened_gemm.h"
 
 namespace zeroth::cpu {
@@ -49,6 +50,7 @@ absl::Status Float32Gemm(const GemmCall& call, Workspace& workspace) {
 absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.m == 0 || call.n == 0) return absl::OkStatus();
   if (call.k == 0) return EmptyProduct(call, workspace);
+  if (call.any_team) return TeamGemm(call, workspace, Gemm);
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
   // This oneDNN multiplies no fp16 on CPUs.
   const bool native =

@@ -13,8 +13,9 @@
 namespace zeroth::cpu {
 
 // Done on return, on omp_get_max_threads() threads. The caller has checked shapes, strides and
-// dtypes; Internal carries the error of oneDNN, and `workspace` may refuse. Calls on different
-// threads share nothing that changes, given a workspace each.
+// dtypes; with call.any_team c's bits do not depend on how many threads those are. Internal carries
+// the error of oneDNN, and `workspace` may refuse. Calls on different threads share nothing that
+// changes, given a workspace each.
 absl::Status Gemm(const GemmCall& call, Workspace& workspace);
 
 }  // namespace zeroth::cpu

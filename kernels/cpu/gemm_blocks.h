@@ -73,7 +73,7 @@ inline GemmEpilogue EpilogueOf(const GemmCall& call) {
           .ldc = call.ldc,
           .pre_activation = call.pre_activation,
           .gelu_input = call.gelu_input,
-          .saved_ld = call.n};
+          .saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n};
 }
 
 }  // namespace zeroth::cpu

@@ -32,6 +32,8 @@ struct GemmCall {
   Activation activation = Activation::kNone;
   void* pre_activation = nullptr;    // [m, n] contiguous, or null
   const void* gelu_input = nullptr;  // [m, n] contiguous, or null
+  int64_t saved_ld = 0;              // of these two, if it is not n
+  bool any_team = false;  // the same bits whatever the number of threads, see team_gemm.h
 };
 
 }  // namespace zeroth::cpu

@@ -61,7 +61,8 @@ absl::Status Logits(const Chunks& chunks, int64_t begin, int64_t rows) {
                .ldb = call.dim,
                .transpose_b = true,
                .c = chunks.logits,
-               .ldc = call.vocab},
+               .ldc = call.vocab,
+               .any_team = call.any_team},
               chunks.gemm_workspace);
 }
 
@@ -77,7 +78,8 @@ absl::Status HiddenGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
                .b = call.weight,
                .ldb = call.dim,
                .c = Advance(call.dhidden, begin * call.dim, call.dtype),
-               .ldc = call.dim},
+               .ldc = call.dim,
+               .any_team = call.any_team},
               chunks.gemm_workspace);
 }
 
@@ -96,7 +98,8 @@ absl::Status WeightGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
                .ldb = call.dim,
                .c = apart ? chunks.weight_sum : call.dweight,
                .ldc = call.dim,
-               .accumulate = begin > 0 || (!apart && call.accumulate_dweight)},
+               .accumulate = begin > 0 || (!apart && call.accumulate_dweight),
+               .any_team = call.any_team},
               chunks.gemm_workspace);
 }
 

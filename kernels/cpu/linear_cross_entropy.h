@@ -30,6 +30,7 @@ struct LinearCrossEntropyCall {
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;
   float grad_scale = 1.0f;
+  bool any_team = false;  // of the products, see GemmCall
 };
 
 // The logits of a chunk stay below this, as long as a chunk has kMinChunkRows: every chunk reads

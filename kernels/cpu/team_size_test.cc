@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -16,7 +17,10 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/cpu/attention.h"
 #include "zeroth/kernels/cpu/cross_entropy.h"
+#include "zeroth/kernels/cpu/gemm.h"
+#include "zeroth/kernels/cpu/gemm_call.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
+#include "zeroth/kernels/cpu/linear_cross_entropy.h"
 #include "zeroth/kernels/cpu/widened_gemm.h"
 #include "zeroth/kernels/cpu/workspace.h"
 
@@ -133,6 +137,115 @@ TEST_P(TeamSizeTest, WidenedGemm) {
                             workspace)
                     .ok());
     return c;
+  });
+}
+
+struct Product {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+};
+
+// Shapes of which oneDNN divides the terms among threads, and those of several tiles, the last ones
+// cut short.
+TEST_P(TeamSizeTest, ProductsOfAnyTeam) {
+  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
+  ASSERT_TRUE(device.ok()) << device.status();
+  Workspace workspace((*device)->allocator());
+  const auto round = [](const std::vector<float>& values) {
+    std::vector<BFloat16> rounded;
+    for (const float value : values) rounded.push_back(ToBFloat16(value));
+    return rounded;
+  };
+  for (const Product& shape : std::vector<Product>{{1, 768, 3072, false, false},
+                                                   {64, 64, 4096, true, false},
+                                                   {128, 384, 8192, true, false},
+                                                   {300, 1100, 70, false, true},
+                                                   {513, 70, 600, false, false}}) {
+    const std::vector<float> a = RandomNormal(shape.m * shape.k);
+    const std::vector<float> b = RandomNormal(shape.k * shape.n);
+    const std::vector<float> bias = RandomNormal(shape.n);
+    const std::vector<float> start = RandomNormal(shape.m * shape.n);
+    const std::vector<BFloat16> a_bf16 = round(a);
+    const std::vector<BFloat16> b_bf16 = round(b);
+    const std::vector<BFloat16> bias_bf16 = round(bias);
+    GemmCall call;
+    call.m = shape.m;
+    call.n = shape.n;
+    call.k = shape.k;
+    call.lda = shape.transpose_a ? shape.m : shape.k;
+    call.ldb = shape.transpose_b ? shape.k : shape.n;
+    call.ldc = shape.n;
+    call.transpose_a = shape.transpose_a;
+    call.transpose_b = shape.transpose_b;
+    call.any_team = true;
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const bool fp32 = dtype == DType::kFloat32;
+      call.dtype = dtype;
+      call.a = fp32 ? static_cast<const void*>(a.data()) : a_bf16.data();
+      call.b = fp32 ? static_cast<const void*>(b.data()) : b_bf16.data();
+      for (const bool accumulate : {true, false}) {
+        SCOPED_TRACE(testing::Message() << shape.m << " x " << shape.n << " x " << shape.k << " of "
+                                        << DTypeName(dtype).data() << " " << accumulate);
+        call.accumulate = accumulate;
+        const void* const values = fp32 ? static_cast<const void*>(bias.data()) : bias_bf16.data();
+        call.bias = accumulate ? nullptr : values;
+        call.activation = accumulate ? Activation::kNone : Activation::kGelu;
+        std::vector<float> before(accumulate ? 0 : start.size());
+        call.pre_activation = accumulate ? nullptr : before.data();
+        ExpectSameBits([&] {
+          std::vector<float> c = start;
+          call.c = c.data();
+          EXPECT_TRUE(Gemm(call, workspace).ok());
+          c.insert(c.end(), before.begin(), before.end());
+          return c;
+        });
+        // In its place, too: what one team of oneDNN's own makes of it, within rounding.
+        std::vector<float> c = start;
+        call.c = c.data();
+        EXPECT_TRUE(Gemm(call, workspace).ok());
+        GemmCall whole = call;
+        whole.any_team = false;
+        std::vector<float> expected = start;
+        whole.c = expected.data();
+        EXPECT_TRUE(Gemm(whole, workspace).ok());
+        const double scale = std::sqrt(static_cast<double>(shape.k));
+        for (size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i], expected[i], 1e-4 * scale) << i;
+      }
+    }
+  }
+}
+
+TEST_P(TeamSizeTest, LinearCrossEntropyOfAnyTeam) {
+  absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
+  ASSERT_TRUE(device.ok()) << device.status();
+  Workspace workspace((*device)->allocator());
+  Workspace products((*device)->allocator());
+  constexpr int64_t kRows = 4200;
+  constexpr int64_t kDim = 24;
+  constexpr int64_t kVocab = 61;
+  const std::vector<float> hidden = RandomNormal(kRows * kDim);
+  const std::vector<float> weight = RandomNormal(kVocab * kDim);
+  std::vector<int32_t> targets;
+  for (int64_t row = 0; row < kRows; ++row) targets.push_back(static_cast<int32_t>(row % kVocab));
+  LinearCrossEntropyCall call;
+  call.rows = kRows;
+  call.dim = kDim;
+  call.vocab = kVocab;
+  call.hidden = hidden.data();
+  call.weight = weight.data();
+  call.targets = targets.data();
+  call.any_team = true;
+  ExpectSameBits([&] {
+    std::vector<float> loss(1);
+    std::vector<float> dhidden(hidden.size());
+    std::vector<float> dweight(weight.size());
+    call.loss = loss.data();
+    call.dhidden = dhidden.data();
+    call.dweight = dweight.data();
+    EXPECT_TRUE(LinearCrossEntropy(call, workspace, products).ok());
+    loss.insert(loss.end(), dhidden.begin(), dhidden.end());
+    loss.insert(loss.end(), dweight.begin(), dweight.end());
+    return loss;
   });
 }
 

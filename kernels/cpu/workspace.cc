@@ -14,6 +14,11 @@ absl::StatusOr<void*> Workspace::Reserve(size_t bytes) {
   return block_->data();
 }
 
+absl::Span<Workspace> Workspace::OfThreads(int threads) {
+  while (of_threads_.size() < static_cast<size_t>(threads)) of_threads_.emplace_back(allocator_);
+  return absl::MakeSpan(of_threads_).first(static_cast<size_t>(threads));
+}
+
 absl::StatusOr<float*> Workspace::ReserveFloats(int64_t count) {
   ZEROTH_ASSIGN_OR_RETURN(void* data, Reserve(static_cast<size_t>(count) * sizeof(float)));
   return static_cast<float*>(data);

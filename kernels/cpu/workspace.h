@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/memory.h"
 
@@ -19,17 +21,20 @@ namespace zeroth::cpu {
 class Workspace {
  public:
   explicit Workspace(Allocator& allocator) : allocator_(allocator) {}
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  Workspace(Workspace&&) = default;
 
   // At least `bytes` uninitialised bytes, 64-byte aligned; valid until the next call. The
   // allocator's error if refused.
   absl::StatusOr<void*> Reserve(size_t bytes);
   absl::StatusOr<float*> ReserveFloats(int64_t count);
+  // A workspace for each of `threads` threads that the kernel shares its work with, the first ones
+  // of those that there are; valid until this is called with more. Blocks in them are kept, too.
+  absl::Span<Workspace> OfThreads(int threads);
 
  private:
   Allocator& allocator_;  // must outlive this object
   std::shared_ptr<Buffer> block_;
+  std::vector<Workspace> of_threads_;
 };
 
 }  // namespace zeroth::cpu

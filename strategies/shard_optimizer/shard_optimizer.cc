@@ -15,7 +15,7 @@ absl::StatusOr<int> ShardOptimizer::ShardSize(int world_size) const {
 }
 
 absl::Status ShardOptimizer::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  if (sync == GradientSync::kAccumulate) return absl::OkStatus();
+  if (sync == GradientSync::kAccumulate && !sums_in_tree()) return absl::OkStatus();
   return FlatStrategy::SyncGradients(unit, comm, sync);
 }
 

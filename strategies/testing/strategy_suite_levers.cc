@@ -164,6 +164,35 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
       absl::OkStatus());
 }
 
+// What a forward keeps for its backward is of that step, also if the backward never comes.
+TEST_P(StrategySuite, AForwardWithoutItsBackwardLeavesNothingForTheNextStep) {
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              ShardingOptions options = Options();
+              {
+                ToyModel model(AwkwardUnits());
+                ZEROTH_ASSIGN_OR_RETURN(auto plain, Make(world, device, model, options));
+                if (Frees(*plain)) options.strategy_options.post_forward_shard_size = 1;
+              }
+              ToyModel model(AwkwardUnits());
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ToyStep step;
+              step.expected = ToyValue;
+              step.gradient = PatternGradient(world.rank());
+              step.lr = 0;
+              ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+              ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+              ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
+              step.expected = [](const Parameter& parameter, int64_t element) {
+                return 3 + ToyValue(parameter, element);
+              };
+              ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(step.expected)));
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              return CheckAtRest(*sharding);
+            }),
+            absl::OkStatus());
+}
+
 TEST_P(StrategySuite, RefusesGroupsThatDoNotFit) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               ToyModel model(AwkwardUnits());
@@ -234,6 +263,22 @@ TEST_P(StrategySuite, GradientsAreDividedByWhatWasAskedFor) {
   }
 }
 
+TEST_P(StrategySuite, ADivideFactorBeyondFp32IsRefused) {
+  for (const double factor : {1e300, 1e-300}) {
+    EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+                ToyModel model(UniformUnits(1));
+                ShardingOptions options = Options();
+                options.strategy_options.gradient_divide_factor = factor;
+                const absl::Status status = Make(world, device, model, options).status();
+                ZEROTH_TOY_EXPECT(absl::IsInvalidArgument(status));
+                ZEROTH_TOY_EXPECT(absl::StrContains(status.message(), "divide"));
+                return absl::OkStatus();
+              }),
+              absl::OkStatus())
+        << factor;
+  }
+}
+
 // The sum of these overflows fp16, their mean does not.
 TEST_P(StrategySuite, MeansInFp16DoNotOverflowOnTheWay) {
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
@@ -272,6 +317,11 @@ TEST_P(StrategySuite, UnshardsAheadOfUse) {
               step.gradient = PatternGradient(world.rank());
               step.lr = 0;
               ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              // A handle that nobody waited for in time gathers nothing anew.
+              ZEROTH_ASSIGN_OR_RETURN(auto late, scheduler.Unshard(unit, /*async=*/true));
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              ZEROTH_RETURN_IF_ERROR(late.Wait());
+              ZEROTH_TOY_EXPECT(unit.state() == UnitState::kSharded);
               return CheckAtRest(*sharding);
             }),
             absl::OkStatus());

@@ -432,6 +432,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"lora_targets_alone",
                 {kText, kOut, "--lora_targets=c_attn"},
                 {"--lora_targets=c_attn needs --lora_rank"}},
+        Refusal{"int8_and_nothing_cut",
+                {kText, kOut, "--quantized_gradients", "--strategy=no_shard"},
+                {"--quantized_gradients", "--strategy=no_shard", "all-reduce"}},
+        Refusal{"int8_in_groups_of_one",
+                {kText, kOut, "--quantized_weights", "--strategy=hybrid_shard", "--shard_size=1"},
+                {"--quantized_weights", "--shard_size=1"}},
         Refusal{"device", {kText, kOut, "--device=tpu"}, {"'tpu'", "it has: cpu", "--config=cuda"}},
         Refusal{
             "comm", {kText, kOut, "--comm=pigeon"}, {"'pigeon'", "has: local", "--config=cuda"}}),

@@ -10,14 +10,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace {
@@ -147,14 +150,26 @@ TEST(TrainResumeTest, OutlierWindowsGoOn) {
   ExpectSameRun(out, whole);
 }
 
-// Kills at random moments, until one life is long enough. More of it: --runs_per_test.
+// Every byte of everything that calls itself a checkpoint.
+void ExpectIntactCheckpoints(const fs::path& out) {
+  if (!fs::exists(out)) return;
+  for (const std::string& name : Checkpoints(out)) {
+    const auto reader = zeroth::CheckpointReader::Open((out / name).string());
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    for (const absl::Status& damage : (*reader)->Verify()) ADD_FAILURE() << damage;
+  }
+}
+
+// Kills at random moments, then lets one life be long enough. More of it: --runs_per_test.
 TEST(TrainResumeTest, RandomKillsCostNothing) {
   const fs::path whole = Scratch() / "whole";
   const Outcome undisturbed = RunTrainer(Training(whole, 25));
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
+  int kills = 0;
   for (const bool async : {false, true}) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + (async ? ", async" : ", sync"));
     const fs::path out = Scratch() / (async ? "async" : "sync");
     Flags flags = With(Training(out, 25), {"--checkpoint_every=1", "--resume=auto"});
     if (async) flags.push_back("--async_checkpoint");
@@ -165,17 +180,23 @@ TEST(TrainResumeTest, RandomKillsCostNothing) {
       while (Steps(out).size() < steps && !HasEnded(child)) usleep(200);
       usleep(random() % 30'000);
       kill(child, SIGKILL);
-      Wait(child);
+      const int exit_code = Wait(child);
+      kills += exit_code == -1;
+      // The last step may have been reached before; no life ends in an error.
+      ASSERT_LE(exit_code, 0) << Logs(Scratch() / "life") << Logs(ErrorLog(Scratch() / "life"));
+      ExpectIntactCheckpoints(out);
     }
     const Outcome last = RunTrainer(flags);
-    ASSERT_EQ(last.exit_code, 0) << "seed " << seed << "\n" << last.output;
-    SCOPED_TRACE("seed " + std::to_string(seed));
+    ASSERT_EQ(last.exit_code, 0) << last.output;
     ExpectSameRun(out, whole);
     // What the killed left half written is gone.
     for (const auto& entry : fs::directory_iterator(out)) {
       EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path();
     }
   }
+  // A machine so fast that nothing is ever killed would prove nothing.
+  EXPECT_GE(kills, 10);
+  std::cout << kills << " kills\n";
 }
 
 TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
@@ -263,6 +284,30 @@ TEST(TrainResumeTest, DamagedCheckpointsArePassedOver) {
        {"no checkpoint is intact", "step-00000004", "step-00000008", "step-00000012"}) {
     EXPECT_NE(none.errors.find(words), std::string::npos) << none.errors;
   }
+}
+
+TEST(TrainResumeTest, ForeignShardsAndEditedIndexesArePassedOver) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  const fs::path whole = Scratch() / "whole";
+  fs::copy(out, whole, fs::copy_options::recursive);
+  // As long as its own, and intact in itself.
+  fs::copy_file(out / "step-00000008/rank-00001-of-00002.safetensors",
+                out / "step-00000012/rank-00001-of-00002.safetensors",
+                fs::copy_options::overwrite_existing);
+  std::string index = Read(out / "step-00000008/index.json");
+  const size_t place = index.find("\"elements\"");
+  ASSERT_NE(place, std::string::npos);
+  index.replace(place, 10, "\"Elements\"");
+  Write(out / "step-00000008/index.json", index);
+  const Outcome run =
+      RunTrainer(With(Training(out), {"--checkpoint_every=4", "--keep_last=0", "--resume=auto"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ExpectSaid(run, "passing over " + (out / "step-00000012").string());
+  ExpectSaid(run, "rank-00001-of-00002.safetensors: a shard of another checkpoint");
+  ExpectSaid(run, "passing over " + (out / "step-00000008").string());
+  ExpectSaid(run, "from " + (out / "step-00000004").string() + ", after step 4");
+  ExpectSameRun(out, whole);
 }
 
 TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {

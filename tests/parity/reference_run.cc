@@ -84,13 +84,24 @@ absl::StatusOr<std::vector<float>> Floats(const Tensor& tensor) {
   return tensor.dtype() == DType::kBFloat16 ? Widened<BFloat16>(tensor) : Widened<Float16>(tensor);
 }
 
+// This rank's part of a parameter's gradient, wherever it lies.
+absl::StatusOr<std::vector<float>> GradientOf(const Unit& unit, const ShardLayout::Piece& piece) {
+  const StateTensor shard =
+      unit.GradientShardState(unit.layout().placement(piece.parameter).segment);
+  if (!shard.is_offloaded()) return Floats(unit.GradientShardView(piece));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values,
+                          Tensor::Empty(unit.device(), Shape({piece.numel()}), shard.dtype(),
+                                        MemoryCategory::kOffloadStaging));
+  ZEROTH_RETURN_IF_ERROR(shard.Read(piece.shard_offset, values, unit.device().compute_stream()));
+  return Floats(values);
+}
+
 absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
-                              Floats(unit->GradientShardView(piece)));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, GradientOf(*unit, piece));
       collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)],
                     piece.begin, values);
     }
@@ -109,6 +120,9 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.min_shard_numel = setup.min_shard_numel;
   options.activation_checkpointing = setup.activation_checkpointing;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
+  options.deterministic_batch = setup.deterministic_batch;
+  options.sharding.layout = setup.layout;
+  options.sharding.offload = setup.offload;
   if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
   options.adamw.beta1 = expected["betas"][0].get<double>();
   options.adamw.beta2 = expected["betas"][1].get<double>();
@@ -126,8 +140,11 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
 
 absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
                        Collector& collector) {
+  DeviceOptions device_options;
+  device_options.threads = setup.threads;
+  device_options.bits_of_any_team = setup.bits_of_any_team;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create(setup.device, DeviceOptions()));
+                          DeviceRegistry::Create(setup.device, device_options));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectory directory,
                           HfDirectory::Open(absl::StrCat("tests/testdata/", setup.model)));
@@ -139,7 +156,9 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
                           OpenData(Path(setup.model, "tokens.npy"), data_options));
   LoaderOptions loader_options;
   // Micro-batches follow each other in the data, so that together they are the reference's batch.
-  const int64_t micro_batches = setup.micro_batches;
+  const int64_t micro_batches = setup.deterministic_batch > 0
+                                    ? setup.deterministic_batch / setup.world_size
+                                    : setup.micro_batches;
   loader_options.batch_size = setup.rows_per_rank > 0 ? setup.rows_per_rank
                                                       : expected["global_batch"].get<int64_t>() /
                                                             setup.world_size / micro_batches;
@@ -204,6 +223,14 @@ std::string RunSetup::ToString() const {
   }
   if (micro_batches > 1) {
     absl::StrAppend(&text, "_micro", micro_batches, sync_every_micro_batch ? "_every" : "_last");
+  }
+  if (deterministic_batch > 0) absl::StrAppend(&text, "_deterministic", deterministic_batch);
+  if (threads > 1) absl::StrAppend(&text, "_threads", threads);
+  if (bits_of_any_team) absl::StrAppend(&text, "_any_team");
+  if (layout == LayoutKind::kRows) absl::StrAppend(&text, "_rows_layout");
+  if (offload.any()) {
+    absl::StrAppend(&text, "_offload", offload.parameters ? "p" : "", offload.gradients ? "g" : "",
+                    offload.optimizer ? "o" : "");
   }
   if (loss_scale > 0) absl::StrAppend(&text, "_scale", loss_scale);
   if (fp32_norms) absl::StrAppend(&text, "_fp32_norms");

@@ -14,6 +14,8 @@
 
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/offload.h"
+#include "zeroth/strategies/shard_layout.h"
 
 namespace zeroth {
 
@@ -52,6 +54,12 @@ struct RunSetup {
   bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   bool shard_optimizer_over_world = false;
+  // Above 0: micro-batches of the global batch, see TrainerOptions; micro_batches follows from it.
+  int64_t deterministic_batch = 0;
+  LayoutKind layout = LayoutKind::kFlat;
+  OffloadOptions offload;
+  int threads = 1;                // of each rank
+  bool bits_of_any_team = false;  // see DeviceOptions
 
   std::string ToString() const;
 };

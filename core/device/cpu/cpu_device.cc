@@ -54,6 +54,7 @@ class CpuDevice final : public Device {
   absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override {
     return Enqueue(stream, bytes, [dst, bytes] { std::memset(dst, 0, bytes); });
   }
+  bool MemoryIsHost() const override { return true; }
 
   absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
       const OffloadStoreOptions& options) override {

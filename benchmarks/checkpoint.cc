@@ -1,0 +1,342 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Checkpoints of a whole training state (parameters and both moments in fp32), by 4 ranks under
+// full_shard, against what the machine does with as many bytes in the same minute: each round
+// measures the floor before and after, since disks and neighbours change their minds.
+//
+//   --model=NAME      a preset; state, gradients and one copy of the state must fit into memory
+//   --directory=PATH  where checkpoints are written, and removed
+//
+// Columns: ratio_to_floor is the median over rounds of the floor's time over that of the
+// checkpoint, 1 being the floor. See each benchmark for its floor.
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "benchmark/benchmark.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/benchmarks/benchmark_flag.h"
+#include "zeroth/benchmarks/checkpoint_floors.h"
+#include "zeroth/benchmarks/rank_stopwatch.h"
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+#include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+#include "zeroth/checkpoint/sharded/shard_writer.h"
+#include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/presets.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+const BenchmarkFlag model_flag("model", "gpt2_355m");
+const BenchmarkFlag directory_flag("directory", std::filesystem::temp_directory_path().string());
+
+constexpr int kRanks = 4;
+constexpr int kRounds = 5;
+// Of a rank's batch: short, since a step need only be long against its noise.
+constexpr int64_t kSeq = 64;
+
+// A new directory that disappears with this object.
+class WorkDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<WorkDirectory>> Create() {
+    std::string path = absl::StrCat(directory_flag.value(), "/zeroth-checkpoint-XXXXXX");
+    if (mkdtemp(path.data()) == nullptr) return ErrnoStatus(errno, "create " + path);
+    return std::unique_ptr<WorkDirectory>(new WorkDirectory(std::move(path)));
+  }
+  WorkDirectory(const WorkDirectory&) = delete;
+  WorkDirectory& operator=(const WorkDirectory&) = delete;
+  ~WorkDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit WorkDirectory(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+// Seconds of one round. Floors are taken before and after, and averaged.
+struct Round {
+  double work = 0;
+  double floor = 0;
+  double other = 0;  // a second floor, where there is one
+};
+
+// What the ranks share.
+struct Run {
+  std::string directory;
+  int64_t bytes = 0;  // of the state, over all ranks; by rank 0
+  RankStopwatch stopwatch{kRanks};
+  std::vector<Round> rounds;  // by rank 0
+};
+
+// One rank's training.
+struct Training {
+  Communicator& world;
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Trainer> trainer;
+  Batch batch;
+
+  Stream& stream() const { return device->compute_stream(); }
+  absl::Status Step() const { return trainer->Step(batch, 1e-4).status(); }
+  std::vector<StatePiece> Pieces() const {
+    return OwnedPieces(trainer->sharding(), trainer->states());
+  }
+};
+
+absl::StatusOr<Training> MakeTraining(Communicator& world) {
+  Training training{world, nullptr, nullptr, {}};
+  ZEROTH_ASSIGN_OR_RETURN(training.device, DeviceRegistry::Create("cpu", DeviceOptions()));
+  training.device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(model_flag.value()));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  TrainerOptions options;
+  options.sharding.strategy = "full_shard";
+  ZEROTH_ASSIGN_OR_RETURN(training.trainer,
+                          Trainer::Create(world, *training.device, std::move(model), options));
+  ZEROTH_RETURN_IF_ERROR(training.trainer->sharding().Initialize(1));
+  training.batch.batch = 1;
+  training.batch.seq = kSeq;
+  training.batch.inputs.assign(kSeq, 11);
+  training.batch.targets.assign(kSeq, 17 + world.rank());
+  return training;
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointSaver>> MakeSaver(const Training& training, const Run& run,
+                                                           bool async) {
+  CheckpointSaverOptions options;
+  options.directory = absl::StrCat(run.directory, "/run");
+  options.retention.keep_last = 0;
+  options.async = async;
+  options.host_buffers = 1;
+  return CheckpointSaver::Create(training.world, *training.device, options);
+}
+
+// On one rank, while the others wait.
+absl::Status OnLeader(const Training& training, const std::function<absl::Status()>& work) {
+  absl::Status status;
+  if (training.world.rank() == 0) status = work();
+  ZEROTH_RETURN_IF_ERROR(training.world.Barrier(training.stream(), "work of rank 0"));
+  return status;
+}
+
+// Nothing that was written or removed before is left for the disk to do.
+absl::Status RemoveCheckpoint(const Training& training, const Run& run, int64_t step) {
+  return OnLeader(training, [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(DeleteCheckpoint(absl::StrCat(run.directory, "/run"), step));
+    sync();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TimeWriting(const Training& training, const Run& run, double& buffered,
+                         double& direct) {
+  return OnLeader(training, [&]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(buffered, TimeDd(run.directory, run.bytes, /*direct=*/false));
+    sync();
+    // Not every file system can; the column is left empty then.
+    direct = TimeDd(run.directory, run.bytes, /*direct=*/true).value_or(0);
+    sync();
+    return absl::OkStatus();
+  });
+}
+
+// Against dd of the same bytes to the same directory, flushed. ratio_to_direct_dd: the same past
+// the page cache, which is the disk's own speed.
+absl::Status MeasureSave(const Training& training, Run& run) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
+  double buffered = 0;
+  double direct = 0;
+  ZEROTH_RETURN_IF_ERROR(TimeWriting(training, run, buffered, direct));
+  for (int step = 1; step <= kRounds; ++step) {
+    Round round{0, buffered / 2, direct / 2};
+    ZEROTH_ASSIGN_OR_RETURN(round.work, run.stopwatch.Time(training.world, training.stream(), [&] {
+      return saver->Save(step, nlohmann::json::object(), training.Pieces()).status();
+    }));
+    ZEROTH_RETURN_IF_ERROR(RemoveCheckpoint(training, run, step));
+    ZEROTH_RETURN_IF_ERROR(TimeWriting(training, run, buffered, direct));
+    round.floor += buffered / 2;
+    round.other += direct / 2;
+    if (training.world.rank() == 0) run.rounds.push_back(round);
+  }
+  return absl::OkStatus();
+}
+
+// Where this rank's state is, as bytes.
+std::vector<absl::Span<uint8_t>> StateMemory(const Training& training) {
+  std::vector<absl::Span<uint8_t>> memory;
+  for (const StatePiece& piece : training.Pieces()) {
+    const auto size = static_cast<int64_t>(SizeOf(piece.shard.dtype()));
+    auto* const data = static_cast<uint8_t*>(piece.shard.tensor().raw_data());
+    memory.push_back(
+        absl::MakeSpan(data + piece.shard_begin * size, static_cast<size_t>(piece.bytes())));
+  }
+  return memory;
+}
+
+// What a step lasts longer in which a save starts that goes on behind it, against what all ranks
+// need to copy the state in memory.
+absl::Status MeasureAsyncSave(const Training& training, Run& run) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/true));
+  CopyTarget target;
+  const auto time = [&](const std::function<absl::Status()>& work) {
+    return run.stopwatch.Time(training.world, training.stream(), work);
+  };
+  const auto step = [&] { return training.Step(); };
+  // Touches all memory for the first time, and learns the order of units.
+  ZEROTH_RETURN_IF_ERROR(step());
+  ZEROTH_ASSIGN_OR_RETURN(double undisturbed, time(step));
+  // The first save allocates the copy's memory.
+  for (int number = 0; number <= kRounds; ++number) {
+    Round round{0, 0, undisturbed / 2};
+    ZEROTH_ASSIGN_OR_RETURN(round.floor, time([&] {
+                              for (const absl::Span<uint8_t> piece : StateMemory(training))
+                                target.Copy(piece);
+                              return absl::OkStatus();
+                            }));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const double disturbed, time([&]() -> absl::Status {
+          ZEROTH_RETURN_IF_ERROR(
+              saver->Save(number, nlohmann::json::object(), training.Pieces()).status());
+          return training.Step();
+        }));
+    ZEROTH_RETURN_IF_ERROR(saver->Wait());
+    ZEROTH_RETURN_IF_ERROR(RemoveCheckpoint(training, run, number));
+    ZEROTH_ASSIGN_OR_RETURN(undisturbed, time(step));
+    round.other += undisturbed / 2;
+    round.work = disturbed - round.other;
+    if (training.world.rank() == 0 && number > 0) run.rounds.push_back(round);
+  }
+  return absl::OkStatus();
+}
+
+// Against read(2) of the same files from the page cache into the same memory, by as many threads.
+absl::Status MeasureLoad(const Training& training, Run& run) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
+  ZEROTH_RETURN_IF_ERROR(saver->Save(1, nlohmann::json::object(), training.Pieces()).status());
+  const std::string path = CheckpointPath(absl::StrCat(run.directory, "/run"), 1);
+  const std::string mine = absl::StrCat(path, "/", ShardFileName(training.world.rank(), kRanks));
+  const auto read = [&]() -> absl::StatusOr<double> {
+    return run.stopwatch.Time(training.world, training.stream(),
+                              [&] { return ReadFileInto(mine, StateMemory(training)); });
+  };
+  // From here on the files are in the page cache.
+  ZEROTH_RETURN_IF_ERROR(read().status());
+  ZEROTH_ASSIGN_OR_RETURN(double floor, read());
+  for (int number = 0; number < kRounds; ++number) {
+    Round round{0, floor / 2, 0};
+    ZEROTH_ASSIGN_OR_RETURN(
+        round.work, run.stopwatch.Time(training.world, training.stream(), [&]() -> absl::Status {
+          ZEROTH_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(path));
+          return LoadState(*reader, training.trainer->sharding(), training.trainer->states())
+              .status();
+        }));
+    ZEROTH_ASSIGN_OR_RETURN(floor, read());
+    round.floor += floor / 2;
+    if (training.world.rank() == 0) run.rounds.push_back(round);
+  }
+  return absl::OkStatus();
+}
+
+using Measure = absl::Status (*)(const Training& training, Run& run);
+
+absl::Status RunRanks(const Measure& measure, Run& run) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<WorkDirectory> directory, WorkDirectory::Create());
+  run.directory = directory->path();
+  return RunLocalRanks(kRanks, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Training training, MakeTraining(world));
+    if (world.rank() == 0) {
+      int64_t mine = 0;
+      for (const StatePiece& piece : training.Pieces()) mine += piece.bytes();
+      // Ranks' shares are equal but for padding.
+      run.bytes = mine * kRanks;
+    }
+    return measure(training, run);
+  });
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double MedianOf(const Run& run, const std::function<double(const Round&)>& value) {
+  std::vector<double> values;
+  for (const Round& round : run.rounds) values.push_back(value(round));
+  return Median(std::move(values));
+}
+
+// False if it failed; counters are the caller's otherwise.
+bool RunBenchmark(benchmark::State& state, const Measure& measure, Run& run) {
+  const absl::Status status = RunRanks(measure, run);
+  if (!status.ok()) {
+    state.SkipWithError(status.ToString().c_str());
+    return false;
+  }
+  size_t number = 0;
+  for (auto _ : state) state.SetIterationTime(std::max(0.0, run.rounds[number++].work));
+  state.SetBytesProcessed(run.bytes * kRounds);
+  state.counters["floor_s"] = MedianOf(run, [](const Round& round) { return round.floor; });
+  state.counters["ratio_to_floor"] =
+      MedianOf(run, [](const Round& round) { return round.floor / round.work; });
+  return true;
+}
+
+void BM_Save(benchmark::State& state) {
+  Run run;
+  if (!RunBenchmark(state, MeasureSave, run)) return;
+  state.counters["ratio_to_direct_dd"] =
+      MedianOf(run, [](const Round& round) { return round.other / round.work; });
+}
+
+void BM_AsyncSave(benchmark::State& state) {
+  Run run;
+  if (!RunBenchmark(state, MeasureAsyncSave, run)) return;
+  state.counters["step_s"] = MedianOf(run, [](const Round& round) { return round.other; });
+  state.counters["beyond_the_copy_%_of_step"] = MedianOf(
+      run, [](const Round& round) { return 100 * (round.work - round.floor) / round.other; });
+}
+
+void BM_Load(benchmark::State& state) {
+  Run run;
+  RunBenchmark(state, MeasureLoad, run);
+}
+
+void Rounds(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Iterations(kRounds)->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK(BM_Save)->Apply(Rounds);
+BENCHMARK(BM_AsyncSave)->Apply(Rounds);
+BENCHMARK(BM_Load)->Apply(Rounds);
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_
+#define ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+
+// When each rank of one process began and ended the work that is being timed; shared by all.
+class RankStopwatch {
+ public:
+  explicit RankStopwatch(int ranks)
+      : begin_(static_cast<size_t>(ranks)), end_(static_cast<size_t>(ranks)) {}
+
+  // Collective: runs `work` on every rank and returns, on all of them, the seconds from the first
+  // rank's beginning to the last one's end. What one rank sees alone would leave out what others
+  // did while it had no core.
+  absl::StatusOr<double> Time(Communicator& world, Stream& stream,
+                              const std::function<absl::Status()>& work) {
+    const auto rank = static_cast<size_t>(world.rank());
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "ready"));
+    begin_[rank] = std::chrono::steady_clock::now();
+    ZEROTH_RETURN_IF_ERROR(work());
+    end_[rank] = std::chrono::steady_clock::now();
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "done"));
+    const auto first = *std::min_element(begin_.begin(), begin_.end());
+    const auto last = *std::max_element(end_.begin(), end_.end());
+    ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "read"));
+    return std::chrono::duration<double>(last - first).count();
+  }
+
+ private:
+  std::vector<std::chrono::steady_clock::time_point> begin_;
+  std::vector<std::chrono::steady_clock::time_point> end_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_BENCHMARKS_RANK_STOPWATCH_H_

@@ -1,0 +1,104 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/file/direct_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::unique_ptr<DirectFile>> DirectFile::Create(std::string path, int64_t size,
+                                                               bool direct) {
+  std::string temporary = TemporarySibling(path, "tmp");
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  const int fd = open(temporary.c_str(), flags, 0666);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
+  std::unique_ptr<DirectFile> file(new DirectFile(std::move(path), std::move(temporary), size, fd));
+  ZEROTH_RETURN_IF_ERROR(file->Reserve());
+  // Refused where the file system knows no direct transfers.
+  if (direct) file->direct_ = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
+  return file;
+}
+
+DirectFile::~DirectFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+absl::Status DirectFile::Reserve() {
+  if (size_ == 0) return absl::OkStatus();
+  int error = 0;
+  do {
+    error = fallocate(fd_, 0, 0, size_) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  // Some file systems cannot reserve; the size must be there all the same.
+  if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(fd_, size_) == 0 ? 0 : errno;
+  if (error == 0) return absl::OkStatus();
+  return ErrnoStatus(error, absl::StrCat("reserve ", size_, " bytes for ", path_));
+}
+
+absl::Status DirectFile::LeaveDirect() {
+  direct_ = false;
+  if (fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_DIRECT) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("turn direct writing off for ", temporary_));
+}
+
+absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) {
+  const auto count = static_cast<int64_t>(bytes.size());
+  ZEROTH_CHECK(fd_ >= 0 && offset >= 0 && count <= size_ && offset <= size_ - count);
+  ZEROTH_CHECK(offset % kAlignment == 0);
+  ZEROTH_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0);
+  ZEROTH_CHECK(count % kAlignment == 0 || offset + count == size_);
+  while (!bytes.empty()) {
+    absl::Span<const uint8_t> part = bytes;
+    if (direct_) {
+      const size_t whole = bytes.size() / kAlignment * kAlignment;
+      if (whole == 0) ZEROTH_RETURN_IF_ERROR(LeaveDirect());
+      if (whole > 0) part = bytes.subspan(0, whole);
+    }
+    const ssize_t written = pwrite(fd_, part.data(), part.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && direct_) {
+      // A disk with larger blocks, or a file system that promised too much.
+      ZEROTH_RETURN_IF_ERROR(LeaveDirect());
+      continue;
+    }
+    if (written < 0) {
+      return ErrnoStatus(errno, absl::StrCat("write ", part.size(), " bytes at byte ", offset,
+                                             " of ", temporary_));
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += written;
+    // Cut short, where the rest is no longer aligned.
+    if (direct_ && written % kAlignment != 0) ZEROTH_RETURN_IF_ERROR(LeaveDirect());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DirectFile::Finish() {
+  ZEROTH_CHECK(fd_ >= 0);
+  if (fsync(fd_) != 0) return ErrnoStatus(errno, absl::StrCat("flush ", temporary_));
+  const bool closed = close(std::exchange(fd_, -1)) == 0;
+  if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary_.c_str());
+    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary_, " to ", path_)
+                                     : absl::StrCat("close ", temporary_));
+  }
+  return SyncDirectory(std::filesystem::path(path_).parent_path().string());
+}
+
+}  // namespace zeroth

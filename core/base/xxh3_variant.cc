@@ -1,0 +1,28 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+// Compiled once for each variant, with its instructions on: no header may come in here whose inline
+// functions others use too, since the linker might keep this file's copy of them for all.
+#include "zeroth/core/base/xxh3_variant.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace zeroth {
+namespace {
+
+static_assert(sizeof(XXH3_state_t) <= kXxh3StateBytes);
+
+uint64_t Hash(const uint8_t* bytes, size_t size) { return XXH3_64bits(bytes, size); }
+void Reset(void* state) { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state)); }
+void Update(void* state, const uint8_t* bytes, size_t size) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state), bytes, size);
+}
+uint64_t Digest(const void* state) {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state));
+}
+
+}  // namespace
+
+const Xxh3Variant ZEROTH_XXH3_VARIANT = {Hash, Reset, Update, Digest};
+
+}  // namespace zeroth

@@ -1,0 +1,32 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// XXH3 of 64 bits, compiled for several vector widths: the library for every x86-64 has the
+// narrowest, which is a third as fast as the widest. They differ in nothing else.
+
+#ifndef ZEROTH_CORE_BASE_XXH3_VARIANT_H_
+#define ZEROTH_CORE_BASE_XXH3_VARIANT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace zeroth {
+
+// Of a hash in progress; to be aligned to 64 bytes.
+inline constexpr size_t kXxh3StateBytes = 576;
+
+struct Xxh3Variant {
+  uint64_t (*hash)(const uint8_t* bytes, size_t size);
+  void (*reset)(void* state);
+  void (*update)(void* state, const uint8_t* bytes, size_t size);
+  uint64_t (*digest)(const void* state);
+};
+
+// For any processor of the architecture.
+extern const Xxh3Variant kXxh3Portable;
+// For those with AVX2, and with AVX-512 F; elsewhere the same as the portable one.
+extern const Xxh3Variant kXxh3Avx2;
+extern const Xxh3Variant kXxh3Avx512;
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_XXH3_VARIANT_H_

@@ -1,0 +1,40 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/tree_sum.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace zeroth {
+namespace {
+
+// Places that are taken while `n` sums come, each added to the last one as long as both have as
+// many leaves.
+int LevelsByTrial(int64_t n) {
+  std::vector<int64_t> waiting;
+  size_t most = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t leaves = 1;
+    while (!waiting.empty() && waiting.back() == leaves) {
+      leaves += waiting.back();
+      waiting.pop_back();
+    }
+    waiting.push_back(leaves);
+    most = std::max(most, waiting.size());
+  }
+  return static_cast<int>(most);
+}
+
+TEST(TreeSumTest, LevelsAreThoseThatATrialTakes) {
+  for (int64_t n = 1; n <= 1000; ++n) {
+    EXPECT_EQ(TreeSumLevels(n), LevelsByTrial(n)) << n;
+    // The promise of the flag's help.
+    EXPECT_LE(int64_t{1} << (TreeSumLevels(n) - 1), n) << n;
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

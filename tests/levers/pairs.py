@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs the trainer with every pair of its levers, and holds each run to what they promise.
+
+    bazel build //train && tests/levers/pairs.py --train=bazel-bin/train/train
+
+A lever that changes no result has to give, beside any other, the bits of the other one alone:
+losses, norms and the exported model. Two that both round something have to end near the loss of
+the plain run. A pair may also be refused, at once and with a message that names a flag or an
+option; which ones are is printed, for people to judge. --tuples=3 --sample=200 draws random
+triples instead. With --resume, the first of a pair makes half of the steps and a checkpoint, and
+the second goes on from there, both beside something that rounds or beside nothing. Exits with 1 if
+a pair broke its promise.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# Changes no result: these give the bits of a run without them.
+EXACT = {
+    "no_shard": "--strategy=no_shard",
+    "shard_optimizer": "--strategy=shard_optimizer",
+    "shard_grad_op": "--strategy=shard_grad_op",
+    "hybrid_1": "--strategy=hybrid_shard --shard_size=1",
+    "hybrid_2": "--strategy=hybrid_shard --shard_size=2",
+    "hybrid_4": "--strategy=hybrid_shard --shard_size=4",
+    "over_world_1": "--strategy=hybrid_shard --shard_size=1 --shard_optimizer_over_world",
+    "over_world_2": "--strategy=hybrid_shard --shard_size=2 --shard_optimizer_over_world",
+    "offload_parameters": "--offload=parameters",
+    "offload_gradients": "--offload=gradients",
+    "offload_optimizer": "--offload=optimizer",
+    "offload_all": "--offload=all",
+    "keep_gathered": "--reshard_after_forward=false",
+    "reshard_to_1": "--reshard_after_forward=1",
+    "reshard_to_2": "--reshard_after_forward=2",
+    "no_prefetch": "--prefetch=false",
+    "prefetch_post": "--backward_prefetch=post",
+    "prefetch_none": "--backward_prefetch=none",
+    "one_gather": "--limit_all_gathers=1",
+    "many_gathers": "--limit_all_gathers=9",
+    "rows": "--layout=rows",
+    "divide_factor": "--gradient_divide_factor=4",
+    "recompute_block": "--activation_checkpointing=block",
+    "recompute_attention": "--activation_checkpointing=attention",
+    "recompute_mlp": "--activation_checkpointing=mlp",
+    "one_unit": "--min_wrap_numel=1000000000",
+    "small_units": "--min_wrap_numel=1",
+    "memory_limit": "--memory_limit=256MiB",
+    "static_scale": "--loss_scale=1024",
+    "dynamic_scale": "--loss_scale=dynamic --loss_scale_growth_interval=2",
+    "zscores": "--skip_loss_zscore=4 --skip_grad_norm_zscore=4",
+    "ema": "--ema_decay=0.9",
+    "checkpoints": "--checkpoint_every=2",
+    "async_checkpoints": "--checkpoint_every=2 --async_checkpoint",
+    "evaluations": "--eval_every=2 --eval_batches=2",
+    "samples": "--sample_every=2 --sample_tokens=4",
+    "skip_nonfinite": "--on_nonfinite=skip",
+    "trace": "--trace={out}/trace.json",
+}
+# Rounds something, or trains something else.
+ROUNDS = {
+    "bf16_parameters": "--param_dtype=bf16",
+    "bf16_gradients": "--reduce_dtype=bf16",
+    "bf16": "--param_dtype=bf16 --reduce_dtype=bf16",
+    "bf16_fp32_sums": "--param_dtype=bf16 --reduce_dtype=bf16 --keep_low_precision_grads=false",
+    "bf16_fp32_norms": "--param_dtype=bf16 --reduce_dtype=bf16 --fp32_norms",
+    "fp16": "--param_dtype=fp16 --reduce_dtype=fp16",
+    "bf16_masters": "--param_dtype=bf16 --master_dtype=bf16",
+    "bf16_moments": "--optimizer_state_dtype=bf16",
+    "int8_moments": "--optimizer_state_dtype=int8",
+    "int8_weights": "--quantized_weights",
+    "int8_gradients": "--quantized_gradients",
+    "accumulate": "--grad_accum=2 --batch_size=1",
+    "accumulate_last": "--grad_accum=2 --batch_size=1 --grad_sync=last",
+    "lora": "--lora_rank=4",
+    "lora_plus": "--lora_rank=4 --lora_b_lr_scale=4 --lora_targets=attn.c_attn,mlp.c_fc",
+}
+# Under these, gradients that are reduced after every micro-batch meet those of other ranks and
+# those of other micro-batches in another order.
+ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "hybrid_1", "hybrid_2", "over_world_1",
+                     "over_world_2"}
+# What is held against the lever alone rather than against the plain run, which trains more.
+OWN_REFERENCE = ("lora", "lora_plus")
+# Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
+INT8 = {"int8_weights", "int8_gradients"}
+CUTS_ELSEWHERE = {"no_shard", "hybrid_1", "hybrid_2", "over_world_1", "over_world_2", "rows",
+                  "one_unit", "small_units"}
+# How far, relative to the plain run's, the last loss may be from it.
+TOLERANCE = 0.02
+
+
+def parse(flags):
+    """Flag -> value, or None if a flag is given two values."""
+    values = {}
+    for flag in flags.split():
+        name, _, value = flag.partition("=")
+        if values.setdefault(name, value) != value:
+            return None
+    return values
+
+
+class Trainer:
+    def __init__(self, options, directory):
+        self.options = options
+        self.directory = directory
+        self.results = {}
+        self.checkpoints = {}
+
+    def run(self, names):
+        """What a run with these levers gave: kept, since references come again and again."""
+        names = tuple(sorted(names))
+        if names not in self.results:
+            self.results[names] = self._run(names, "", self._new_directory())
+        return self.results[names]
+
+    def checkpoint(self, names):
+        """The checkpoint after half the steps of a run with these levers; None if it failed."""
+        names = tuple(sorted(names))
+        if names not in self.checkpoints:
+            out = self._new_directory()
+            half = self.options.steps // 2
+            result = self._run(names, f"--checkpoint_every={half} --keep_last=0", out, keep=True)
+            path = os.path.join(out, f"step-{half:08}")
+            self.checkpoints[names] = path if result.get("code") == 0 else None
+        return self.checkpoints[names]
+
+    def resume(self, names, checkpoint):
+        return self._run(tuple(sorted(names)), f"--resume={checkpoint}", self._new_directory())
+
+    def _new_directory(self):
+        return tempfile.mkdtemp(dir=self.directory)
+
+    def _run(self, names, more, out, keep=False):
+        levers = {**EXACT, **ROUNDS}
+        flags = " ".join([levers[name] for name in names] + [more]).format(out="{out}")
+        values = {
+            "--data": self.options.data, "--eval_data": "", "--init_from": self.options.init_from,
+            "--world_size": str(self.options.world_size), "--steps": str(self.options.steps),
+            "--seq_len": "32", "--batch_size": "2", "--lr": "0.002", "--warmup_steps": "0",
+            "--sample_tokens": "0", "--comm_timeout": "60s", "--threads_per_rank": "1",
+            "--out": out,
+        }
+        values.update(parse(flags))
+        if "--eval_every" in values:
+            values["--eval_data"] = self.options.data
+        command = [self.options.train]
+        for name, value in values.items():
+            text = value.replace("{out}", out)
+            command.append(f"{name}={text}" if text or "=" in name else name)
+        command = [c for c in command if c != "--eval_data"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        except subprocess.TimeoutExpired:
+            return {"hang": True, "command": command}
+        result = {"code": done.returncode, "error": done.stderr.strip(), "command": command}
+        metrics = os.path.join(out, "metrics.jsonl")
+        if done.returncode == 0:
+            lines = [json.loads(line) for line in open(metrics)]
+            steps = [line for line in lines if "loss" in line]
+            result["steps"] = [
+                {key: line.get(key) for key in ("step", "loss", "grad_norm", "lr")}
+                for line in steps]
+            digest = hashlib.sha256()
+            for name in sorted(os.listdir(os.path.join(out, "final"))):
+                if name.endswith(".safetensors"):
+                    digest.update(open(os.path.join(out, "final", name), "rb").read())
+            result["model"] = digest.hexdigest()
+        if not keep:
+            shutil.rmtree(out)
+        return result
+
+
+def failure(result):
+    """How a run ended, unless it ended well."""
+    if "hang" in result:
+        return "HANG", ""
+    if result["code"] < 0 or result["code"] > 1:
+        return "CRASH", f"exit {result['code']}: {result['error'][-300:]}"
+    return ("refused", result["error"][-400:]) if result["code"] == 1 else None
+
+
+def comparable(names):
+    """Whether a run with these levers has the bits of one with what rounds among them alone."""
+    rounding = [name for name in names if name in ROUNDS]
+    return len(rounding) <= 1 and not (
+        {"fp16", "dynamic_scale"} <= set(names) or  # whose growth overflows, and skips a step
+
+        INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
+        "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
+
+
+def compare(result, reference):
+    steps = {step["step"]: step for step in reference["steps"]}
+    for mine in result["steps"]:
+        if mine != steps[mine["step"]]:
+            return "DIFFERS", f"{mine} instead of {steps[mine['step']]}"
+    if result["model"] != reference["model"]:
+        return "DIFFERS", "in the exported model alone"
+    return "ok", ""
+
+
+def judge_resumed(trainer, names):
+    first, second, *rounding = names
+    checkpoint = trainer.checkpoint([first] + rounding)
+    if checkpoint is None:
+        return "ok", "there is none to go on from"
+    result = trainer.resume([second] + rounding, checkpoint)
+    return failure(result) or compare(result, trainer.run(rounding))
+
+
+def judge(trainer, names):
+    """'ok', 'refused' or what is wrong, and a text."""
+    result = trainer.run(names)
+    failed = failure(result)
+    if failed:
+        return failed
+    if comparable(names):
+        reference = trainer.run([name for name in names if name in ROUNDS])
+        return compare(result, reference) if reference.get("code") == 0 else ("ok", "")
+    reference = [name for name in names if name in OWN_REFERENCE]
+    plain = trainer.run(reference)["steps"][-1]["loss"]
+    last = result["steps"][-1]["loss"]
+    if last is None or not abs(last - plain) <= TOLERANCE * plain:
+        return "FAR", f"last loss {last}, plain {plain}"
+    return "ok", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--train", required=True, help="the trainer's binary")
+    parser.add_argument("--data", default="README.md")
+    parser.add_argument("--init_from", default="tests/testdata/gpt2_tiny")
+    parser.add_argument("--world_size", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--tuples", type=int, default=2, help="levers at a time")
+    parser.add_argument("--sample", type=int, default=0, help="so many random tuples; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="tuples with this lever only")
+    parser.add_argument("--resume", action="store_true",
+                        help="the second of a pair goes on from the first one's checkpoint")
+    options = parser.parse_args()
+    levers = {**EXACT, **ROUNDS}
+    fits = lambda *names: parse(" ".join(levers[name] for name in names)) is not None
+    if options.resume:
+        exact = [name for name in EXACT if "checkpoints" not in name]
+        tuples = [(first, second, *rounding)
+                  for first, second in itertools.permutations(exact, 2)
+                  for rounding in [()] + [(name,) for name in ROUNDS]
+                  if fits(first, *rounding) and fits(second, *rounding) and
+                  comparable((first, *rounding)) and comparable((second, *rounding))]
+    else:
+        tuples = [names for names in itertools.combinations(levers, options.tuples)
+                  if fits(*names)]
+    tuples = [names for names in tuples if not options.only or options.only in names]
+    if options.sample:
+        random.Random(options.seed).shuffle(tuples)
+        tuples = tuples[:options.sample]
+    counts = {}
+    refusals = {}
+    with tempfile.TemporaryDirectory() as directory:
+        # Runs are compared with each other for a while, in which somebody may edit the file.
+        options.data = shutil.copy(options.data, directory)
+        trainer = Trainer(options, directory)
+        for name in [] if options.resume else levers:
+            if options.only and name != options.only:
+                continue
+            verdict, text = judge(trainer, [name])
+            if verdict != "ok":
+                print(f"{verdict:8} {name}: {text}", flush=True)
+        for names in tuples:
+            verdict, text = (judge_resumed if options.resume else judge)(trainer, names)
+            counts[verdict] = counts.get(verdict, 0) + 1
+            if verdict == "refused":
+                refusals.setdefault(text, []).append(" + ".join(names))
+            elif verdict != "ok":
+                print(f"{verdict:8} {' + '.join(names)}: {text}", flush=True)
+            if len(names) > 2:
+                trainer.results.pop(tuple(sorted(names)), None)
+    print("\nrefused:")
+    for text, pairs in sorted(refusals.items()):
+        print(f"  {text}\n      {'; '.join(pairs)}")
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    sys.exit(1 if set(counts) - {"ok", "refused"} else 0)
+
+
+if __name__ == "__main__":
+    main()
