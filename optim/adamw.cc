@@ -238,8 +238,8 @@ absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& gr
 std::vector<ShardState> AdamW::states() const {
   std::vector<ShardState> states;
   for (const State& state : states_) {
-    states.push_back({state.unit, state.segment, "m", state.m});
-    states.push_back({state.unit, state.segment, "v", state.v});
+    states.push_back({state.unit, state.segment, "m", state.m, 1, StateCoding::kFirstMoment});
+    states.push_back({state.unit, state.segment, "v", state.v, 1, StateCoding::kSecondMoment});
     if (!IsCoded(options_.state_dtype)) continue;
     states.push_back({state.unit, state.segment, "m_scale", state.m_scale, kMomentBlock});
     states.push_back({state.unit, state.segment, "v_scale", state.v_scale, kMomentBlock});

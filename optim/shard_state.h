@@ -11,6 +11,10 @@
 
 namespace zeroth {
 
+// Which codes of kernels/moment_codes.h a state has where it is kept in 8 bits, with a state of
+// scales beside it whose name has "_scale" added.
+enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
+
 // What is kept beside one segment of a unit's parameters, for those who save and restore it without
 // knowing what it is: a moment, the scales of one, an average.
 struct ShardState {
@@ -21,6 +25,8 @@ struct ShardState {
   // starts and ends with a block. Shared with its owner.
   StateTensor shard;
   int64_t block = 1;
+  // Said whether or not it is kept so here: it may have been where it was saved.
+  StateCoding coding = StateCoding::kNone;
 };
 
 }  // namespace zeroth

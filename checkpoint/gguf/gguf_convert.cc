@@ -19,7 +19,6 @@
 #include "zeroth/checkpoint/gguf/gguf_rope.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/checkpoint/gguf/gguf_writer.h"
-#include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -288,6 +287,11 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                   }));
   if (!factors.empty()) ZEROTH_RETURN_IF_ERROR(writer->Write(kGgufRopeFactors, 0, factors));
   return writer->Finish();
+}
+
+absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model) {
+  ZEROTH_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(model, std::nullopt));
+  return std::move(plan.copies);
 }
 
 absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,

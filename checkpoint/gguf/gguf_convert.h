@@ -16,6 +16,7 @@
 #include "zeroth/checkpoint/gguf/gguf_file.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/dtype.h"
 
 namespace zeroth {
@@ -41,6 +42,11 @@ struct GgufExportOptions {
 // a directory without tokenizer files.
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {});
+
+// How Hugging Face's tensors are made of `model`'s, in their own types: names, transpositions and
+// orders of rows. A tied head's second copy and what Hugging Face computes are left out.
+// Unimplemented and InvalidArgument as for ConvertGgufToHf.
+absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 
 struct GgufImportOptions {
   // Type of all tensors; nothing: each its own.

@@ -290,6 +290,7 @@ TEST_F(CheckpointReaderTest, AbsurdClaimsAreRefused) {
   // A piece of 2^29 bytes in one block, in a file that is not as long.
   nlohmann::json json = nlohmann::json::parse(ReadTestFile(dir_.File(kCheckpointIndexName)));
   json["files"][0]["bytes"] = int64_t{1} << 30;
+  const auto data = json["files"][0]["header_bytes"].get<int64_t>();
   json["block_bytes"] = int64_t{1} << 30;
   json["parameters"] = {{"huge",
                          {{"shape", {1 << 27}},
@@ -300,7 +301,7 @@ TEST_F(CheckpointReaderTest, AbsurdClaimsAreRefused) {
                               {"pieces",
                                {{{"file", 0},
                                  {"elements", {0, 1 << 27}},
-                                 {"bytes", {0, 1 << 29}},
+                                 {"bytes", {data, data + (1 << 29)}},
                                  {"checksums", std::string(16, '0')}}}}}}}}}}};
   json.erase("checksum");
   json["checksum"] = ChecksumText(ChecksumOf(json.dump()));

@@ -14,11 +14,13 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/checkpoint/sharded/moment_conversion.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
 namespace {
@@ -228,7 +230,10 @@ absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
     if (converts) {
       floats.resize(static_cast<size_t>(count));
       ZEROTH_RETURN_IF_ERROR(
-          reader.Read(parameter.name(), state.name, begin, absl::MakeSpan(floats)));
+          HasCodedMoments(reader, parameter.name(), state.name)
+              ? ReadCodedMoments(reader, parameter.name(), state.name, state.coding, begin,
+                                 absl::MakeSpan(floats))
+              : reader.Read(parameter.name(), state.name, begin, absl::MakeSpan(floats)));
       ZEROTH_RETURN_IF_ERROR(CopyRounded(device, floats, state.shard, place));
       continue;
     }
@@ -257,44 +262,136 @@ const Parameter& ParameterOf(const ShardState& state, int index) {
   return *state.unit->parameters()[static_cast<size_t>(index)];
 }
 
-// Whether what the checkpoint has of a state can become what is kept here.
-absl::Status CheckConvertible(const CheckpointReader& reader, const Parameter& parameter,
-                              const ShardState& state, const CheckpointTensor& source) {
-  const DType dtype = state.shard.dtype();
-  const bool both_float = IsFloatingPoint(dtype) && ConvertsToFloat32(source.dtype);
-  if (source.block == state.block && (both_float || source.dtype == ToSafetensorsDType(dtype))) {
-    return absl::OkStatus();
+// What loading a state takes beside the state itself.
+struct StateToLoad {
+  const ShardState* state;
+  // Of a coded state that is kept in codes: its scales.
+  const ShardState* scales = nullptr;
+  // Of scales: whose they are.
+  const ShardState* scaled = nullptr;
+};
+
+std::vector<StateToLoad> StatesToLoad(absl::Span<const ShardState> states) {
+  std::map<std::pair<SegmentId, std::string>, size_t> places;
+  std::vector<StateToLoad> result;
+  for (const ShardState& state : states) {
+    places[{{state.unit, state.segment}, state.name}] = result.size();
+    result.push_back({&state});
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      reader.directory(), ": state \"", state.name, "\" of parameter \"", parameter.name(),
-      "\" is ", SafetensorsDTypeName(source.dtype), " in blocks of ", source.block,
-      ", but is kept as ", DTypeName(dtype), " in blocks of ", state.block,
-      " here: codes do not become numbers, nor numbers codes; keep it as it was"));
+  for (StateToLoad& coded : result) {
+    if (coded.state->coding == StateCoding::kNone) continue;
+    const auto scales =
+        places.find({{coded.state->unit, coded.state->segment}, ScaleStateOf(coded.state->name)});
+    if (scales == places.end()) continue;
+    coded.scales = result[scales->second].state;
+    result[scales->second].scaled = coded.state;
+  }
+  return result;
 }
 
-absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const ShardState> states,
+enum class Conversion {
+  kNone,    // floating-point types to each other, or bytes as they are
+  kDecode,  // codes in the checkpoint, numbers here
+  kEncode,  // numbers in the checkpoint, codes here
+};
+
+// How what the checkpoint has of a state becomes what is kept here.
+absl::StatusOr<Conversion> ConversionOf(const CheckpointReader& reader, const Parameter& parameter,
+                                        const StateToLoad& load, const CheckpointTensor& source) {
+  const ShardState& state = *load.state;
+  const DType dtype = state.shard.dtype();
+  const bool float_there = ConvertsToFloat32(source.dtype);
+  const bool float_here = IsFloatingPoint(dtype);
+  if (source.block == state.block &&
+      ((float_here && float_there) || source.dtype == ToSafetensorsDType(dtype))) {
+    return Conversion::kNone;
+  }
+  if (state.coding != StateCoding::kNone) {
+    if (float_here && HasCodedMoments(reader, parameter.name(), state.name)) {
+      return Conversion::kDecode;
+    }
+    if (float_there && source.block == 1 && load.scales != nullptr) return Conversion::kEncode;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(reader.directory(), ": state \"", state.name, "\" of parameter \"",
+                   parameter.name(), "\" is ", SafetensorsDTypeName(source.dtype), " in blocks of ",
+                   source.block, ", but is kept as ", DTypeName(dtype), " in blocks of ",
+                   state.block, " here, which it cannot be converted to; keep it as it was"));
+}
+
+// Whether these are scales that come out of encoding what they scale, and not from the checkpoint.
+bool ComesFromEncoding(const CheckpointReader& reader, const Parameter& parameter,
+                       const StateToLoad& load) {
+  if (load.scaled == nullptr) return false;
+  const CheckpointTensor* const values = SourceOf(reader, parameter, *load.scaled);
+  return values != nullptr && ConvertsToFloat32(values->dtype);
+}
+
+// The moments of a piece in codes. Pieces begin with a block, and so does every round of staging.
+absl::Status EncodePiece(CheckpointReader& reader, const Parameter& parameter,
+                         const ShardLayout::Piece& piece, const StateToLoad& load) {
+  static_assert(kStagingNumel % kMomentBlock == 0);
+  const ShardState& state = *load.state;
+  Device& device = state.unit->device();
+  std::vector<float> floats;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+  for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
+    const int64_t count = std::min(kStagingNumel, piece.numel() - done);
+    const int64_t blocks = (count + kMomentBlock - 1) / kMomentBlock;
+    floats.resize(static_cast<size_t>(count));
+    codes.resize(floats.size());
+    scales.resize(static_cast<size_t>(blocks));
+    ZEROTH_RETURN_IF_ERROR(
+        reader.Read(parameter.name(), state.name, piece.begin + done, absl::MakeSpan(floats)));
+    EncodeMoments(state.coding, floats, absl::MakeSpan(codes), absl::MakeSpan(scales));
+    const int64_t place = piece.shard_offset + done;
+    ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, codes.data(), state.shard, place, count));
+    ZEROTH_RETURN_IF_ERROR(
+        CopyStateFromHost(device, scales.data(), load.scales->shard, place / kMomentBlock, blocks));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateToLoad> loads,
                          std::set<std::string>& incomplete) {
-  for (const ShardState& state : states) {
+  for (const StateToLoad& load : loads) {
+    const ShardState& state = *load.state;
     for (const int index : state.unit->segment_layout(state.segment).parameters) {
       const Parameter& parameter = ParameterOf(state, index);
+      if (ComesFromEncoding(reader, parameter, load)) continue;
       const CheckpointTensor* const source = SourceOf(reader, parameter, state);
       if (source == nullptr) {
         if (parameter.numel() > 0) incomplete.insert(state.name);
         continue;
       }
-      ZEROTH_RETURN_IF_ERROR(CheckConvertible(reader, parameter, state, *source));
+      ZEROTH_RETURN_IF_ERROR(ConversionOf(reader, parameter, load, *source).status());
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status LoadStates(CheckpointReader& reader, absl::Span<const ShardState> states) {
-  for (const ShardState& state : states) {
+absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& parameter,
+                                const ShardLayout::Piece& held, const StateToLoad& load) {
+  const ShardState& state = *load.state;
+  const ShardLayout::Piece piece = InBlocks(held, state.block);
+  const CheckpointTensor* const source = SourceOf(reader, parameter, state);
+  Conversion conversion = Conversion::kNone;
+  if (source != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(conversion, ConversionOf(reader, parameter, load, *source));
+  }
+  if (conversion == Conversion::kEncode) return EncodePiece(reader, parameter, piece, load);
+  return LoadPiece(reader, source, parameter, piece, state);
+}
+
+absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> loads) {
+  for (const StateToLoad& load : loads) {
+    const ShardState& state = *load.state;
     for (const int index : state.unit->segment_layout(state.segment).parameters) {
       const Parameter& parameter = ParameterOf(state, index);
-      const ShardLayout::Piece piece = InBlocks(state.unit->PieceOf(index), state.block);
+      if (ComesFromEncoding(reader, parameter, load)) continue;
       ZEROTH_RETURN_IF_ERROR(
-          LoadPiece(reader, SourceOf(reader, parameter, state), parameter, piece, state));
+          LoadParameterState(reader, parameter, state.unit->PieceOf(index), load));
     }
   }
   return absl::OkStatus();
@@ -343,13 +440,14 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
                      Listed("are not in the model", differences.unexpected)));
   }
   LoadedState loaded;
-  ZEROTH_RETURN_IF_ERROR(CheckStates(reader, states, loaded.incomplete));
+  const std::vector<StateToLoad> loads = StatesToLoad(states);
+  ZEROTH_RETURN_IF_ERROR(CheckStates(reader, loads, loaded.incomplete));
   ZEROTH_RETURN_IF_ERROR(sharding.Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) -> absl::Status {
         if (!HasParameter(reader, parameter)) return options.fill_missing(parameter, begin, out);
         return reader.Read(parameter.name(), kParameterState, begin, out);
       }));
-  ZEROTH_RETURN_IF_ERROR(LoadStates(reader, states));
+  ZEROTH_RETURN_IF_ERROR(LoadStates(reader, loads));
   loaded.notes = Notes(differences);
   return loaded;
 }

@@ -43,11 +43,12 @@ struct LoadedState {
 // Fills this rank's shards and `states`, reading only their ranges. Whatever wrote the checkpoint,
 // values are the same; they are rounded to nearest where they are kept in a smaller floating-point
 // type here than there, and only there. The result and the order of errors depend on nothing that
-// ranks differ in, but for damage. Errors, before anything is changed: FailedPrecondition lists the
-// parameters that are missing, unexpected or of another shape, or the first state that is kept in
-// 8-bit codes here or there, but not in both in blocks of one size. DataLoss: the checkpoint is
-// damaged, see CheckpointReader; the state is then part old, part new, and another must be loaded.
-// Talks to no other rank: agree on the status.
+// ranks differ in, but for damage. A state with a StateCoding becomes 8-bit codes, rounded to
+// nearest block by block, or numbers from such. Errors, before anything is changed:
+// FailedPrecondition lists the parameters that are missing, unexpected or of another shape, or the
+// first state that does not become what is kept here: codes in blocks of another size. DataLoss:
+// the checkpoint is damaged, see CheckpointReader; the state is then part old, part new, and
+// another must be loaded. Talks to no other rank: agree on the status.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options = {});

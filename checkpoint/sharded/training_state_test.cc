@@ -6,15 +6,21 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,6 +30,7 @@
 #include "zeroth/checkpoint/sharded/testing_state.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/moment_codes_scalar.h"
 
 namespace zeroth {
 namespace {
@@ -189,17 +196,195 @@ TEST(TrainingStateTest, CodesAndTheirScalesTravelAsTheyAre) {
   }
 }
 
-TEST(TrainingStateTest, CodesDoNotBecomeNumbers) {
-  Spread codes{"full_shard", 2};
-  codes.state_dtype = DType::kUInt8;
-  const Spread numbers{"full_shard", 3};
-  for (const auto& [from, to] : {std::pair(codes, numbers), std::pair(numbers, codes)}) {
+// Parameters of several blocks, ends of which are no whole ones, and of none.
+std::vector<ToyUnit> UnitsOfBlocks() {
+  std::vector<ToyUnit> units = AwkwardUnits();
+  units.push_back({"large", {Shape({37, 41}), Shape({128}), Shape({129}), Shape({1000})}});
+  return units;
+}
+
+using Visit = std::function<void(const std::string& parameter, const std::string& state,
+                                 int64_t element, absl::Span<uint8_t> bytes)>;
+
+// Loads the checkpoint of `directory` and shows every element of what came of it.
+absl::Status LoadAndVisit(const std::string& directory, const Spread& spread, const Visit& visit) {
+  std::mutex mutex;
+  return RunToyRanks(spread.world_size, [&](Communicator& world, Device& device) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(TestState state,
+                            TestState::Create(world, device, spread, UnitsOfBlocks()));
+    state.Fill(/*version=*/2);
+    ZEROTH_ASSIGN_OR_RETURN(const auto reader,
+                            CheckpointReader::Open(CheckpointPath(directory, 5)));
+    ZEROTH_ASSIGN_OR_RETURN(const LoadedState loaded,
+                            LoadState(*reader, *state.sharding, state.optimizer->states()));
+    ZEROTH_TOY_EXPECT(loaded.notes.empty() && loaded.incomplete.empty());
+    const std::lock_guard<std::mutex> lock(mutex);
+    state.ForEach(visit);
+    return absl::OkStatus();
+  });
+}
+
+Spread WithState(Spread spread, DType state_dtype) {
+  spread.state_dtype = state_dtype;
+  return spread;
+}
+
+float FloatFrom(absl::Span<const uint8_t> bytes) {
+  float value = 0;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+TEST(TrainingStateTest, CodesBecomeTheNumbersThatTheyStandFor) {
+  for (const Spread& from : {Spread{"full_shard", 2}, Spread{"no_shard", 1}}) {
     const TemporaryDirectory dir;
-    ASSERT_EQ(SaveState(dir.path(), from, AwkwardUnits()), absl::OkStatus());
-    const absl::Status status = LoadAndCheck(dir.path(), to, AwkwardUnits());
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("codes do not become numbers"));
+    ASSERT_EQ(SaveState(dir.path(), WithState(from, DType::kUInt8), UnitsOfBlocks()),
+              absl::OkStatus());
+    for (const Spread& to : {Spread{"full_shard", 3}, Spread{"shard_optimizer", 2}}) {
+      int moments = 0;
+      const absl::Status status = LoadAndVisit(
+          dir.path(), to,
+          [&](const std::string& parameter, const std::string& state, int64_t element,
+              absl::Span<uint8_t> bytes) {
+            float expected = testing::ElementOf(parameter, state, element, 1);
+            if (state != "param") {
+              // What Fill wrote as a code and as its block's scale.
+              const auto code = static_cast<uint8_t>(std::bit_cast<uint32_t>(expected));
+              const float scale =
+                  testing::ElementOf(parameter, state + "_scale", element / kMomentBlock, 1);
+              expected = state == "m" ? DecodeMoment<FirstMomentCode>(code, scale)
+                                      : DecodeMoment<SecondMomentCode>(code, scale);
+              ++moments;
+            }
+            EXPECT_EQ(std::bit_cast<uint32_t>(FloatFrom(bytes)), std::bit_cast<uint32_t>(expected))
+                << state << " of " << parameter << ", element " << element;
+          });
+      ASSERT_EQ(status, absl::OkStatus());
+      EXPECT_GT(moments, 2000);
+    }
   }
+}
+
+// A moment of a usual size: elements of one block differ by a million.
+float MomentOf(const std::string& parameter, const std::string& state, int64_t element) {
+  const auto bits = std::bit_cast<uint32_t>(testing::ElementOf(parameter, state, element, 9));
+  const float value = std::ldexp(static_cast<float>(static_cast<int>(bits % 2001) - 1000),
+                                 -10 - static_cast<int>(bits >> 12 & 15));
+  return state == "v" ? value * value : value;
+}
+
+absl::Status SaveMoments(const std::string& directory, const Spread& spread) {
+  return RunToyRanks(spread.world_size, [&](Communicator& world, Device& device) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(TestState state,
+                            TestState::Create(world, device, spread, UnitsOfBlocks()));
+    state.ForEach([&](const std::string& parameter, const std::string& name, int64_t element,
+                      absl::Span<uint8_t> bytes) {
+      const float value = MomentOf(parameter, name, element);
+      std::memcpy(bytes.data(), &value, bytes.size());
+    });
+    CheckpointSaverOptions options;
+    options.directory = directory;
+    ZEROTH_ASSIGN_OR_RETURN(const auto saver, CheckpointSaver::Create(world, device, options));
+    return saver
+        ->Save(5, nlohmann::json::object(), OwnedPieces(*state.sharding, state.optimizer->states()))
+        .status();
+  });
+}
+
+// Every spread has the codes that the whole parameter's blocks have, and they mean what was saved.
+TEST(TrainingStateTest, NumbersBecomeCodesBlockByBlock) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(SaveMoments(dir.path(), {"full_shard", 3}), absl::OkStatus());
+  using Element = std::tuple<std::string, std::string, int64_t>;
+  std::map<Element, std::vector<uint8_t>> first;
+  for (const Spread& to : {Spread{"no_shard", 1}, Spread{"full_shard", 2}, Spread{"full_shard", 4},
+                           Spread{"hybrid_shard", 4, 2}}) {
+    std::map<Element, std::vector<uint8_t>> elements;
+    const absl::Status status =
+        LoadAndVisit(dir.path(), WithState(to, DType::kUInt8),
+                     [&](const std::string& parameter, const std::string& state, int64_t element,
+                         absl::Span<uint8_t> bytes) {
+                       elements[{parameter, state, element}].assign(bytes.begin(), bytes.end());
+                     });
+    ASSERT_EQ(status, absl::OkStatus());
+    for (const auto& [element, bytes] : elements) {
+      const auto& [parameter, state, place] = element;
+      if (state != "m" && state != "v") continue;
+      const float scale =
+          FloatFrom(elements.at({parameter, state + "_scale", place / kMomentBlock}));
+      const float decoded = state == "m" ? DecodeMoment<FirstMomentCode>(bytes[0], scale)
+                                         : DecodeMoment<SecondMomentCode>(bytes[0], scale);
+      const float saved = MomentOf(parameter, state, place);
+      // Half of the last of four bits, or of the smallest step of either.
+      const float step = std::ldexp(scale, state == "m" ? -17 : -33);
+      EXPECT_NEAR(decoded, saved, std::max(std::abs(saved) / 16, step * 1.001f))
+          << state << " of " << parameter << ", element " << place;
+      EXPECT_TRUE(state == "m" || saved == 0 || decoded > 0);
+    }
+    if (first.empty()) first = elements;
+    EXPECT_TRUE(elements == first) << to.name();
+  }
+  EXPECT_GT(first.size(), 4000u);
+}
+
+// And back again: what a code stands for has that code.
+TEST(TrainingStateTest, NumbersThatWereCodesComeBackExactly) {
+  const TemporaryDirectory numbers;
+  ASSERT_EQ(SaveMoments(numbers.path(), {"full_shard", 2}), absl::OkStatus());
+  const auto resave = [](const std::string& from, const std::string& to, const Spread& spread) {
+    return RunToyRanks(spread.world_size, [&](Communicator& world, Device& device) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(TestState state,
+                              TestState::Create(world, device, spread, UnitsOfBlocks()));
+      ZEROTH_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(CheckpointPath(from, 5)));
+      ZEROTH_RETURN_IF_ERROR(
+          LoadState(*reader, *state.sharding, state.optimizer->states()).status());
+      CheckpointSaverOptions options;
+      options.directory = to;
+      ZEROTH_ASSIGN_OR_RETURN(const auto saver, CheckpointSaver::Create(world, device, options));
+      return saver
+          ->Save(5, nlohmann::json::object(),
+                 OwnedPieces(*state.sharding, state.optimizer->states()))
+          .status();
+    });
+  };
+  const TemporaryDirectory codes;
+  const TemporaryDirectory widened;
+  const TemporaryDirectory again;
+  ASSERT_EQ(resave(numbers.path(), codes.path(), WithState({"full_shard", 3}, DType::kUInt8)),
+            absl::OkStatus());
+  ASSERT_EQ(resave(codes.path(), widened.path(), {"full_shard", 2}), absl::OkStatus());
+  ASSERT_EQ(resave(widened.path(), again.path(), WithState({"no_shard", 2}, DType::kUInt8)),
+            absl::OkStatus());
+  const auto read = [](const std::string& directory) {
+    std::map<std::string, float> values;
+    const absl::Status status =
+        LoadAndVisit(directory, {"full_shard", 2},
+                     [&](const std::string& parameter, const std::string& state, int64_t element,
+                         absl::Span<uint8_t> bytes) {
+                       values[absl::StrCat(parameter, "/", state, "/", element)] = FloatFrom(bytes);
+                     });
+    EXPECT_EQ(status, absl::OkStatus());
+    return values;
+  };
+  EXPECT_EQ(read(again.path()), read(codes.path()));
+}
+
+TEST(TrainingStateTest, CodesWithoutACodingAreRefused) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(SaveState(dir.path(), WithState({"full_shard", 2}, DType::kUInt8), AwkwardUnits()),
+            absl::OkStatus());
+  const absl::Status status =
+      RunToyRanks(2, [&](Communicator& world, Device& device) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(
+            TestState state, TestState::Create(world, device, {"full_shard", 2}, AwkwardUnits()));
+        ZEROTH_ASSIGN_OR_RETURN(const auto reader,
+                                CheckpointReader::Open(CheckpointPath(dir.path(), 5)));
+        std::vector<ShardState> states = state.optimizer->states();
+        for (ShardState& each : states) each.coding = StateCoding::kNone;
+        return LoadState(*reader, *state.sharding, states).status();
+      });
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be converted to"));
 }
 
 TEST(TrainingStateTest, MomentsInBf16ComeBackAndWiden) {

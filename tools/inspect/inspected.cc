@@ -3,17 +3,26 @@
 #include "zeroth/tools/inspect/inspected.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
-#include <utility>
+#include <type_traits>
+#include <variant>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/gguf/gguf_file.h"
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+#include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -75,6 +84,8 @@ class InspectedCheckpoint final : public Inspected {
   std::vector<std::pair<std::string, std::string>> places_;  // parameter and state of each tensor
 };
 
+std::string FileName(const std::string& path) { return fs::path(path).filename().string(); }
+
 class InspectedSafetensors final : public Inspected {
  public:
   explicit InspectedSafetensors(std::vector<std::unique_ptr<SafetensorsFile>> files)
@@ -88,7 +99,7 @@ class InspectedSafetensors final : public Inspected {
       for (const auto& [name, entry] : files_[i]->tensors()) {
         const absl::Span<const int64_t> dims = entry.shape.dims();
         tensors_.push_back({name, entry.dtype, std::vector<int64_t>(dims.begin(), dims.end()),
-                            entry.shape.numel(), fs::path(path).filename().string()});
+                            entry.shape.numel(), FileName(path)});
         places_.push_back(i);
       }
     }
@@ -119,6 +130,142 @@ class InspectedSafetensors final : public Inspected {
   std::vector<size_t> places_;  // the file of each tensor
 };
 
+// "u32 7", "string \"llama\"", "array of 257 string".
+std::string Brief(const GgufValue& value) {
+  constexpr size_t kShown = 80;
+  if (const auto* array = std::get_if<GgufArray>(&value)) {
+    const size_t count = std::visit([](const auto& items) { return items.size(); }, array->items);
+    return absl::StrCat(GgufTypeName(value), ", ", count, " items");
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    return absl::StrCat("\"", absl::CHexEscape(text->substr(0, kShown)),
+                        text->size() > kShown ? "…" : "", "\"");
+  }
+  return std::visit(
+      [](const auto& item) -> std::string {
+        using Item = std::decay_t<decltype(item)>;
+        if constexpr (std::is_arithmetic_v<Item>) {
+          if constexpr (std::is_same_v<Item, bool>) return item ? "true" : "false";
+          // As a number, which StrCat would not do for the types of one byte.
+          if constexpr (std::is_integral_v<Item> && sizeof(Item) == 1) {
+            return absl::StrCat(static_cast<int>(item));
+          } else {
+            return absl::StrCat(item);
+          }
+        }
+        return "";
+      },
+      value);
+}
+
+// With the file's own names and layouts.
+class InspectedGguf final : public Inspected {
+ public:
+  explicit InspectedGguf(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {
+    notes_.push_back(
+        absl::StrCat(file_->description(), ": GGUF, ", file_->names().size(), " tensors"));
+    for (const auto& [key, value] : file_->metadata().values()) {
+      notes_.push_back(absl::StrCat("metadata ", key, " = ", Brief(value)));
+    }
+    for (const std::string& name : file_->names()) {
+      const SafetensorsEntry& entry = *file_->Find(name);
+      const absl::Span<const int64_t> dims = entry.shape.dims();
+      tensors_.push_back({name, entry.dtype, std::vector<int64_t>(dims.begin(), dims.end()),
+                          entry.shape.numel(), FileName(file_->description())});
+    }
+  }
+
+  absl::Status Read(size_t index, int64_t begin, int64_t count,
+                    std::vector<uint8_t>& out) override {
+    ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                            file_->RawBytes(tensors_[index].name));
+    const int64_t size = BitsOf(tensors_[index].dtype) / 8;
+    out.assign(bytes.begin() + begin * size, bytes.begin() + (begin + count) * size);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<absl::Status>> Verify() override {
+    return absl::UnimplementedError(
+        "GGUF files have no checksums; their header, sizes and alignment are consistent");
+  }
+
+ private:
+  std::unique_ptr<GgufFile> file_;
+};
+
+// With the names and layouts that Hugging Face gives the same tensors.
+class InspectedGgufAsHf final : public Inspected {
+ public:
+  static absl::StatusOr<std::unique_ptr<Inspected>> Create(std::unique_ptr<GgufFile> file) {
+    std::unique_ptr<InspectedGgufAsHf> result(new InspectedGgufAsHf(std::move(file)));
+    ZEROTH_ASSIGN_OR_RETURN(result->copies_, GgufToHfCopies(*result->file_));
+    std::sort(result->copies_.begin(), result->copies_.end(),
+              [](const TensorCopy& a, const TensorCopy& b) { return a.to < b.to; });
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> tensors,
+                            DeclareCopies(*result->file_, result->copies_));
+    for (const TensorDeclaration& tensor : tensors) {
+      const absl::Span<const int64_t> dims = tensor.shape.dims();
+      result->tensors_.push_back({tensor.name, ToSafetensorsDType(tensor.dtype),
+                                  std::vector<int64_t>(dims.begin(), dims.end()),
+                                  tensor.shape.numel(), FileName(result->file_->description())});
+    }
+    return result;
+  }
+
+  absl::Status Read(size_t index, int64_t begin, int64_t count,
+                    std::vector<uint8_t>& out) override {
+    if (index != held_) ZEROTH_RETURN_IF_ERROR(Hold(index));
+    const int64_t size = BitsOf(tensors_[index].dtype) / 8;
+    out.assign(bytes_.begin() + begin * size, bytes_.begin() + (begin + count) * size);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<absl::Status>> Verify() override {
+    return absl::UnimplementedError("GGUF files have no checksums");
+  }
+
+ private:
+  explicit InspectedGgufAsHf(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {}
+
+  // Brings a tensor into Hugging Face's layout. Its type stays, so the way over float32 is exact.
+  absl::Status Hold(size_t index) {
+    const DType dtype = copies_[index].dtype;
+    held_ = copies_.size();
+    bytes_.resize(static_cast<size_t>(tensors_[index].numel) * SizeOf(dtype));
+    ZEROTH_RETURN_IF_ERROR(CopyTensors(
+        *file_, absl::MakeConstSpan(&copies_[index], 1),
+        [&](absl::string_view, int64_t begin, absl::Span<const float> values) {
+          for (size_t i = 0; i < values.size(); ++i) {
+            Put(dtype, values[i], &bytes_[(static_cast<size_t>(begin) + i) * SizeOf(dtype)]);
+          }
+          return absl::OkStatus();
+        }));
+    held_ = index;
+    return absl::OkStatus();
+  }
+
+  static void Put(DType dtype, float value, uint8_t* to) {
+    if (dtype == DType::kFloat32) {
+      std::memcpy(to, &value, sizeof(value));
+      return;
+    }
+    const uint16_t bits = dtype == DType::kFloat16 ? ToFloat16(value).bits : ToBFloat16(value).bits;
+    std::memcpy(to, &bits, sizeof(bits));
+  }
+
+  std::unique_ptr<GgufFile> file_;
+  std::vector<TensorCopy> copies_;  // of each tensor
+  size_t held_ = std::numeric_limits<size_t>::max();
+  std::vector<uint8_t> bytes_;  // of the tensor `held_`
+};
+
+bool IsGguf(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  return file.ok() && absl::StartsWith(file->text(), "GGUF");
+}
+
 absl::StatusOr<std::vector<std::string>> SafetensorsPaths(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
@@ -146,6 +293,10 @@ absl::StatusOr<std::unique_ptr<Inspected>> Inspected::Open(const std::string& pa
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path));
     return std::make_unique<InspectedCheckpoint>(std::move(reader));
   }
+  if (IsGguf(path)) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+    return std::make_unique<InspectedGguf>(std::move(file));
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, SafetensorsPaths(path));
   std::vector<std::unique_ptr<SafetensorsFile>> files;
   for (const std::string& file : paths) {
@@ -153,6 +304,19 @@ absl::StatusOr<std::unique_ptr<Inspected>> Inspected::Open(const std::string& pa
     files.push_back(std::move(opened));
   }
   return std::make_unique<InspectedSafetensors>(std::move(files));
+}
+
+absl::StatusOr<std::pair<std::unique_ptr<Inspected>, std::unique_ptr<Inspected>>>
+Inspected::OpenPair(const std::string& a, const std::string& b) {
+  const bool mixed = IsGguf(a) != IsGguf(b);
+  const auto open = [&](const std::string& path) -> absl::StatusOr<std::unique_ptr<Inspected>> {
+    if (!mixed || !IsGguf(path)) return Open(path);
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+    return InspectedGgufAsHf::Create(std::move(file));
+  };
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Inspected> first, open(a));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Inspected> second, open(b));
+  return std::make_pair(std::move(first), std::move(second));
 }
 
 }  // namespace zeroth

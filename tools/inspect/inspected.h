@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,9 +30,13 @@ struct InspectedTensor {
 // What a path holds. One thread only.
 class Inspected {
  public:
-  // A sharded checkpoint's directory, a safetensors file, or a directory of such files.
-  // NotFound or InvalidArgument say what was expected; errors of the files pass through.
+  // A sharded checkpoint's directory, a safetensors file, a directory of such files, or a GGUF
+  // file. NotFound or InvalidArgument say what was expected; errors of the files pass through.
   static absl::StatusOr<std::unique_ptr<Inspected>> Open(const std::string& path);
+  // Two that are to be compared. Where only one is a GGUF file, its tensors have the names and the
+  // layouts that Hugging Face gives them; it holds one tensor at a time in memory then.
+  static absl::StatusOr<std::pair<std::unique_ptr<Inspected>, std::unique_ptr<Inspected>>> OpenPair(
+      const std::string& a, const std::string& b);
   virtual ~Inspected() = default;
 
   // By name.

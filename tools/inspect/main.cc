@@ -19,7 +19,10 @@
 
 ABSL_FLAG(bool, verify, false,
           "Read every byte and compare every checksum, instead of printing the table.");
-ABSL_FLAG(bool, diff, false, "Compare two paths, tensor by tensor, bit by bit.");
+ABSL_FLAG(
+    bool, diff, false,
+    "Compare two paths, tensor by tensor, bit by bit, or by their values where types differ; a "
+    "GGUF file also with a checkpoint or a model directory.");
 ABSL_FLAG(bool, norms, true, "Print norms, for which everything is read.");
 
 namespace zeroth {
@@ -32,16 +35,18 @@ absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
     return absl::InvalidArgumentError(diff ? "--diff needs two paths: inspect --diff A B"
                                            : "expected one path: inspect [--verify] PATH");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> file, Inspected::Open(paths[0]));
   bool wrong = false;
   std::string report;
   if (diff) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> other, Inspected::Open(paths[1]));
-    ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(*file, *other, wrong));
-  } else if (absl::GetFlag(FLAGS_verify)) {
-    report = VerifyReport(*file, wrong);
+    ZEROTH_ASSIGN_OR_RETURN(const auto pair, Inspected::OpenPair(paths[0], paths[1]));
+    ZEROTH_ASSIGN_OR_RETURN(report, DiffReport(*pair.first, *pair.second, wrong));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(report, TableOf(*file, absl::GetFlag(FLAGS_norms)));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Inspected> file, Inspected::Open(paths[0]));
+    if (absl::GetFlag(FLAGS_verify)) {
+      report = VerifyReport(*file, wrong);
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(report, TableOf(*file, absl::GetFlag(FLAGS_norms)));
+    }
   }
   std::fputs(report.c_str(), stdout);
   return !wrong;
@@ -52,7 +57,8 @@ absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "Shows what is in a checkpoint or in safetensors files.\n\n  inspect [--verify] PATH\n  "
+      "Shows what is in a checkpoint, in safetensors files or in a GGUF file.\n\n  inspect "
+      "[--verify] PATH\n  "
       "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
       "error.");
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);

@@ -55,14 +55,42 @@ absl::StatusOr<Norms> NormsOf(Inspected& file, size_t index) {
   return norms;
 }
 
-// Elements of which any bit differs, and by how much at the most.
+// Elements that differ, and by how much at the most.
 struct Difference {
   int64_t elements = 0;
   double most = 0;
 };
 
+// As float32, of tensors that convert to it.
+absl::StatusOr<Difference> CompareValues(Inspected& a, size_t in_a, Inspected& b, size_t in_b) {
+  Difference difference;
+  std::vector<uint8_t> bytes;
+  std::vector<float> left;
+  std::vector<float> right;
+  const auto read = [&](Inspected& file, size_t index, int64_t begin, std::vector<float>& values) {
+    ZEROTH_RETURN_IF_ERROR(file.Read(index, begin, static_cast<int64_t>(values.size()), bytes));
+    ConvertToFloat32(file.tensors()[index].dtype, bytes.data(), absl::MakeSpan(values));
+    return absl::OkStatus();
+  };
+  const int64_t numel = a.tensors()[in_a].numel;
+  for (int64_t begin = 0; begin < numel; begin += kChunkNumel) {
+    left.resize(static_cast<size_t>(std::min(kChunkNumel, numel - begin)));
+    right.resize(left.size());
+    ZEROTH_RETURN_IF_ERROR(read(a, in_a, begin, left));
+    ZEROTH_RETURN_IF_ERROR(read(b, in_b, begin, right));
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (left[i] == right[i] || (std::isnan(left[i]) && std::isnan(right[i]))) continue;
+      ++difference.elements;
+      difference.most = std::max(difference.most, std::abs(double{left[i]} - double{right[i]}));
+    }
+  }
+  return difference;
+}
+
+// By any bit; by values where the types differ.
 absl::StatusOr<Difference> Compare(Inspected& a, size_t in_a, Inspected& b, size_t in_b) {
   const InspectedTensor& tensor = a.tensors()[in_a];
+  if (tensor.dtype != b.tensors()[in_b].dtype) return CompareValues(a, in_a, b, in_b);
   const auto size = static_cast<size_t>(BitsOf(tensor.dtype) / 8);
   Difference difference;
   std::vector<uint8_t> bytes[2];
@@ -150,17 +178,25 @@ absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ)
     }
     const InspectedTensor& x = a.tensors()[index];
     const InspectedTensor& y = b.tensors()[other->second];
-    if (x.dtype != y.dtype || x.shape != y.shape) {
+    const bool comparable =
+        x.dtype == y.dtype || (ConvertsToFloat32(x.dtype) && ConvertsToFloat32(y.dtype));
+    if (!comparable || x.shape != y.shape) {
       absl::StrAppend(&report, name, ": ", Kind(x), " and ", Kind(y), "\n");
       continue;
     }
     ZEROTH_ASSIGN_OR_RETURN(const Difference difference, Compare(a, index, b, other->second));
+    const std::string kinds =
+        x.dtype == y.dtype ? "" : absl::StrCat(Kind(x), " and ", Kind(y), ", ");
     if (difference.elements == 0) {
-      ++equal;
+      if (kinds.empty()) {
+        ++equal;
+      } else {
+        absl::StrAppend(&report, name, ": ", kinds, "all values equal\n");
+      }
       continue;
     }
-    absl::StrAppendFormat(&report, "%s: %d of %d elements differ", name, difference.elements,
-                          x.numel);
+    absl::StrAppendFormat(&report, "%s: %s%d of %d elements differ", name, kinds,
+                          difference.elements, x.numel);
     if (ConvertsToFloat32(x.dtype)) {
       absl::StrAppendFormat(&report, ", by at most %.5g", difference.most);
     }

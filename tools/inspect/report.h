@@ -19,7 +19,8 @@ absl::StatusOr<std::string> TableOf(Inspected& file, bool norms);
 std::string VerifyReport(Inspected& file, bool& damaged);
 
 // How two differ: tensors that only one has, that are of another type or shape, and for those of
-// other bits how many elements and by how much. `differ` says whether there was anything.
+// other bits, or of other values where types differ, how many elements and by how much. `differ`
+// says whether there was anything.
 absl::StatusOr<std::string> DiffReport(Inspected& a, Inspected& b, bool& differ);
 
 }  // namespace zeroth

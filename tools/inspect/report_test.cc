@@ -12,6 +12,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/gguf/gguf_convert.h"
+#include "zeroth/checkpoint/hf_convert.h"
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
@@ -117,6 +120,76 @@ TEST(ReportTest, CheckpointsOfOneStateAreEqualHoweverTheyWereCut) {
   EXPECT_THAT(VerifyReport(*damaged, wrong), HasSubstr(ShardFileName(1, 3)));
   EXPECT_TRUE(wrong);
 }
+
+std::string DiffOf(const std::string& a, const std::string& b, bool& differ) {
+  const auto pair = Inspected::OpenPair(a, b);
+  EXPECT_TRUE(pair.ok()) << pair.status();
+  const auto report = DiffReport(*pair->first, *pair->second, differ);
+  EXPECT_TRUE(report.ok()) << report.status();
+  return *report;
+}
+
+// Whose rows are in another order in GGUF, and which it transposes.
+class GgufReportTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void Export(DType dtype) {
+    const auto model = HfDirectory::Open(directory_);
+    ASSERT_TRUE(model.ok()) << model.status();
+    GgufExportOptions options;
+    options.dtype = dtype;
+    options.vocabulary = GgufVocabularySource::kByte;
+    const absl::Status exported = ConvertHfToGguf(*model, gguf_, options);
+    ASSERT_TRUE(exported.ok()) << exported;
+  }
+
+  const TemporaryDirectory dir_;
+  const std::string gguf_ = dir_.File("model.gguf");
+  const std::string directory_ = std::string("tests/testdata/") + GetParam();
+};
+
+TEST_P(GgufReportTest, TableShowsTensorsAndMetadata) {
+  Export(DType::kBFloat16);
+  const auto file = Open(gguf_);
+  const auto table = TableOf(*file, /*norms=*/true);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(*table,
+              AllOf(HasSubstr("blk.0.attn_output.weight  BF16"), HasSubstr("token_embd.weight"),
+                    HasSubstr("model.gguf"), HasSubstr("metadata general.architecture = \""),
+                    HasSubstr("tokenizer.ggml.tokens = array of string, 257 items")));
+  bool damaged = true;
+  EXPECT_THAT(VerifyReport(*file, damaged), HasSubstr("GGUF files have no checksums"));
+  EXPECT_FALSE(damaged);
+}
+
+TEST_P(GgufReportTest, EqualsTheModelThatItWasMadeOf) {
+  Export(DType::kFloat32);
+  // The directory also holds recorded logits, so a copy of its model alone.
+  ASSERT_TRUE(ConvertHfToHf(*HfDirectory::Open(directory_), dir_.File("hf")).ok());
+  for (const bool swapped : {false, true}) {
+    bool differ = true;
+    const std::string report =
+        DiffOf(swapped ? gguf_ : dir_.File("hf"), swapped ? dir_.File("hf") : gguf_, differ);
+    EXPECT_FALSE(differ) << report;
+    EXPECT_THAT(report, HasSubstr("tensors are equal, bit for bit"));
+  }
+  // With itself, in its own names.
+  bool differ = true;
+  DiffOf(gguf_, gguf_, differ);
+  EXPECT_FALSE(differ);
+}
+
+TEST_P(GgufReportTest, OtherTypesAreComparedByValue) {
+  Export(DType::kBFloat16);
+  ASSERT_TRUE(ConvertHfToHf(*HfDirectory::Open(directory_), dir_.File("hf")).ok());
+  bool differ = false;
+  const std::string report = DiffOf(dir_.File("hf"), gguf_, differ);
+  EXPECT_TRUE(differ);
+  EXPECT_THAT(report, AllOf(HasSubstr("] and BF16 ["), HasSubstr("elements differ, by at most"),
+                            ::testing::Not(HasSubstr("only in"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GgufReportTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
+                         [](const auto& model) { return std::string(model.param); });
 
 TEST(ReportTest, WhatIsNeitherIsRefused) {
   const TemporaryDirectory dir;

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,10 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   static const zeroth::TemporaryDirectory seeds;
   static std::string folder = seeds.path();
   static std::vector<char*> arguments(*argv, *argv + *argc);
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(arguments[i], error)) return 0;
+  }
   const std::vector<std::string> files = zeroth::GetFuzzTarget().seeds();
   for (size_t i = 0; i < files.size(); ++i) seeds.Write(absl::StrCat("seed-", i), files[i]);
   arguments.push_back(folder.data());
