@@ -3,6 +3,8 @@
 #ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_READER_H_
 #define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_READER_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,8 +61,12 @@ class CheckpointReader {
   std::string PathOf(int file) const;
   // Open and checked as far as its header goes.
   absl::StatusOr<int> OpenFile(int file);
-  absl::Status CheckHeader(int fd, int file) const;
-  absl::Status ReadFileBytes(int fd, int file, int64_t begin, absl::Span<uint8_t> out) const;
+  absl::Status CheckHeader(int fd, int file);
+  // Has the system fetch what follows `begin`, unless it was told to.
+  void ReadAhead(int fd, int file, int64_t begin);
+  // As pread.
+  ssize_t ReadSome(int fd, int file, int64_t begin, absl::Span<uint8_t> out);
+  absl::Status ReadFileBytes(int fd, int file, int64_t begin, absl::Span<uint8_t> out);
   // A whole block, checked.
   absl::Status ReadBlock(const Place& place, int64_t block, absl::Span<uint8_t> out);
   // Bytes [begin, begin + out.size()) of a piece.
@@ -69,7 +75,8 @@ class CheckpointReader {
 
   const std::string directory_;
   const CheckpointIndex index_;
-  std::map<int, int> open_;  // file to descriptor
+  std::map<int, int> open_;         // file to descriptor
+  std::map<int, int64_t> advised_;  // file to the end of what the system was told to fetch
   // The last block that was wanted in part only: the next range often begins in it.
   const CheckpointPiece* cached_piece_ = nullptr;
   int64_t cached_block_ = 0;

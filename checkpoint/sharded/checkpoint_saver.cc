@@ -178,8 +178,16 @@ void CheckpointSaver::GiveBuffer(PageBuffer buffer) {
   changed_.notify_all();
 }
 
+absl::Status CheckpointSaver::Plan(Job& job) const {
+  ZEROTH_ASSIGN_OR_RETURN(job.plan, PlanShard(job.id, job.step, job.pieces));
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointSaver::CopyToHost(Job& job) {
+  const absl::Status planned = Plan(job);
+  // Taken in any case: the caller gives it back.
   ZEROTH_RETURN_IF_ERROR(TakeBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
+  ZEROTH_RETURN_IF_ERROR(planned);
   return CopyShard(device_, job.pieces, job.plan, job.buffer.data());
 }
 
@@ -195,12 +203,7 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
   job.pieces = std::move(pieces);
   if (is_leader()) job.training = training;
   ZEROTH_ASSIGN_OR_RETURN(job.id, Begin(step));
-  absl::StatusOr<ShardPlan> plan = PlanShard(job.id, step, job.pieces);
-  absl::Status status = Agree(plan.status(), "plan a checkpoint");
-  if (status.ok()) {
-    job.plan = *std::move(plan);
-    status = options_.async ? SaveInBackground(job) : SaveNow(job);
-  }
+  absl::Status status = options_.async ? SaveInBackground(job) : SaveNow(job);
   if (!status.ok()) {
     Discard(step);
     return status;
@@ -208,9 +211,11 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
   return true;
 }
 
-absl::Status CheckpointSaver::SaveNow(const Job& job) {
+absl::Status CheckpointSaver::SaveNow(Job& job) {
   written_ = 0;
-  ZEROTH_RETURN_IF_ERROR(Agree(WriteMyShard(job), "write a checkpoint"));
+  absl::Status written = Plan(job);
+  if (written.ok()) written = WriteMyShard(job);
+  ZEROTH_RETURN_IF_ERROR(Agree(written, "write a checkpoint"));
   return Agree(is_leader() ? Complete(job) : absl::OkStatus(), "complete a checkpoint");
 }
 

@@ -108,7 +108,9 @@ class CheckpointSaver {
   absl::Status PrepareDirectory(int64_t step) const;
   // Reports what went wrong in the background, or makes room; the id of the save.
   absl::StatusOr<std::string> Begin(int64_t step);
-  absl::Status SaveNow(const Job& job);
+  // In job.plan, what this rank is to write.
+  absl::Status Plan(Job& job) const;
+  absl::Status SaveNow(Job& job);
   absl::Status SaveInBackground(Job& job);
   // Whether on any rank every buffer is in use.
   absl::StatusOr<bool> AnyRankIsBusy();
