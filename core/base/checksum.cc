@@ -22,13 +22,18 @@ const Xxh3Variant& Xxh3() {
 #endif
 }
 
+void* Aligned(uint8_t* room) {
+  const uintptr_t beyond = reinterpret_cast<uintptr_t>(room) % kXxh3StateAlignment;
+  return room + (kXxh3StateAlignment - beyond);
+}
+
 }  // namespace
 
 uint64_t ChecksumOf(absl::Span<const uint8_t> bytes) {
   return Xxh3().hash(bytes.data(), bytes.size());
 }
 
-ChecksumStream::ChecksumStream() { Xxh3().reset(state_); }
+ChecksumStream::ChecksumStream() : state_(Aligned(room_)) { Xxh3().reset(state_); }
 
 void ChecksumStream::Add(absl::Span<const uint8_t> bytes) {
   Xxh3().update(state_, bytes.data(), bytes.size());

@@ -66,7 +66,7 @@ TEST(ChecksumTest, PartsMakeTheWhole) {
     }
     EXPECT_EQ(stream.Value(), ChecksumOf(absl::MakeConstSpan(bytes)));
     for (const Xxh3Variant* variant : Variants()) {
-      alignas(64) uint8_t state[kXxh3StateBytes];
+      alignas(kXxh3StateAlignment) static uint8_t state[kXxh3StateBytes];
       variant->reset(state);
       variant->update(state, bytes.data(), bytes.size() / 3);
       variant->update(state, bytes.data() + bytes.size() / 3, bytes.size() - bytes.size() / 3);

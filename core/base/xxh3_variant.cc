@@ -11,6 +11,7 @@ namespace zeroth {
 namespace {
 
 static_assert(sizeof(XXH3_state_t) <= kXxh3StateBytes);
+static_assert(alignof(XXH3_state_t) <= kXxh3StateAlignment);
 
 uint64_t Hash(const uint8_t* bytes, size_t size) { return XXH3_64bits(bytes, size); }
 void Reset(void* state) { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state)); }

@@ -11,8 +11,9 @@
 
 namespace zeroth {
 
-// Of a hash in progress; to be aligned to 64 bytes.
+// Of a hash in progress.
 inline constexpr size_t kXxh3StateBytes = 576;
+inline constexpr size_t kXxh3StateAlignment = 64;
 
 struct Xxh3Variant {
   uint64_t (*hash)(const uint8_t* bytes, size_t size);
