@@ -79,7 +79,10 @@ absl::Status Handle::Await(absl::string_view call) {
       ncclResult_t state = ncclSuccess;
       ZEROTH_RETURN_IF_ERROR(
           ToStatus(ncclCommGetAsyncError(communicator_, &state), call, communicator_));
-      if (state != ncclInProgress) return ToStatus(state, call, communicator_);
+      if (state != ncclInProgress) {
+        is_made_ = state == ncclSuccess || is_made_;
+        return ToStatus(state, call, communicator_);
+      }
     }
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -94,7 +97,8 @@ absl::Status Handle::Await(absl::string_view call) {
 
 absl::Status Handle::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (gone_ || communicator_ == nullptr) return absl::OkStatus();
+  // Until then Await tells, which knows the call.
+  if (gone_ || !is_made_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
   return ToStatus(asked == ncclSuccess ? state : asked, name_, communicator_);

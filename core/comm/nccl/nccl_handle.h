@@ -47,7 +47,8 @@ class Handle {
   // Makes calls on the communicator, and awaits them.
   absl::Status Call(absl::string_view call, const std::function<ncclResult_t(ncclComm_t)>& make);
 
-  // What the library has to report of work that it has enqueued; OK while all goes well.
+  // What the library has to report of work that it has enqueued; OK while all goes well, and before
+  // the first Await has ended, whose errors are its own to report.
   absl::Status AsyncError();
   // Ends all work, at once, and frees the communicator.
   void Abort();
@@ -59,6 +60,7 @@ class Handle {
   const absl::Duration timeout_;
   std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
+  bool is_made_ = false;  // as Await has seen
   bool gone_ = false;
   bool finalizing_ = false;
 };
