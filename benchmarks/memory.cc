@@ -3,7 +3,9 @@
 // What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
 // counts them in real steps, beside the formula.
 //
-//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy]
+//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy] [lever]
+//
+// A strategy's name, or a part of a lever's, prints its rows alone; "all" stands for any.
 
 #include <unistd.h>
 
@@ -185,8 +187,9 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
   return absl::OkStatus();
 }
 
-// Every strategy's rows, or those of `only`.
-absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
+// Rows of one strategy, or of levers whose names contain a part, or all where these are empty.
+absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
+                 absl::string_view lever_part) {
   if (!only.empty()) ZEROTH_RETURN_IF_ERROR(StrategyRegistry::Create(only, {}).status());
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,
@@ -203,6 +206,7 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only) {
     if (!only.empty() && only != strategy) continue;
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (const Lever& lever : kLevers) {
+        if (!absl::StrContains(lever.name, lever_part)) continue;
         MemoryFormulaOptions setup;
         setup.strategy = strategy;
         setup.world_size = ranks;
@@ -247,7 +251,11 @@ int main(int argc, char** argv) {
     std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
     return EXIT_FAILURE;
   }
-  const absl::Status status = zeroth::Run(preset, ranks, argc > 3 ? argv[3] : "");
+  const auto choice = [&](int i) {
+    const absl::string_view given = argc > i ? argv[i] : "all";
+    return given == "all" ? absl::string_view() : given;
+  };
+  const absl::Status status = zeroth::Run(preset, ranks, choice(3), choice(4));
   if (status.ok()) return EXIT_SUCCESS;
   std::cerr << status << "\n";
   return EXIT_FAILURE;
