@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,6 +21,31 @@ absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype) {
   return HfConfig::Parse(json.dump(), config.where());
 }
 
+absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
+                              std::vector<TensorCopy> copies,
+                              const std::vector<std::string>& tokenizer_files,
+                              const std::string& directory, const HfConvertOptions& options) {
+  for (TensorCopy& copy : copies) {
+    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, copy.from));
+    copy.dtype = options.dtype.value_or(copy.dtype);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(source, copies));
+  if (options.dtype) {
+    ZEROTH_ASSIGN_OR_RETURN(config, WithDType(config, *options.dtype));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<HfDirectoryWriter> writer,
+      HfDirectoryWriter::Create(directory, config, std::move(tensors), options.directory));
+  for (const std::string& file : tokenizer_files) {
+    ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
+  }
+  ZEROTH_RETURN_IF_ERROR(CopyTensors(
+      source, copies, [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+        return writer->Write(name, begin, values);
+      }));
+  return writer->Finish();
+}
+
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options) {
   std::vector<TensorCopy> copies;
@@ -29,28 +53,10 @@ absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& director
     TensorCopy copy;
     copy.from = name;
     copy.to = name;
-    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(model.weights(), name));
-    copy.dtype = options.dtype.value_or(copy.dtype);
     copies.push_back(std::move(copy));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
-                          DeclareCopies(model.weights(), copies));
-  HfConfig config = model.config();
-  if (options.dtype) {
-    ZEROTH_ASSIGN_OR_RETURN(config, WithDType(config, *options.dtype));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::unique_ptr<HfDirectoryWriter> writer,
-      HfDirectoryWriter::Create(directory, config, std::move(tensors), options.directory));
-  for (const std::string& file : model.TokenizerFiles()) {
-    ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
-  }
-  ZEROTH_RETURN_IF_ERROR(
-      CopyTensors(model.weights(), copies,
-                  [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
-                    return writer->Write(name, begin, values);
-                  }));
-  return writer->Finish();
+  return WriteHfDirectory(model.weights(), model.config(), std::move(copies),
+                          model.TokenizerFiles(), directory, options);
 }
 
 }  // namespace zeroth

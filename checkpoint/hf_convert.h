@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,6 +13,8 @@
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 
 namespace zeroth {
@@ -28,6 +31,13 @@ struct HfConvertOptions {
 // one that is not floating-point; OutOfRange for a value beyond fp16's; else as HfDirectoryWriter.
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options = {});
+
+// The same for a model that comes from elsewhere: writes `copies` of its tensors, whose types are
+// those that `options` ask for or else their own, with its config and the files of a tokenizer.
+absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
+                              std::vector<TensorCopy> copies,
+                              const std::vector<std::string>& tokenizer_files,
+                              const std::string& directory, const HfConvertOptions& options);
 
 // `config` saying that its weights are of `dtype`, under the key that it says so with already
 // ("dtype" since transformers 4.56, "torch_dtype" before, and where there is neither).

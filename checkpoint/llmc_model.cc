@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -230,22 +231,10 @@ absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& dire
     copy.from = name;
     copy.to = name;
     if (IsLinear(name, *model.Find(name))) copy.relayout = Relayout::kTranspose;
-    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(model, name));
-    copy.dtype = dtype.value_or(copy.dtype);
     copies.push_back(std::move(copy));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors, DeclareCopies(model, copies));
-  nlohmann::json json = model.config().json();
-  if (dtype) json["torch_dtype"] = TorchDTypeName(*dtype);
-  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), model.description()));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::unique_ptr<HfDirectoryWriter> writer,
-      HfDirectoryWriter::Create(directory, config, std::move(tensors), options));
-  ZEROTH_RETURN_IF_ERROR(CopyTensors(
-      model, copies, [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
-        return writer->Write(name, begin, values);
-      }));
-  return writer->Finish();
+  return WriteHfDirectory(model, model.config(), std::move(copies), /*tokenizer_files=*/{},
+                          directory, {dtype, options});
 }
 
 }  // namespace zeroth

@@ -55,11 +55,6 @@ std::vector<std::string> Seeds() { return {ModelOf(3, 1, 1), ModelOf(5, 1, 1), M
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() {
-  FuzzTarget target;
-  target.run = Run;
-  target.seeds = Seeds;
-  return target;
-}
+FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
 
 }  // namespace zeroth

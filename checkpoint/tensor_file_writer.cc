@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -165,15 +163,7 @@ absl::Status TensorFileWriter::CheckComplete() const {
 absl::Status TensorFileWriter::Finish() {
   if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
   ZEROTH_RETURN_IF_ERROR(CheckComplete());
-  if (fsync(fd_) != 0) return ErrnoStatus(errno, absl::StrCat("flush ", temporary_));
-  const bool closed = close(std::exchange(fd_, -1)) == 0;
-  if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary_.c_str());
-    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary_, " to ", path_)
-                                     : absl::StrCat("close ", temporary_));
-  }
-  return SyncDirectory(std::filesystem::path(path_).parent_path().string());
+  return PublishFile(&fd_, temporary_, path_);
 }
 
 }  // namespace zeroth

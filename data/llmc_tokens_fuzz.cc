@@ -38,11 +38,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() {
-  FuzzTarget target;
-  target.run = Run;
-  target.seeds = Seeds;
-  return target;
-}
+FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
 
 }  // namespace zeroth

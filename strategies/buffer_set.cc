@@ -28,21 +28,20 @@ BufferSet::BufferSet(Device& device, MemoryCategory category, std::vector<int64_
   for (const int64_t bytes : sizes) classes_.push_back({bytes});
 }
 
-size_t BufferSet::ClassOf(int64_t bytes) const {
-  size_t index = 0;
-  while (index < classes_.size() && classes_[index].bytes < bytes) ++index;
-  return index;
+BufferSet::SizeClass* BufferSet::ClassOf(int64_t bytes) {
+  for (SizeClass& in : classes_) {
+    if (in.bytes >= bytes) return &in;
+  }
+  return nullptr;
 }
 
-bool BufferSet::HasRoom(int64_t bytes) const {
-  const size_t index = ClassOf(bytes);
-  if (index == classes_.size()) return false;
-  return !classes_[index].free.empty() || classes_[index].in_use < limit_;
+bool BufferSet::HasRoom(int64_t bytes) {
+  const SizeClass* const in = ClassOf(bytes);
+  return in != nullptr && (!in->free.empty() || in->in_use < limit_);
 }
 
 absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
-  const size_t index = ClassOf(bytes);
-  SizeClass* const in = index < classes_.size() ? &classes_[index] : nullptr;
+  SizeClass* const in = ClassOf(bytes);
   if (in != nullptr && !in->free.empty() &&
       in->in_use + static_cast<int>(in->free.size()) >= limit_) {
     // The wait comes first: on error the buffer has to stay here, since its last user may still be
@@ -66,8 +65,7 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
   ZEROTH_CHECK(in_use_ > 0);
   --in_use_;
   const auto bytes = static_cast<int64_t>(buffer.bytes());
-  const size_t index = ClassOf(bytes);
-  SizeClass* const in = index < classes_.size() ? &classes_[index] : nullptr;
+  SizeClass* const in = ClassOf(bytes);
   if (in != nullptr) {
     ZEROTH_CHECK(in->bytes == bytes && in->in_use > 0);
     --in->in_use;

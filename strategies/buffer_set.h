@@ -3,7 +3,6 @@
 #ifndef ZEROTH_STRATEGIES_BUFFER_SET_H_
 #define ZEROTH_STRATEGIES_BUFFER_SET_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -34,7 +33,7 @@ class BufferSet {
   BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit);
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
-  bool HasRoom(int64_t bytes) const;
+  bool HasRoom(int64_t bytes);
   // A buffer of the smallest size that holds `bytes`; `stream` waits until its last user has
   // finished. If all are in use, a further one is allocated: what must run has to run, limits are
   // for what runs ahead. A request above the set's sizes gets a buffer of its own. After an error
@@ -59,8 +58,8 @@ class BufferSet {
     std::deque<Free> free = {};  // oldest first: its event is the likeliest to be done
   };
 
-  // The first class whose buffers hold `bytes`; classes_.size() if there is none.
-  size_t ClassOf(int64_t bytes) const;
+  // The first class whose buffers hold `bytes`; nullptr if there is none.
+  SizeClass* ClassOf(int64_t bytes);
 
   Device& device_;
   MemoryCategory category_;

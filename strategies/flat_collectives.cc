@@ -275,14 +275,14 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   return unit.BeginGradients();
 }
 
-namespace {
-
-absl::StatusOr<Tensor> AllocateFp32(const Unit& unit, const Shape& shape, Stream& comm) {
+absl::StatusOr<Tensor> AllocateFp32Gradients(const Unit& unit, const Shape& shape, Stream& writer) {
   const int64_t bytes = shape.numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor memory,
-                          AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, comm));
+                          AllocateBytes(unit.device(), bytes, MemoryCategory::kGradients, writer));
   return memory.ViewAs(0, shape, DType::kFloat32);
 }
+
+namespace {
 
 // Shards of gradients that micro-batches add up to are fp32.
 absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream& comm) {
@@ -293,7 +293,7 @@ absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream
   if (segment.grad_shard.dtype() == DType::kFloat32) return absl::OkStatus();
   const Shape shape = segment.grad_shard.shape();
   segment.grad_shard = Tensor();  // never both
-  ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard, AllocateFp32(unit, shape, comm));
+  ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard, AllocateFp32Gradients(unit, shape, comm));
   return absl::OkStatus();
 }
 
@@ -359,7 +359,7 @@ absl::StatusOr<Tensor> PlaceOfGroupSum(Unit& unit, Unit::Segment& segment,
   if (segment.group_sum.defined()) return segment.group_sum;
   const Shape part({segment.grad.numel() / groups.shard->size()});
   if (sync == GradientSync::kAccumulate) {
-    ZEROTH_ASSIGN_OR_RETURN(segment.group_sum, AllocateFp32(unit, part, comm));
+    ZEROTH_ASSIGN_OR_RETURN(segment.group_sum, AllocateFp32Gradients(unit, part, comm));
     return segment.group_sum;
   }
   if (segment.grad.dtype() != DType::kFloat32 && groups.shard->size() > 1) {

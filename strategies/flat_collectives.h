@@ -86,6 +86,9 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 // otherwise the memory that the optimizer will read. kNone → kFull.
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers);
 
+// Uninitialised memory of a unit's gradients that `writer` may write.
+absl::StatusOr<Tensor> AllocateFp32Gradients(const Unit& unit, const Shape& shape, Stream& writer);
+
 // Gaps and padding travel with the gradients; zeros there keep them zeros in every sum.
 absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& stream);
 

@@ -43,11 +43,7 @@ absl::StatusOr<Tensor> Level(const Work& work, int level) {
   if (sums.size() <= static_cast<size_t>(level)) sums.resize(static_cast<size_t>(level) + 1);
   Tensor& sum = sums[static_cast<size_t>(level)];
   if (sum.defined()) return sum;
-  const int64_t bytes = work.shape().numel() * static_cast<int64_t>(SizeOf(DType::kFloat32));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor memory,
-      AllocateBytes(work.unit.device(), bytes, MemoryCategory::kGradients, work.comm));
-  sum = memory.ViewAs(0, work.shape(), DType::kFloat32);
+  ZEROTH_ASSIGN_OR_RETURN(sum, AllocateFp32Gradients(work.unit, work.shape(), work.comm));
   return sum;
 }
 

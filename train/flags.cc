@@ -7,11 +7,10 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace {
@@ -234,13 +233,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
       "Trains a GPT-2 or Llama model on text, sharded over ranks.\n\n  ./bazelw run //train -- "
       "--data=README.md\n\n"
       "Relative paths are taken from the directory that the command was given in.");
-  absl::FlagsUsageConfig usage;
-  // --help shows this program's flags, not those of the libraries.
-  usage.contains_helpshort_flags = [](absl::string_view file) {
-    return absl::StrContains(file, "train/flags.cc");
-  };
-  usage.contains_help_flags = usage.contains_helpshort_flags;
-  absl::SetFlagsUsageConfig(usage);
+  ShowFlagsOf("train/flags.cc");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -81,11 +81,6 @@ std::vector<std::string> Seeds() { return {Seed(/*small=*/true), Seed(/*small=*/
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() {
-  FuzzTarget target;
-  target.run = Run;
-  target.seeds = Seeds;
-  return target;
-}
+FuzzTarget GetFuzzTarget() { return {Run, Seeds}; }
 
 }  // namespace zeroth

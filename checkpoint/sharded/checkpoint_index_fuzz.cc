@@ -94,12 +94,6 @@ std::vector<std::string> Seeds() {
 
 }  // namespace
 
-FuzzTarget GetFuzzTarget() {
-  FuzzTarget target;
-  target.run = Run;
-  target.seeds = Seeds;
-  target.repair = Repair;
-  return target;
-}
+FuzzTarget GetFuzzTarget() { return {Run, Seeds, Repair}; }
 
 }  // namespace zeroth

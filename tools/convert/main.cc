@@ -1,20 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 
+#include "zeroth/core/base/command_line.h"
 #include "zeroth/tools/convert/convert.h"
 
 ABSL_FLAG(std::string, in, "",
@@ -51,22 +45,14 @@ int main(int argc, char** argv) {
       "types.\n\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model.gguf\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model --dtype=bf16");
-  absl::FlagsUsageConfig usage;
-  usage.contains_helpshort_flags = [](absl::string_view file) {
-    return absl::StrContains(file, "tools/convert/main.cc");
-  };
-  usage.contains_help_flags = usage.contains_helpshort_flags;
-  absl::SetFlagsUsageConfig(usage);
+  zeroth::ShowFlagsOf("tools/convert/main.cc");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
     return Fail(std::string("unexpected argument '") + rest[1] +
                 "': flags start with --, as in --in=DIRECTORY; see --help");
   }
-  // Under `bazel run` the program starts in Bazel's folders, but relative paths mean where the user
-  // stands.
-  const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (directory != nullptr && chdir(directory) != 0) {
-    return Fail(std::string("cannot enter ") + directory + ": " + std::strerror(errno));
+  if (const absl::Status status = zeroth::EnterUsersDirectory(); !status.ok()) {
+    return Fail(std::string(status.message()));
   }
   zeroth::ConvertOptions options;
   options.in = absl::GetFlag(FLAGS_in);

@@ -3,12 +3,10 @@
 #include "zeroth/core/base/file/direct_file.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 
@@ -90,15 +88,7 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
 
 absl::Status DirectFile::Finish() {
   ZEROTH_CHECK(fd_ >= 0);
-  if (fsync(fd_) != 0) return ErrnoStatus(errno, absl::StrCat("flush ", temporary_));
-  const bool closed = close(std::exchange(fd_, -1)) == 0;
-  if (!closed || rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary_.c_str());
-    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary_, " to ", path_)
-                                     : absl::StrCat("close ", temporary_));
-  }
-  return SyncDirectory(std::filesystem::path(path_).parent_path().string());
+  return PublishFile(&fd_, temporary_, path_);
 }
 
 }  // namespace zeroth

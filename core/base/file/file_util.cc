@@ -3,10 +3,13 @@
 #include "zeroth/core/base/file/file_util.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -62,6 +65,18 @@ absl::Status SyncDirectory(const std::string& directory) {
     status = ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
   close(fd);
   return status;
+}
+
+absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path) {
+  if (fsync(*fd) != 0) return ErrnoStatus(errno, absl::StrCat("flush ", temporary));
+  const bool closed = close(std::exchange(*fd, -1)) == 0;
+  if (!closed || rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    return ErrnoStatus(error, closed ? absl::StrCat("rename ", temporary, " to ", path)
+                                     : absl::StrCat("close ", temporary));
+  }
+  return SyncDirectory(std::filesystem::path(path).parent_path().string());
 }
 
 std::string TemporarySibling(const std::string& path, absl::string_view tag) {

@@ -31,6 +31,11 @@ absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
 // Makes earlier creations and renames inside `directory` survive a power failure.
 absl::Status SyncDirectory(const std::string& directory);
 
+// Flushes and closes an open temporary file, and gives it its name, for good: what comes after a
+// power failure is nothing or all of it. `*fd` is -1 once it is closed, and from then on nothing is
+// left of the temporary file after an error; before, it is the caller's to remove.
+absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path);
+
 // "<path>.<tag>-<process>-<count>": a sibling of `path` that no other call of any live process on
 // this machine returns.
 std::string TemporarySibling(const std::string& path, absl::string_view tag);
