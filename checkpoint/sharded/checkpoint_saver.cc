@@ -3,6 +3,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,12 @@ constexpr char kFailure[] = "failed: ";
 // How often rank 0 looks for manifests, at the least and at the most.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLongestPause{50};
+
+// What the thread that writes behind training has, from -20 (runs first) to 19.
+constexpr int kBackgroundNice = 19;
+
+// Of the calling thread alone, as Linux counts. A thread that cannot is as good as it was.
+void LowerPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kBackgroundNice); }
 
 std::string NewId() {
   std::random_device random;
@@ -344,6 +351,9 @@ void CheckpointSaver::RunJob(Job& job) {
 }
 
 void CheckpointSaver::RunBackground() {
+  // Hashing and writing take the cores' time between training's threads, not from them. A save that
+  // training waits for has the cores to itself.
+  LowerPriority();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !jobs_.empty(); });

@@ -32,7 +32,8 @@ struct CheckpointSaverOptions {
   std::string directory;
   RetentionOptions retention;
   // false: Save returns when the checkpoint is complete. true: when the state has been copied to
-  // host memory; a thread of each rank writes it from there.
+  // host memory; a thread of each rank writes it from there, at the lowest priority, in the time
+  // that training leaves.
   bool async = false;
   // Copies of the state in host memory at most (async): being written, or waiting for it. Allocated
   // when first needed, and kept. With one, a save waits for the one before it.
