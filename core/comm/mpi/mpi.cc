@@ -57,12 +57,15 @@ absl::StatusOr<int> StartedRanks() {
   return engine->size();
 }
 
+// The communicator must stay until all ranks have returned: that a rank has returned says more than
+// that its communicator is gone.
 absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine& engine,
-                     const RankMain& rank_main) {
+                     const RankMain& rank_main,
+                     std::unique_ptr<mpi::MpiCommunicator>& communicator) {
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<mpi::Channel> channel,
                           mpi::Channel::Create(processes, engine, processes->WorldSeat()));
-  mpi::MpiCommunicator communicator(std::move(channel));
-  return RunRankMain(rank_main, communicator);
+  communicator = std::make_unique<mpi::MpiCommunicator>(std::move(channel));
+  return RunRankMain(rank_main, *communicator);
 }
 
 }  // namespace
@@ -74,7 +77,9 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
   engine->SetInOrder(false);
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<ProcessWorld> processes,
                           ProcessWorld::Join(environment, options, "mpi"));
-  const absl::Status status = processes->Return(RunRank(processes, *engine, rank_main));
+  std::unique_ptr<mpi::MpiCommunicator> communicator;
+  const absl::Status status =
+      processes->Return(RunRank(processes, *engine, rank_main, communicator));
   engine->SetInOrder(status.ok());
   return status;
 }
