@@ -85,7 +85,9 @@ std::ostream& operator<<(std::ostream& out, MpiKind kind) { return out << MpiKin
 bool HasMpirun(MpiKind kind) { return FindMpirun(kind).has_value(); }
 
 pid_t StartMpirun(const Mpirun& run, const std::string& log) {
-  std::vector<std::string> words = {FindMpirun(run.kind).value_or("mpirun"), "-n",
+  const std::string path = FindMpirun(run.kind).value_or("mpirun");
+  // By its name alone: Open MPI takes a path for that of an installation elsewhere.
+  std::vector<std::string> words = {path.substr(path.rfind('/') + 1), "-n",
                                     absl::StrCat(run.ranks)};
   for (const std::vector<std::string>& more : {FlagsOf(run.kind), run.flags, run.program}) {
     words.insert(words.end(), more.begin(), more.end());
@@ -100,7 +102,7 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   dup2(out, STDERR_FILENO);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   SetEnvironment(run);
-  execv(arguments[0], arguments.data());
+  execv(path.c_str(), arguments.data());
   _exit(127);
 }
 
@@ -117,6 +119,17 @@ MpirunOutcome RunMpirun(const Mpirun& run) {
   static std::atomic<int> count{0};
   const std::string log = absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", ++count);
   return AwaitMpirun(StartMpirun(run, log), log);
+}
+
+void ExpectRanksPass(const Mpirun& run, const std::string& filter,
+                     const std::string& representative) {
+  Mpirun filtered = run;
+  filtered.program.push_back(absl::StrCat("--gtest_filter=", filter));
+  const MpirunOutcome outcome = RunMpirun(filtered);
+  const std::string passed = absl::StrCat("[       OK ] ", representative);
+  EXPECT_TRUE(outcome.exit_code == 0 && absl::StrContains(outcome.output, passed))
+      << "exit code " << outcome.exit_code << ":\n"
+      << outcome.output;
 }
 
 }  // namespace zeroth::testing

@@ -49,6 +49,11 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log);
 MpirunOutcome AwaitMpirun(pid_t mpirun, const std::string& log);
 MpirunOutcome RunMpirun(const Mpirun& run);
 
+// `program`, which is a suite of tests, has to pass those that `filter` selects on every rank.
+// `representative` is one of them: a filter that selects nothing passes as well.
+void ExpectRanksPass(const Mpirun& run, const std::string& filter,
+                     const std::string& representative);
+
 }  // namespace zeroth::testing
 
 #endif  // ZEROTH_CORE_COMM_MPI_MPIRUN_H_
