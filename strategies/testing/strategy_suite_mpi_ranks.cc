@@ -14,11 +14,16 @@ namespace zeroth {
 namespace {
 
 std::vector<StrategyCase> MpiCases() {
-  return {{"no_shard", 2, 0, "cpu", "mpi"},
-          {"shard_grad_op", 3, 0, "cpu", "mpi"},
-          {"full_shard", 1, 0, "cpu", "mpi"},
-          {"full_shard", 4, 0, "cpu", "mpi"},
-          {"hybrid_shard", 4, 2, "cpu", "mpi"}};
+  std::vector<StrategyCase> cases = {{"no_shard", 2},
+                                     {"shard_grad_op", 3},
+                                     {"full_shard", 1},
+                                     {"full_shard", 4},
+                                     {"hybrid_shard", 4, 2}};
+  for (StrategyCase& instance : cases) {
+    instance.back_end = "mpi";
+    instance.in_processes = true;
+  }
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, StrategySuite, ::testing::ValuesIn(MpiCases()),
