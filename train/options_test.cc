@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <functional>
+#include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -132,6 +134,10 @@ TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
   options.threads_per_rank = 0;
   options.world_size = 1 << 20;
   EXPECT_EQ(ThreadsPerRank(options), 1);
+  // The others are elsewhere.
+  options.local_world_size = 1;
+  EXPECT_EQ(ThreadsPerRank(options),
+            std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
 TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {

@@ -114,7 +114,9 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the disk of rank 1 is full"))
         << "stage " << fail_at;
     EXPECT_EQ(released, to_release);
-    if (ranks_of_process() > 1) EXPECT_EQ(released, world_size() - 1);
+    if (ranks_of_process() > 1) {
+      EXPECT_EQ(released, world_size() - 1);
+    }
   }
 }
 

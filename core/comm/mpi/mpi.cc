@@ -85,7 +85,8 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
 }
 
 namespace {
-const LauncherRegistration registration("mpi", RunMpiRank, StartedRanks);
+const LauncherRegistration registration("mpi", RunMpiRank, StartedRanks,
+                                        ProcessEnvironment::ReadLocalWorldSize);
 const AddressExchangeRegistration address_registration(mpi::ExchangeAddress);
 }  // namespace
 

@@ -54,6 +54,8 @@ struct ProcessEnvironment {
   // The same without where rank 0 is met.
   static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup);
   static absl::StatusOr<ProcessEnvironment> ReadRanks();
+  // local_world_size alone, for LauncherRegistration.
+  static absl::StatusOr<int> ReadLocalWorldSize();
 };
 
 }  // namespace zeroth
