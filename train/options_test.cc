@@ -2,9 +2,9 @@
 
 #include "zeroth/train/options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <algorithm>
 #include <string>
 #include <thread>
 #include <utility>
