@@ -82,6 +82,7 @@ class Binding final : public Library {
       if (function == nullptr) missing = name;
     };
     bind(initialized_, "MPI_Initialized");
+    bind(finalized_, "MPI_Finalized");
     bind(query_thread_, "MPI_Query_thread");
     bind(init_thread_, "MPI_Init_thread");
     bind(finalize_, "MPI_Finalize");
@@ -137,6 +138,10 @@ class Binding final : public Library {
   }
 
   absl::Status Finalize() override {
+    // A program that has started MPI itself may have ended it by now.
+    int finalized = 0;
+    ZEROTH_RETURN_IF_ERROR(Check(finalized_(&finalized), "MPI_Finalized"));
+    if (finalized != 0) return absl::OkStatus();
     ZEROTH_RETURN_IF_ERROR(Check(comm_free_(&comm_), "MPI_Comm_free"));
     return owns_ ? Check(finalize_(), "MPI_Finalize") : absl::OkStatus();
   }
@@ -197,6 +202,7 @@ class Binding final : public Library {
   int greatest_tag_ = 32767;  // the least that the standard allows
 
   int (*initialized_)(int*) = nullptr;
+  int (*finalized_)(int*) = nullptr;
   int (*query_thread_)(int*) = nullptr;
   int (*init_thread_)(int*, char***, int, int*) = nullptr;
   int (*finalize_)() = nullptr;

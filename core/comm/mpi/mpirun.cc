@@ -65,6 +65,7 @@ void SetEnvironment(const Mpirun& run) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("OMP_NUM_THREADS", "1", 1);
+  setenv("GTEST_COLOR", "no", 1);
   // Sockets lie there, whose names must be short.
   setenv("TMPDIR", "/tmp", 1);
   // What tells a test where its results belong is not for the ranks.

@@ -25,9 +25,9 @@ std::ostream& operator<<(std::ostream& out, MpiKind kind);
 // Those on this machine.
 bool HasMpirun(MpiKind kind);
 
-#define ZEROTH_SKIP_WITHOUT_MPIRUN(kind)                                              \
-  if (!::zeroth::testing::HasMpirun(kind))                                            \
-  GTEST_SKIP() << "no mpirun of " << kind << " on PATH (Debian: packages openmpi-bin" \
+#define ZEROTH_SKIP_WITHOUT_MPIRUN(kind)                                                \
+  if (!::zeroth::testing::HasMpirun(kind))                                              \
+  GTEST_SKIP() << "no mpirun of " << (kind) << " on PATH (Debian: packages openmpi-bin" \
                << " and mpich)"
 
 // Ranks as one machine's mpirun starts them.
