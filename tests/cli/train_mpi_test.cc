@@ -84,7 +84,7 @@ TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
   const MpirunOutcome ranks =
       RunMpirun(Ranks(2, ByMpi(Scratch() / "out", {"--steps=1", "--memory_limit=1MiB"})));
   EXPECT_EQ(ranks.exit_code, 1);
-  EXPECT_TRUE(absl::StrContains(ranks.output, "memory_limit")) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "above the memory limit of 1048576")) << ranks.output;
 }
 
 // Asked not to, mpirun does not end the others; they end by themselves.
@@ -105,8 +105,8 @@ TEST_F(TrainMpiTest, ARankThatIsKilledEndsTheRunWithItsName) {
   while (Metrics(out).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ASSERT_EQ(kill(std::stoi(Read(pid_file)), SIGKILL), 0);
   const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
-  EXPECT_NE(ranks.exit_code, 0);
-  EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1 failed: ")) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1 failed: its process has ended"))
+      << ranks.output;
 }
 
 }  // namespace
