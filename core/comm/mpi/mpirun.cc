@@ -68,6 +68,9 @@ void SetEnvironment(const Mpirun& run) {
   setenv("GTEST_COLOR", "no", 1);
   // Sockets lie there, whose names must be short.
   setenv("TMPDIR", "/tmp", 1);
+  // UCX, which MPICH has below it, patches the calls that map memory, for networks that are not
+  // here; threads of the thread sanitizer do not survive that.
+  setenv("UCX_MEM_EVENTS", "n", 1);
   // MPI libraries leak, by names that are gone when leaks are looked for.
   const char* const sanitizer = std::getenv("ASAN_OPTIONS");
   setenv("ASAN_OPTIONS",
