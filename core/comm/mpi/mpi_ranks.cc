@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -34,9 +34,10 @@
 namespace zeroth::testing {
 namespace {
 
-absl::Status RunOnCpu(const std::function<absl::Status(TestRank&)>& function, int world_size = 0) {
-  LaunchOptions options;
-  options.world_size = world_size;
+absl::Status RunOnCpu(const std::function<absl::Status(TestRank&)>& function,
+                      LaunchOptions options = {}) {
+  // As many as have been started, unless a test says otherwise.
+  if (options.world_size == 1) options.world_size = 0;
   return RunMpiRank(options, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
@@ -103,7 +104,9 @@ TEST(MpiRanks, AllReduceOnce) {
 }
 
 TEST(MpiRanks, AnotherWorldSizeIsRefused) {
-  const absl::Status status = RunOnCpu(AllReduceOnce, 77);
+  LaunchOptions options;
+  options.world_size = 77;
+  const absl::Status status = RunOnCpu(AllReduceOnce, options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   ExpectWords(status, {"world_size is 77", "has 2 ranks", "mpirun"});
 }
@@ -129,25 +132,49 @@ TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
   ExpectWords(status, {"rank 0 failed", "'nobody'"});
 }
 
-// Killed while messages of megabytes are under way.
+// All-reduces of megabytes for ever; shortly after the first, rank 1 sends itself `signal`.
+absl::Status RunWithASignal(TestRank& rank, int signal) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                          ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));
+  ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
+  if (rank.rank() == 1) {
+    std::thread([signal] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(getpid(), signal);
+    }).detach();
+  }
+  for (;;) {
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "for ever"));
+    ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+  }
+}
+
 TEST(MpiRanks, OneIsKilled) {
-  const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
-                            ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));
-    ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
-    if (rank.rank() == 1) {
-      std::thread([] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        kill(getpid(), SIGKILL);
-      }).detach();
-    }
-    for (;;) {
-      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "for ever"));
-      ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
-    }
-  });
+  const absl::Status status =
+      RunOnCpu([](TestRank& rank) { return RunWithASignal(rank, SIGKILL); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   ExpectWords(status, {"rank 1 failed", "its process has ended"});
+}
+
+// As a machine that has lost its power, or its network.
+TEST(MpiRanks, OneIsStopped) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(5);
+  int64_t to_kill = 0;  // by rank 0, or mpirun would wait for it
+  const absl::Status status = RunOnCpu(
+      [&](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor process,
+                                ToDevice(rank.device, std::vector<int64_t>{getpid()}));
+        ZEROTH_RETURN_IF_ERROR(rank.world.Broadcast(process, 1, rank.stream, "process"));
+        ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> processes,
+                                Fetch<int64_t>(process, rank.stream));
+        if (rank.rank() == 0) to_kill = processes[0];
+        return RunWithASignal(rank, SIGSTOP);
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 5s", "'for ever'"});
+  if (to_kill > 0) kill(static_cast<pid_t>(to_kill), SIGKILL);
 }
 
 // The program is one of MPI's own. What it starts MPI with needs no handle, so that it may be

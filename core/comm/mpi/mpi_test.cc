@@ -90,17 +90,19 @@ TEST_P(MpiTest, OthersMeetByMpi) {
 }
 
 // mpirun does not end the others here; they end by themselves, and say why.
-TEST_P(MpiTest, AKilledRankIsNamed) {
+TEST_P(MpiTest, LostRanksAreNoticed) {
   if (GetParam() == MpiKind::kMpich) {
     GTEST_SKIP() << "MPICH's mpirun ends all ranks when one is killed";
   }
-  Mpirun run = Ranks(3);
-  run.program.push_back("--gtest_filter=MpiRanks.OneIsKilled");
-  run.flags = {"--mca", "orte_enable_recovery", "1"};
-  const MpirunOutcome outcome = RunMpirun(run);
-  EXPECT_TRUE(absl::StrContains(outcome.output, "[       OK ] MpiRanks.OneIsKilled"))
-      << outcome.output;
-  EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
+  for (const std::string test : {"MpiRanks.OneIsKilled", "MpiRanks.OneIsStopped"}) {
+    Mpirun run = Ranks(3);
+    run.program.push_back(absl::StrCat("--gtest_filter=", test));
+    run.flags = {"--mca", "orte_enable_recovery", "1"};
+    const MpirunOutcome outcome = RunMpirun(run);
+    EXPECT_TRUE(absl::StrContains(outcome.output, absl::StrCat("[       OK ] ", test)))
+        << outcome.output;
+    EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
+  }
 }
 
 TEST(MpiLibraryTest, TheLaunchersLibraryComesFirst) {
