@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -77,6 +78,16 @@ TEST_F(TrainMpiTest, AWorldSizeThatWasNotStartedIsRefused) {
   EXPECT_EQ(ranks.exit_code, 1);
   EXPECT_TRUE(absl::StrContains(ranks.output, "--world_size=3")) << ranks.output;
   EXPECT_TRUE(absl::StrContains(ranks.output, "2 ranks have been started")) << ranks.output;
+}
+
+// As on a laptop that has none.
+TEST(TrainWithoutMpiTest, AMissingLibraryIsSaid) {
+  setenv("ZEROTH_MPI_LIBRARY", "/nowhere/libmpi.so", 1);
+  const Outcome alone = RunTrainer(ByMpi(Scratch() / "out", {"--steps=1"}));
+  unsetenv("ZEROTH_MPI_LIBRARY");
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_TRUE(absl::StrContains(alone.errors, "/nowhere/libmpi.so")) << alone.output;
+  EXPECT_TRUE(absl::StrContains(alone.errors, "install Open MPI or MPICH")) << alone.output;
 }
 
 // What fails on all ranks is said before mpirun can end them for it.

@@ -72,8 +72,9 @@ absl::Status RunRank(const std::shared_ptr<ProcessWorld>& processes, mpi::Engine
 
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main) {
   ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get());
-  ZEROTH_RETURN_IF_ERROR(CheckOptions(options, *engine));
+  // First, because with the library of another launcher no world size is right.
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadEnvironment(*engine));
+  ZEROTH_RETURN_IF_ERROR(CheckOptions(options, *engine));
   const absl::StatusOr<std::shared_ptr<ProcessWorld>> joined =
       ProcessWorld::Join(environment, options, "mpi");
   engine->SetInOrder(false);

@@ -18,8 +18,8 @@ namespace zeroth {
 // May be called again, also after an error, unless a process was lost or MPI itself failed: its
 // error stays then. MPI ends with the program, for which each rank waits for all others.
 //
-// NotFound: there is no MPI. InvalidArgument, FailedPrecondition: what does not fit together.
-// Otherwise the errors of communicator.h.
+// FailedPrecondition: there is no MPI, or not that of the launcher. InvalidArgument: options that
+// do not fit. Otherwise the errors of communicator.h.
 absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main);
 
 }  // namespace zeroth

@@ -6,8 +6,10 @@
 #define ZEROTH_CORE_COMM_MPI_MPI_CHANNEL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

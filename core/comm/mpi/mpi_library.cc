@@ -289,7 +289,7 @@ absl::StatusOr<std::unique_ptr<Library>> Library::Load() {
     if (library != nullptr) return Use(name, library);
     problems.emplace_back(dlerror());
   }
-  return absl::NotFoundError(absl::StrCat(
+  return absl::FailedPreconditionError(absl::StrCat(
       "no MPI library: ", absl::StrJoin(problems, "; "),
       "; install Open MPI or MPICH (Debian: openmpi-bin), or set ZEROTH_MPI_LIBRARY to the path of "
       "the library that belongs to the mpirun or srun in use"));

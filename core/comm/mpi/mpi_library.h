@@ -34,9 +34,8 @@ class Library {
   virtual ~Library() = default;
 
   // Loads the library named by the environment variable ZEROTH_MPI_LIBRARY, or else that of the
-  // program which has started this process, or else any. NotFound says what was looked for;
-  // FailedPrecondition that what was found is no MPI whose binary interface is known. Once loaded,
-  // it stays.
+  // program which has started this process, or else any. FailedPrecondition says what was looked
+  // for, or that what was found is no MPI whose binary interface is known. Once loaded, it stays.
   static absl::StatusOr<std::unique_ptr<Library>> Load();
 
   // Where the libraries of Load are looked for, in order. For tests.

@@ -211,7 +211,7 @@ TEST(MpiRanks, AProgramThatHasStartedMpiForOneThread) {
 
 TEST(MpiRanks, NoLibrary) {
   const absl::Status status = RunOnCpu(AllReduceOnce);
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   ExpectWords(status, {std::getenv("ZEROTH_MPI_LIBRARY"), "install Open MPI or MPICH"});
 }
 
