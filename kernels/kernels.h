@@ -323,21 +323,45 @@ class Kernels {
                                   const Tensor& norm_and_factor) = 0;
 };
 
+// What products of fp32 operands are made in; the words are those of PyTorch's
+// torch.backends.cuda.matmul.fp32_precision.
+enum class Fp32Precision : uint8_t {
+  kIeee,  // fp32
+  kTf32,  // operands rounded to 10 bits of mantissa for tensor cores (TF32, NVIDIA, 2020); sums in
+          // fp32. Gemm and LinearCrossEntropy; attention stays as it is.
+};
+
+struct KernelOptions {
+  Fp32Precision fp32_precision = Fp32Precision::kIeee;
+};
+
+// What the kernels of a device type have beyond the common.
+struct KernelSupport {
+  bool tf32 = false;
+};
+
 // Implementations by device type. Thread-safe.
 class KernelRegistry {
  public:
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&)>;
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&,
+                                                                         const KernelOptions&)>;
 
-  static void Register(absl::string_view device_type, Factory factory);
-  // The kernels of `device` on `stream`, which both must outlive them. NotFound lists the device
-  // types linked in.
-  static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream);
+  static void Register(absl::string_view device_type, Factory factory,
+                       const KernelSupport& support = {});
+  // Whether kernels of this type can be made with these options, as far as is known without a
+  // device. NotFound lists the device types linked in; Unimplemented names the option.
+  static absl::Status Check(absl::string_view device_type, const KernelOptions& options);
+  // The kernels of `device` on `stream`, which both must outlive them. The errors of Check, and
+  // Unimplemented if this very device is too old for an option.
+  static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream,
+                                                         const KernelOptions& options = {});
 };
 
 // Put one at namespace scope in the implementation's .cc, in a target with alwayslink.
 struct KernelRegistration {
-  KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory) {
-    KernelRegistry::Register(device_type, std::move(factory));
+  KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory,
+                     const KernelSupport& support = {}) {
+    KernelRegistry::Register(device_type, std::move(factory), support);
   }
 };
 

@@ -226,6 +226,11 @@ ABSL_FLAG(int64_t, deterministic_batch, kDefaults.deterministic_batch,
           "is reduced by itself, and at most log2 of a rank's micro-batches fp32 shards of "
           "gradients are kept more. 0: the batch is what --world_size and --grad_accum make it.");
 
+ABSL_FLAG(std::string, fp32_precision, kDefaults.fp32_precision,
+          "What products in fp32 are made in, in PyTorch's words: ieee (fp32), or tf32 (operands "
+          "rounded to 10 bits of mantissa for tensor cores, sums in fp32; attention stays fp32). "
+          "tf32 needs --device=cuda and --param_dtype=fp32.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -320,6 +325,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.export_dtype = absl::GetFlag(FLAGS_export_dtype);
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
+  options.fp32_precision = absl::GetFlag(FLAGS_fp32_precision);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -113,6 +113,13 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--out", [](TrainOptions& o) { o.out.clear(); }},
       {"--offload=weights: expected none, all, or a list",
        [](TrainOptions& o) { o.offload = "weights"; }},
+      {"--fp32_precision=high: expected ieee or tf32",
+       [](TrainOptions& o) { o.fp32_precision = "high"; }},
+      {"--fp32_precision=tf32 and --param_dtype=bf16",
+       [](TrainOptions& o) {
+         o.fp32_precision = "tf32";
+         o.param_dtype = "bf16";
+       }},
       {"--offload_dir=/scratch without --offload",
        [](TrainOptions& o) { o.offload_dir = "/scratch"; }},
   };

@@ -23,6 +23,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
@@ -167,6 +168,10 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const TrainOptions& options,
 
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
+  if (const absl::Status status = KernelRegistry::Check(options.device, options.kernel_options());
+      !status.ok()) {
+    return Annotate(WithBuildHint(status), absl::StrCat("--device=", options.device));
+  }
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   if (options.seq_len > model->max_seq_len()) {
@@ -233,6 +238,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.mixed_precision = options.mixed_precision();
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.kernels = options.kernel_options();
   trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -381,7 +387,8 @@ class Reporter {
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
-        options.param_dtype, gemm_peak / 1e9));
+        options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
+        gemm_peak / 1e9));
     if (options.deterministic_batch > 0) {
       progress_.Print(absl::StrFormat(
           "          in %d micro-batches, %d on each rank: the bits are those of any world size",

@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
-                          KernelRegistry::Create(device, device.compute_stream()));
+                          KernelRegistry::Create(device, device.compute_stream(), options.kernels));
   const WrapPlan plan = PlanFor(*trainer->model_, options);
   trainer->deterministic_batch_ = options.deterministic_batch;
   ShardingOptions sharding = options.sharding;

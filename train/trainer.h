@@ -38,6 +38,8 @@ namespace zeroth {
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   WrapPolicy wrap = WrapBlocks();
+  // How products are made. The devices that cannot: Unimplemented.
+  KernelOptions kernels;
   // Norms are units of their own that compute, and reduce gradients, in fp32, and hand on what they
   // were given.
   bool fp32_norms = false;

@@ -414,7 +414,8 @@ absl::Status CpuKernels::ClipFactor(const Tensor& sum, double scale, double max_
 
 namespace {
 
-absl::StatusOr<std::unique_ptr<Kernels>> CreateCpuKernels(Device& device, Stream& stream) {
+absl::StatusOr<std::unique_ptr<Kernels>> CreateCpuKernels(Device& device, Stream& stream,
+                                                          const KernelOptions&) {
   return std::make_unique<CpuKernels>(device, CpuStream::From(stream));
 }
 

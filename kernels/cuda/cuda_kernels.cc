@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
 #include "zeroth/kernels/cuda/adamw.h"
@@ -22,6 +24,9 @@
 
 namespace zeroth::cuda {
 namespace {
+
+// Older devices have no TF32, where cuBLASLt would multiply in fp32 and say nothing.
+constexpr int kLeastTf32Capability = 80;
 
 void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 float* FloatsOrNull(const Tensor& tensor) {
@@ -72,14 +77,21 @@ NormBackwardCall CommonBackwardCall(const Args& args) {
 
 }  // namespace
 
-CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream)
+CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOptions& options)
     : device_(device),
       stream_(stream),
+      allow_tf32_(options.fp32_precision == Fp32Precision::kTf32),
       target_{stream.handle(), device.properties().multiprocessors} {}
 
-absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
-                                                             CudaStream& stream) {
-  return std::unique_ptr<Kernels>(new CudaKernels(device, stream));
+absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device, CudaStream& stream,
+                                                             const KernelOptions& options) {
+  const int capability = device.properties().compute_capability;
+  if (options.fp32_precision == Fp32Precision::kTf32 && capability < kLeastTf32Capability) {
+    return absl::UnimplementedError(absl::StrCat(
+        "fp32_precision = tf32: ", device.name(), " has compute capability ", capability / 10, ".",
+        capability % 10, ", and TF32 begins with 8.0; expected ieee, fp32 products in fp32"));
+  }
+  return std::unique_ptr<Kernels>(new CudaKernels(device, stream, options));
 }
 
 template <typename... Tensors>
@@ -107,8 +119,8 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
 
 absl::StatusOr<CublasLt*> CudaKernels::Blas() {
   if (blas_ == nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        blas_, CublasLt::Create(stream_.handle(), device_.allocator(), /*allow_tf32=*/false));
+    ZEROTH_ASSIGN_OR_RETURN(blas_,
+                            CublasLt::Create(stream_.handle(), device_.allocator(), allow_tf32_));
   }
   return blas_.get();
 }
@@ -464,9 +476,12 @@ absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max
 namespace {
 
 const KernelRegistration registration(
-    "cuda", [](Device& device, Stream& stream) -> absl::StatusOr<std::unique_ptr<Kernels>> {
-      return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream));
-    });
+    "cuda",
+    [](Device& device, Stream& stream,
+       const KernelOptions& options) -> absl::StatusOr<std::unique_ptr<Kernels>> {
+      return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream), options);
+    },
+    {.tf32 = true});
 
 }  // namespace
 }  // namespace zeroth::cuda

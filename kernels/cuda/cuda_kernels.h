@@ -17,11 +17,12 @@
 namespace zeroth::cuda {
 
 // The kernels of a GPU: checks a call, then enqueues what the functions of this folder launch.
-// Registered for device type "cuda". Products in fp32 are fp32 products; TF32 is off.
+// Registered for device type "cuda".
 class CudaKernels final : public Kernels {
  public:
-  // Both outlive the result.
-  static absl::StatusOr<std::unique_ptr<Kernels>> Create(CudaDevice& device, CudaStream& stream);
+  // Both outlive the result. Unimplemented for TF32 on a GPU before Ampere.
+  static absl::StatusOr<std::unique_ptr<Kernels>> Create(CudaDevice& device, CudaStream& stream,
+                                                         const KernelOptions& options = {});
 
   Stream& stream() override { return stream_; }
 
@@ -59,7 +60,7 @@ class CudaKernels final : public Kernels {
                           const Tensor& norm_and_factor) override;
 
  private:
-  CudaKernels(CudaDevice& device, CudaStream& stream);
+  CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOptions& options);
 
   // Ends a call: an error fails the stream, and on side streams `tensors` and scratch are kept
   // until it has passed.
@@ -73,6 +74,7 @@ class CudaKernels final : public Kernels {
 
   CudaDevice& device_;
   CudaStream& stream_;
+  const bool allow_tf32_;
   const LaunchTarget target_;
   std::unique_ptr<CublasLt> blas_;
   std::shared_ptr<Buffer> scratch_;  // of this call, on side streams

@@ -27,6 +27,7 @@ struct Layout {
 };
 
 struct Desc {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cublasOperation_t first_op = CUBLAS_OP_N;
   cublasOperation_t second_op = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -60,6 +61,15 @@ float Load(const void* data, cudaDataType_t type, int64_t at) {
     default:
       return static_cast<const float*>(data)[at];
   }
+}
+
+// A float with 10 bits of mantissa, to the nearest: what TF32 products are made of.
+float RoundedToTf32(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (std::isfinite(value)) bits = (bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu;
+  std::memcpy(&value, &bits, sizeof(bits));
+  return value;
 }
 
 void Store(void* data, cudaDataType_t type, int64_t at, float value) {
@@ -123,7 +133,7 @@ void Compute(const Product& p) {
   const auto rows = static_cast<int64_t>(p.c.rows);
   const auto columns = static_cast<int64_t>(p.c.columns);
   // Converted once, since each element is used many times.
-  const auto unpack = [](const void* data, const Layout& layout, bool by_column) {
+  const auto unpack = [&p](const void* data, const Layout& layout, bool by_column) {
     std::vector<float> values(layout.rows * layout.columns);
     size_t next = 0;
     const auto r_count = static_cast<int64_t>(layout.rows);
@@ -138,6 +148,9 @@ void Compute(const Product& p) {
         for (int64_t c = 0; c < c_count; ++c)
           values[next++] = Load(data, layout.type, c * layout.ld + r);
       }
+    }
+    if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+      for (float& value : values) value = RoundedToTf32(value);
     }
     return values;
   };
@@ -182,6 +195,7 @@ bool IsSupported(const Desc& desc, const Layout& first, const Layout& second, co
   }
   if (UsesBias(desc.epilogue) && desc.bias_type != c.type) return false;
   if (UsesAux(desc.epilogue) && (desc.aux_ld % 8 != 0 || desc.aux_type != c.type)) return false;
+  if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && low) return false;
   return first.type == second.type;
 }
 
@@ -202,10 +216,12 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale_type) {
   if (scale_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc);
+  auto* const made = new Desc;
+  made->compute = compute;
+  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(made);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
