@@ -18,6 +18,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/fp8.h"
 #include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
@@ -239,6 +240,37 @@ struct SumQuantizedArgs {
   bool accumulate = false;  // add to sum, which is fp32
 };
 
+// Values as 8-bit floats and one scale for all of them, made just in time: the largest magnitude
+// becomes the format's largest number ("tensorwise" in torchao's words, "current scaling" in
+// TransformerEngine's). code = value * Fp8Multiplier(amax), rounded to nearest even, the largest
+// number where that would overflow, kNaNCode for NaN; value = code * scale. An infinity or NaN
+// among the values makes the scale NaN: an overflow must not vanish on its way.
+struct CastFp8Args {
+  Matrix values;  // [rows, cols] fp32, bf16 or fp16
+  Fp8Format format = Fp8Format::kE4M3;
+  // At least one of the two: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)], the same
+  // codes transposed, zeros behind them.
+  Tensor codes;
+  Tensor codes_transposed;
+  Tensor scale;  // fp32 [2]: 1 / multiplier, and the largest magnitude (amax)
+};
+
+struct Fp8Operand {
+  Tensor codes;  // uint8 [rows, depth]
+  Fp8Format format = Fp8Format::kE4M3;
+  Tensor scale;  // as CastFp8 leaves it; the first element counts
+};
+
+// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: both operands with their depth
+// innermost, the one layout in which Hopper multiplies 8-bit floats.
+struct Fp8GemmArgs {
+  Fp8Operand a;             // [m, k], k a multiple of kFp8Step
+  Fp8Operand b;             // [n, k], n a multiple of kFp8Step; not e5m2 as well
+  Matrix c;                 // [m, n] fp32, bf16 or fp16; offset and stride multiples of kFp8Step
+  bool accumulate = false;  // add to c; excludes bias
+  Tensor bias;              // [n] of c's type, bf16 or fp16; or undefined
+};
+
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
 // passed.
@@ -321,6 +353,12 @@ class Kernels {
   // NaN where the norm is not a finite fp32. Computed in double, each rounded once.
   virtual absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                                   const Tensor& norm_and_factor) = 0;
+
+  // Unimplemented says why this device has no products of 8-bit floats; CastFp8 it has.
+  virtual absl::Status SupportsFp8() const = 0;
+  virtual absl::Status CastFp8(const CastFp8Args& args) = 0;
+  // Unimplemented where SupportsFp8 is.
+  virtual absl::Status Fp8Gemm(const Fp8GemmArgs& args) = 0;
 };
 
 // What products of fp32 operands are made in; the words are those of PyTorch's

@@ -50,6 +50,8 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args);
 absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum);
 absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double scale,
                                 double max_norm, const Tensor& norm_and_factor);
+absl::Status ValidateCastFp8(const Device& device, const CastFp8Args& args);
+absl::Status ValidateFp8Gemm(const Device& device, const Fp8GemmArgs& args);
 
 }  // namespace zeroth
 

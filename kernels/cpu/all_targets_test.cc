@@ -16,6 +16,7 @@
 #include "zeroth/kernels/testing/cast_suite.h"
 #include "zeroth/kernels/testing/elementwise_suite.h"
 #include "zeroth/kernels/testing/embedding_suite.h"
+#include "zeroth/kernels/testing/fp8_suite.h"
 #include "zeroth/kernels/testing/low_precision_adamw_suite.h"
 #include "zeroth/kernels/testing/norm_suite.h"
 #include "zeroth/kernels/testing/quantize_suite.h"
@@ -34,6 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LowPrecisionAdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, NormSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, QuantizeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, RopeSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Suite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, SumOfSquaresSuite, ::testing::Values("cpu"));
 
 // Each repetition of all tests runs on the next target.

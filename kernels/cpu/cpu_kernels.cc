@@ -18,6 +18,7 @@
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/elementwise.h"
 #include "zeroth/kernels/cpu/embedding.h"
+#include "zeroth/kernels/cpu/fp8.h"
 #include "zeroth/kernels/cpu/gelu.h"
 #include "zeroth/kernels/cpu/gemm.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
@@ -409,6 +410,45 @@ absl::Status CpuKernels::ClipFactor(const Tensor& sum, double scale, double max_
   return stream_.Enqueue([sum, scale, max_norm, norm_and_factor] {
     cpu::ClipFactor(sum.data<int64_t>(), scale, max_norm, norm_and_factor.data<float>());
     return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::CastFp8(const CastFp8Args& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
+  return stream_.Enqueue([this, args] {
+    CastFp8Call call;
+    call.rows = args.values.rows;
+    call.cols = args.values.cols;
+    call.stride = args.values.stride;
+    call.dtype = args.values.tensor.dtype();
+    call.values = RawData(args.values);
+    call.format = args.format;
+    call.codes = static_cast<uint8_t*>(RawDataOrNull(args.codes));
+    call.codes_transposed = static_cast<uint8_t*>(RawDataOrNull(args.codes_transposed));
+    call.scale = args.scale.data<float>();
+    return cpu::CastFp8(call, workspace_);
+  });
+}
+
+absl::Status CpuKernels::Fp8Gemm(const Fp8GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateFp8Gemm(device_, args));
+  return stream_.Enqueue([this, args] {
+    Fp8GemmCall call;
+    call.m = args.c.rows;
+    call.n = args.c.cols;
+    call.k = args.a.codes.dim(1);
+    call.a = args.a.codes.data<uint8_t>();
+    call.a_format = args.a.format;
+    call.b = args.b.codes.data<uint8_t>();
+    call.b_format = args.b.format;
+    call.scale = args.a.scale.data<float>()[0] * args.b.scale.data<float>()[0];
+    call.c_dtype = args.c.tensor.dtype();
+    call.c = RawData(args.c);
+    call.ldc = args.c.stride;
+    call.accumulate = args.accumulate;
+    call.bias = RawDataOrNull(args.bias);
+    call.any_team = device_.options().bits_of_any_team;
+    return cpu::Fp8Gemm(call, workspace_, gemm_workspace_);
   });
 }
 

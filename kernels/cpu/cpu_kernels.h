@@ -59,6 +59,9 @@ class CpuKernels final : public Kernels {
   absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;
   absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                           const Tensor& norm_and_factor) override;
+  absl::Status SupportsFp8() const override { return absl::OkStatus(); }
+  absl::Status CastFp8(const CastFp8Args& args) override;
+  absl::Status Fp8Gemm(const Fp8GemmArgs& args) override;
 
  private:
   Device& device_;

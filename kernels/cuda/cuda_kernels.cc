@@ -14,6 +14,8 @@
 #include "zeroth/kernels/cuda/column_sum.h"
 #include "zeroth/kernels/cuda/elementwise.h"
 #include "zeroth/kernels/cuda/embedding.h"
+#include "zeroth/kernels/cuda/fp8.h"
+#include "zeroth/kernels/cuda/fp8_gemm.h"
 #include "zeroth/kernels/cuda/gemm.h"
 #include "zeroth/kernels/cuda/linear_cross_entropy.h"
 #include "zeroth/kernels/cuda/norm.h"
@@ -27,6 +29,7 @@ namespace {
 
 // Older devices have no TF32, where cuBLASLt would multiply in fp32 and say nothing.
 constexpr int kLeastTf32Capability = 80;
+constexpr int kLeastFp8Capability = 89;
 
 void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 float* FloatsOrNull(const Tensor& tensor) {
@@ -471,6 +474,55 @@ absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max
   return Finish(cuda::ClipFactor(sum.data<int64_t>(), scale, max_norm,
                                  norm_and_factor.data<float>(), target_),
                 sum, norm_and_factor);
+}
+
+absl::Status CudaKernels::SupportsFp8() const {
+  const int capability = device_.properties().compute_capability;
+  if (capability >= kLeastFp8Capability) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      device_.name(), " has compute capability ", capability / 10, ".", capability % 10,
+      ", and products of 8-bit floats begin with 8.9 (Ada) and 9.0 (Hopper)"));
+}
+
+absl::Status CudaKernels::CastFp8(const CastFp8Args& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  CastFp8Call call;
+  call.rows = args.values.rows;
+  call.cols = args.values.cols;
+  call.stride = args.values.stride;
+  call.dtype = args.values.tensor.dtype();
+  call.values = RawData(args.values);
+  call.format = args.format;
+  call.codes = static_cast<uint8_t*>(DataOrNull(args.codes));
+  call.codes_transposed = static_cast<uint8_t*>(DataOrNull(args.codes_transposed));
+  call.scale = args.scale.data<float>();
+  return Finish(cuda::CastFp8(call, target_), args.values.tensor, args.codes, args.codes_transposed,
+                args.scale);
+}
+
+absl::Status CudaKernels::Fp8Gemm(const Fp8GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(SupportsFp8());
+  ZEROTH_RETURN_IF_ERROR(ValidateFp8Gemm(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  Fp8GemmCall call;
+  call.m = args.c.rows;
+  call.n = args.c.cols;
+  call.k = args.a.codes.dim(1);
+  call.a = args.a.codes.raw_data();
+  call.a_format = args.a.format;
+  call.a_scale = args.a.scale.data<float>();
+  call.b = args.b.codes.raw_data();
+  call.b_format = args.b.format;
+  call.b_scale = args.b.scale.data<float>();
+  call.c_dtype = args.c.tensor.dtype();
+  call.c = RawData(args.c);
+  call.ldc = args.c.stride;
+  call.accumulate = args.accumulate;
+  call.bias = DataOrNull(args.bias);
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, Blas());
+  return Finish(cuda::Fp8Gemm(call, *blas, target_), args.a.codes, args.a.scale, args.b.codes,
+                args.b.scale, args.c.tensor, args.bias);
 }
 
 namespace {
