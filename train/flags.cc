@@ -231,6 +231,14 @@ ABSL_FLAG(std::string, fp32_precision, kDefaults.fp32_precision,
           "rounded to 10 bits of mantissa for tensor cores, sums in fp32; attention stays fp32). "
           "tf32 needs --device=cuda and --param_dtype=fp32.");
 
+ABSL_FLAG(
+    std::string, fp8, kDefaults.fp8,
+    "Products of the blocks' linear layers in 8-bit floats: tensorwise (inputs and weights as "
+    "e4m3, gradients of outputs as e5m2, one scale a tensor, from its largest magnitude just "
+    "then, as torchao's recipe of this name) or none. Needs --param_dtype=bf16 or fp16; "
+    "layers whose sizes are no multiples of 16 stay in that, and are named at the start. On "
+    "a CPU the same numbers, but no faster.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -326,6 +334,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
   options.fp32_precision = absl::GetFlag(FLAGS_fp32_precision);
+  options.fp8 = absl::GetFlag(FLAGS_fp8);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -188,6 +188,15 @@ absl::Status ValidatePrecision(const TrainOptions& options) {
         absl::StrCat("--fp32_precision=tf32 and --param_dtype=", options.param_dtype,
                      ": no product is made of fp32 operands then; leave one of them out"));
   }
+  if (options.fp8 != "none" && options.fp8 != "tensorwise") {
+    return Bad("fp8", options.fp8, "none or tensorwise");
+  }
+  if (options.fp8 != "none" && options.param_dtype == "fp32") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fp8=", options.fp8,
+                     " and --param_dtype=fp32: products of 8-bit floats give 16 bits; take "
+                     "--param_dtype=bf16"));
+  }
   return absl::OkStatus();
 }
 

@@ -118,6 +118,7 @@ struct TrainOptions {
   std::string lora_export = "merged";
 
   std::string fp32_precision = "ieee";
+  std::string fp8 = "none";
 
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the

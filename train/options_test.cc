@@ -120,6 +120,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.fp32_precision = "tf32";
          o.param_dtype = "bf16";
        }},
+      {"--fp8=rowwise: expected none or tensorwise",
+       [](TrainOptions& o) {
+         o.param_dtype = "bf16";
+         o.fp8 = "rowwise";
+       }},
+      {"--fp8=tensorwise and --param_dtype=fp32", [](TrainOptions& o) { o.fp8 = "tensorwise"; }},
       {"--offload_dir=/scratch without --offload",
        [](TrainOptions& o) { o.offload_dir = "/scratch"; }},
   };

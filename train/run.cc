@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/byte_count.h"
@@ -24,6 +25,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
@@ -373,6 +375,7 @@ class Reporter {
                                     name, static_cast<double>(stats.total_numel) / 1e6,
                                     trainer_.model().vocab_size(), job_.tokenizer->name()));
     PrintAdapters();
+    PrintFp8();
     progress_.Print(
         absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
     progress_.Print(absl::StrFormat(
@@ -417,6 +420,18 @@ class Reporter {
                         "parameters are trained, the rest is frozen",
                         job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
                         static_cast<double>(numel) / 1e6));
+  }
+
+  // What stays in more bits is said, layer by layer.
+  void PrintFp8() {
+    const Fp8Layers layers = FindFp8Layers(trainer_.model());
+    if (layers.in_fp8.empty()) return;
+    progress_.Print(absl::StrFormat(
+        "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+        layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
+        layers.others.empty() ? ""
+                              : "; no multiples of 16, so in " + job_.options.param_dtype + ": ",
+        absl::StrJoin(layers.others, ", ")));
   }
 
   const Job& job_;

@@ -92,7 +92,8 @@ class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
   // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores or
-  // a decay out of their range.
+  // a decay out of their range, and for a model with fp8 layers that is computed in fp32;
+  // Unimplemented where the device has no fp8.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
