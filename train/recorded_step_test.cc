@@ -65,6 +65,7 @@ struct RunSetup {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   DType state_dtype = DType::kFloat32;  // of moments
   OffloadOptions offload;
+  bool fp8 = false;
 };
 
 // Everything that a run shows.
@@ -136,8 +137,10 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cuda", DeviceOptions()));
     device->BindThread();
+    ModelOptions model_options;
+    model_options.fp8 = setup.fp8;
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                            ModelRegistry::Create(Config(setup.model)));
+                            ModelRegistry::Create(Config(setup.model), model_options));
     TrainerOptions options;
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
@@ -303,6 +306,17 @@ TEST_F(RecordedStepTest, MicroBatchesAndRecomputationAreRecorded) {
   setup.micro_batches = 3;
   setup.activation_checkpointing = ActivationCheckpointing::kBlock;
   EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+}
+
+// Scales that stay on the device are made anew in every step that is played.
+TEST_F(RecordedStepTest, ScalesOfFp8AreThoseOfTheStep) {
+  for (const char* const model : {"gpt2", "llama"}) {
+    RunSetup setup;
+    setup.model = model;
+    setup.precision = kBFloat16;
+    setup.fp8 = true;
+    EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+  }
 }
 
 TEST_F(RecordedStepTest, FreezingAParameterMakesANewRecording) {

@@ -46,7 +46,8 @@ class Linear : public Module {
   bool uses_fp8() const { return uses_fp8_; }
 
  protected:
-  // x with the weights and biases, and `activation` after it; what the hooks ask for is done.
+  // The weights' products with x and the biases, then `activation`, in whatever products are made
+  // in; x has the type that the hooks ask for.
   absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation);
 
  private:

@@ -76,11 +76,13 @@ struct RunSetup {
   int micro_batches = 1;  // of a rank and step
   int64_t deterministic_batch = 0;
   int64_t lora_rank = 0;
+  double fp16_loss_scale = 0;  // above 0: in fp16 in the place of bf16
 };
 
 struct Record {
   std::vector<float> losses;
   std::vector<double> grad_norms;
+  std::vector<bool> overflowed;
   std::map<std::string, std::vector<float>> weights;
 };
 
@@ -122,6 +124,11 @@ TrainerOptions OptionsOf(const RunSetup& setup) {
   if (setup.products != Products::kFp32) {
     options.sharding.mixed_precision = {DType::kBFloat16, DType::kFloat32};
   }
+  if (setup.fp16_loss_scale > 0) {
+    options.sharding.mixed_precision = {DType::kFloat16, DType::kFloat16};
+    options.loss_scaler.emplace();
+    options.loss_scaler->initial_scale = setup.fp16_loss_scale;
+  }
   options.activation_checkpointing = setup.recompute;
   options.deterministic_batch = setup.deterministic_batch;
   return options;
@@ -153,6 +160,7 @@ absl::Status TrainRank(const RunSetup& setup, Communicator& world, std::mutex& m
     if (world.rank() != 0) continue;
     record.losses.push_back(result.loss);
     record.grad_norms.push_back(result.grad_norm);
+    record.overflowed.push_back(result.overflowed);
   }
   return trainer->sharding().VisitShards(
       [&](const Parameter& parameter, int64_t begin, absl::Span<const float> values) {
@@ -278,6 +286,19 @@ TEST_P(Fp8TrainingTest, MicroBatchesStayNearOneBatch) {
   EXPECT_NEAR(parts.grad_norms[0], whole.grad_norms[0], 0.01 * whole.grad_norms[0]);
   EXPECT_NE(parts.grad_norms[0], whole.grad_norms[0]);
   EXPECT_LE(DistanceOf(parts, whole).loss, 0.02);
+}
+
+// An infinite gradient must not become the largest number of a format.
+TEST_P(Fp8TrainingTest, OverflowsOfFp16AreNotHiddenByACast) {
+  run_.fp16_loss_scale = 1024;
+  const Record quiet = Train(run_);
+  EXPECT_FALSE(quiet.overflowed[0]);
+  run_.fp16_loss_scale = std::ldexp(1.0, 24);
+  const Record loud = Train(run_);
+  EXPECT_TRUE(loud.overflowed[0]);
+  EXPECT_FALSE(std::isfinite(loud.grad_norms[0]));
+  EXPECT_NE(loud.losses[1], quiet.losses[1]) << "the first step was not skipped";
+  EXPECT_TRUE(std::isfinite(loud.losses.back()));
 }
 
 TEST_P(Fp8TrainingTest, AdaptersAreTrainedBesideFrozenWeightsInFp8) {
