@@ -237,7 +237,7 @@ ABSL_FLAG(
     "e4m3, gradients of outputs as e5m2, one scale a tensor, from its largest magnitude just "
     "then, as torchao's recipe of this name) or none. Needs --param_dtype=bf16 or fp16; "
     "layers whose sizes are no multiples of 16 stay in that, and are named at the start. On "
-    "a CPU the same numbers, but no faster.");
+    "a CPU the same numbers, more slowly.");
 
 namespace zeroth {
 

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 
 #include "absl/status/statusor.h"
 
@@ -123,6 +121,53 @@ void EncodeFloat16(Fp8Format format, size_t n, const void* values, float multipl
   EncodeRowAs<Float16>(format, n, values, multiplier, to);
 }
 
+// The numbers behind codes, in bf16, which has every one of them.
+template <Fp8Format kFormat>
+HWY_INLINE void DecodeCodes(size_t n, const uint8_t* codes, BFloat16* to) {
+  constexpr Fp8Numbers kNumbers = NumbersOf(kFormat);
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<uint8_t, decltype(d)> d8;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const size_t lanes = hn::Lanes(d);
+  const auto rebias = hn::Set(di, (127 - kNumbers.bias) << 23);
+  const auto step =
+      hn::BitCast(d, hn::Set(di, (128 - kNumbers.bias - kNumbers.mantissa_bits) << 23));
+  const auto smallest_normal = hn::Set(di, 1 << kNumbers.mantissa_bits);
+  const auto top = hn::Set(di, kNumbers.top_code);
+  // Behind the top lie NaNs, and first of all e5m2's infinity.
+  const auto infinity = hn::Set(di, kFormat == Fp8Format::kE5M2 ? kNumbers.top_code + 1 : -1);
+  for (size_t i = 0; i < n; i += lanes) {
+    const size_t count = std::min(lanes, n - i);
+    HWY_ALIGN uint8_t tail[HWY_MAX_BYTES] = {};
+    if (count < lanes) std::memcpy(tail, codes + i, count);
+    const auto code = hn::PromoteTo(di, hn::LoadU(d8, count < lanes ? tail : codes + i));
+    const auto magnitude = hn::And(code, hn::Set(di, 0x7f));
+    const auto normal = hn::Add(hn::ShiftLeft<23 - kNumbers.mantissa_bits>(magnitude), rebias);
+    const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, magnitude), step));
+    auto bits = hn::IfThenElse(hn::Lt(magnitude, smallest_normal), subnormal, normal);
+    const auto special = hn::IfThenElse(hn::Eq(magnitude, infinity), hn::Set(di, 0x7f800000),
+                                        hn::Set(di, 0x7fc00000));
+    bits = hn::IfThenElse(hn::Gt(magnitude, top), special, bits);
+    const auto sign = hn::ShiftLeft<8>(hn::And(code, hn::Set(di, 0x80)));
+    const auto halves = hn::DemoteTo(d16, hn::Or(hn::ShiftRight<16>(bits), sign));
+    if (count == lanes) {
+      hn::StoreU(halves, d16, reinterpret_cast<uint16_t*>(to + i));
+    } else {
+      HWY_ALIGN uint16_t last[HWY_MAX_BYTES / sizeof(uint16_t)];
+      hn::StoreU(halves, d16, last);
+      std::memcpy(to + i, last, count * sizeof(uint16_t));
+    }
+  }
+}
+
+void DecodeE4M3(size_t n, const uint8_t* codes, BFloat16* to) {
+  DecodeCodes<Fp8Format::kE4M3>(n, codes, to);
+}
+void DecodeE5M2(size_t n, const uint8_t* codes, BFloat16* to) {
+  DecodeCodes<Fp8Format::kE5M2>(n, codes, to);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -136,6 +181,8 @@ HWY_EXPORT(LargestOfFloat16);
 HWY_EXPORT(EncodeFloat32);
 HWY_EXPORT(EncodeBFloat16);
 HWY_EXPORT(EncodeFloat16);
+HWY_EXPORT(DecodeE4M3);
+HWY_EXPORT(DecodeE5M2);
 
 namespace {
 
@@ -196,34 +243,11 @@ void CastTile(const CastFp8Call& call, EncodeFunction encode, float multiplier, 
   }
 }
 
-// The numbers behind all codes, in bf16, which has every one of them.
-struct DecodeTable {
-  explicit DecodeTable(Fp8Format format) {
-    const Fp8Numbers numbers = NumbersOf(format);
-    for (int code = 0; code < 128; ++code) {
-      const int mantissa = code & ((1 << numbers.mantissa_bits) - 1);
-      const int exponent = code >> numbers.mantissa_bits;
-      const int steps = exponent == 0 ? mantissa : mantissa + (1 << numbers.mantissa_bits);
-      float value = std::ldexp(static_cast<float>(steps),
-                               std::max(exponent, 1) - numbers.bias - numbers.mantissa_bits);
-      if (code > numbers.top_code) value = std::numeric_limits<float>::quiet_NaN();
-      if (format == Fp8Format::kE5M2 && code == numbers.top_code + 1) {
-        value = std::numeric_limits<float>::infinity();
-      }
-      at[code] = ToBFloat16(value);
-      at[code + 128] = ToBFloat16(-value);
-    }
-  }
-
-  BFloat16 at[256];
-};
-
 void Decode(int64_t count, const uint8_t* codes, Fp8Format format, BFloat16* to) {
-  static const DecodeTable e4m3(Fp8Format::kE4M3);
-  static const DecodeTable e5m2(Fp8Format::kE5M2);
-  const DecodeTable& table = format == Fp8Format::kE4M3 ? e4m3 : e5m2;
+  const auto decode = format == Fp8Format::kE4M3 ? HWY_DYNAMIC_DISPATCH(DecodeE4M3)
+                                                 : HWY_DYNAMIC_DISPATCH(DecodeE5M2);
   ParallelFor(count, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = table.at[codes[i]];
+    decode(static_cast<size_t>(end - begin), codes + begin, to + begin);
   });
 }
 

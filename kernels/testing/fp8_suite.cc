@@ -296,6 +296,34 @@ TEST_P(Fp8Suite, ProductsAreThoseOfTheNumbersBehindTheCodes) {
   }
 }
 
+// Also those that no cast writes: infinities, and NaNs of all kinds.
+TEST_P(Fp8Suite, EveryCodeTimesOneIsItsNumber) {
+  for (const Fp8Format format : kFormats) {
+    std::vector<uint8_t> all(256 * 16, 0);
+    for (size_t code = 0; code < 256; ++code) all[code * 16] = static_cast<uint8_t>(code);
+    Fp8GemmArgs args;
+    args.a.codes = UploadCodes({256, 16}, all);
+    args.a.format = format;
+    args.a.scale = Upload({2}, {1.0f, 0.0f});
+    std::vector<uint8_t> ones(16 * 16, 0);
+    for (size_t row = 0; row < 16; ++row) ones[row * 16] = 0x38;
+    args.b.codes = UploadCodes({16, 16}, ones);
+    args.b.scale = args.a.scale;
+    const Tensor c = Unwritten({256, 16});
+    args.c = c;
+    ASSERT_EQ(kernels().Fp8Gemm(args), absl::OkStatus());
+    const std::vector<float> result = Download(c);
+    for (size_t i = 0; i < result.size(); ++i) {
+      const double expected = ValueOf(format, static_cast<uint8_t>(i / 16));
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(result[i])) << "code " << i / 16;
+      } else {
+        EXPECT_EQ(static_cast<double>(result[i]), expected) << "code " << i / 16;
+      }
+    }
+  }
+}
+
 TEST_P(Fp8Suite, ManyRows) {
   Fp8ProductCase test;
   test.m = 1100;
