@@ -549,9 +549,7 @@ void CheckMoments(Checker& check, const AdamWArgs& args) {
                              ", at least 0"));
 }
 
-}  // namespace
-
-absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
+absl::Status ValidateRange(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
   SharedType gradient;
   if (!check.Kept("param", args.param, args.param.shape())) return check.status();
@@ -566,6 +564,19 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   check.Require(args.correction2 > 0, "correction2",
                 absl::StrCat("is ", args.correction2, ", expected above 0"));
   return check.status();
+}
+
+}  // namespace
+
+absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ranges) {
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const absl::Status status = ValidateRange(device, ranges[i]);
+    if (status.ok()) continue;
+    if (ranges.size() == 1) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), ", in range ", i, " of ", ranges.size()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
@@ -422,13 +423,16 @@ absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args)
                 args.targets, args.loss, args.dhidden, args.dweight);
 }
 
-absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
-  ZEROTH_RETURN_IF_ERROR(stream_.status());
-  cuda::AdamWCall call;
+namespace {
+
+AdamWCall CallOf(const AdamWArgs& args) {
+  AdamWCall call;
   call.count = args.param.numel();
-  call.coefficients = DeriveAdamWCoefficients(args);
-  call.on_device = static_cast<const AdamWCoefficients*>(DataOrNull(args.coefficients));
+  if (args.coefficients.defined()) {
+    call.on_device = static_cast<const AdamWCoefficients*>(args.coefficients.raw_data());
+  } else {
+    call.coefficients = DeriveAdamWCoefficients(args);
+  }
   call.grad_factor = FloatsOrNull(args.grad_factor);
   call.param_dtype = args.param.dtype();
   call.grad_dtype = args.grad.dtype();
@@ -441,8 +445,23 @@ absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
   call.v_scale = FloatsOrNull(args.v_scale);
   call.stream = args.stream;
   call.first_element = args.first_element;
-  return Finish(cuda::AdamW(call, target_), args.param, args.grad, args.m, args.v, args.m_scale,
-                args.v_scale, args.grad_factor, args.coefficients);
+  return call;
+}
+
+}  // namespace
+
+absl::Status CudaKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, ranges));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  std::vector<AdamWCall> calls;
+  calls.reserve(ranges.size());
+  for (const AdamWArgs& args : ranges) calls.push_back(CallOf(args));
+  ZEROTH_RETURN_IF_ERROR(stream_.Update(cuda::AdamW(calls, target_)));
+  for (const AdamWArgs& args : ranges) {
+    ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), args.param, args.grad, args.m, args.v,
+                                  args.m_scale, args.v_scale, args.grad_factor, args.coefficients));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {
