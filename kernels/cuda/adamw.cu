@@ -28,31 +28,16 @@ __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, 
   param = __fsub_rn(param, change);
 }
 
-// A range with its types.
+// A range with its types. What is wanted of it is read from the table every time: kept, it would
+// take the registers of a third of the threads.
 template <typename P, typename G, typename M>
 struct Arrays {
-  __device__ __forceinline__ explicit Arrays(const AdamWRange& range)
-      : count(range.count),
-        param(static_cast<P*>(range.param)),
-        grad(static_cast<const G*>(range.grad)),
-        m(static_cast<M*>(range.m)),
-        v(static_cast<M*>(range.v)),
-        m_scale(range.m_scale),
-        v_scale(range.v_scale),
-        stream(range.stream),
-        first_element(range.first_element),
-        packed(range.packed) {}
+  const AdamWRange& range;
 
-  int64_t count;
-  P* param;
-  const G* grad;
-  M* m;
-  M* v;
-  float* m_scale;
-  float* v_scale;
-  uint64_t stream;
-  int64_t first_element;
-  bool packed;
+  __device__ __forceinline__ P* param() const { return static_cast<P*>(range.param); }
+  __device__ __forceinline__ const G* grad() const { return static_cast<const G*>(range.grad); }
+  __device__ __forceinline__ M* m() const { return static_cast<M*>(range.m); }
+  __device__ __forceinline__ M* v() const { return static_cast<M*>(range.v); }
 };
 
 __device__ __forceinline__ AdamWCoefficients CoefficientsOf(const AdamWTable& table,
@@ -75,7 +60,7 @@ __device__ __forceinline__ void ForTiles(const AdamWTable& table, const UpdateTi
     if (tile < tiles) {
       const AdamWCoefficients c = CoefficientsOf(table, range);
       const float scale = GradScale(c, table);
-      const Arrays<P, G, M> arrays(range);
+      const Arrays<P, G, M> arrays{range};
       for (; tile < tiles; tile += gridDim.x) {
         if (scale == scale) update(c, scale, arrays, tile);  // NaN: a step to be skipped
       }
@@ -124,43 +109,44 @@ __device__ __forceinline__ void UpdateElements(const AdamWCoefficients& c, float
   float param[N];
   float m[N];
   float v[N];
-  LoadPack<N>(arrays.grad + at, grad);
-  LoadPack<N>(arrays.param + at, param);
-  LoadPack<N>(arrays.m + at, m);
-  LoadPack<N>(arrays.v + at, v);
+  LoadPack<N>(arrays.grad() + at, grad);
+  LoadPack<N>(arrays.param() + at, param);
+  LoadPack<N>(arrays.m() + at, m);
+  LoadPack<N>(arrays.v() + at, v);
 #pragma unroll
   for (int i = 0; i < N; ++i) Update(c, scale, grad[i], param[i], m[i], v[i]);
   uint32_t moments[N] = {};
   uint32_t params[N] = {};
   if constexpr (std::is_same_v<P, bf16> || std::is_same_v<M, bf16>) {
-    DrawElements<N>(c, arrays.stream, arrays.first_element + at, moments, params);
+    DrawElements<N>(c, arrays.range.stream, arrays.range.first_element + at, moments, params);
   }
-  StoreRounded<N>(param, params, 0, arrays.param + at);
-  StoreRounded<N>(m, moments, 0, arrays.m + at);
-  StoreRounded<N>(v, moments, 16, arrays.v + at);
+  StoreRounded<N>(param, params, 0, arrays.param() + at);
+  StoreRounded<N>(m, moments, 0, arrays.m() + at);
+  StoreRounded<N>(v, moments, 16, arrays.v() + at);
 }
 
 template <typename P, typename G, typename M>
 __device__ __forceinline__ void UpdateTile(const AdamWCoefficients& c, float scale,
                                            const Arrays<P, G, M>& arrays, int64_t tile) {
   const int64_t begin = tile * kAdamWTile;
-  if (arrays.packed) {
+  if (arrays.range.packed) {
     const int64_t at = begin + int64_t{threadIdx.x} * kAdamWWidth;
-    if (at + kAdamWWidth <= arrays.count) {
+    if (at + kAdamWWidth <= arrays.range.count) {
       UpdateElements<kAdamWWidth>(c, scale, arrays, at);
       return;
     }
-    for (int64_t e = at; e < arrays.count; ++e) UpdateElements<1>(c, scale, arrays, e);
+    for (int64_t e = at; e < arrays.range.count; ++e) UpdateElements<1>(c, scale, arrays, e);
     return;
   }
   for (int turn = 0; turn < kAdamWWidth; ++turn) {
     const int64_t at = begin + turn * kMapThreads + threadIdx.x;
-    if (at < arrays.count) UpdateElements<1>(c, scale, arrays, at);
+    if (at < arrays.range.count) UpdateElements<1>(c, scale, arrays, at);
   }
 }
 
+// At least six blocks to a multiprocessor: what 40 registers allow, and the compiler needs no more.
 template <typename P, typename G, typename M>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, 6)
     AdamWKernel(const __grid_constant__ AdamWTable table) {
   ForTiles<P, G, M>(table,
                     [](const AdamWCoefficients& c, float scale, const Arrays<P, G, M>& arrays,
@@ -173,9 +159,9 @@ constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
 // Where packs may be read, or elements one by one; zeros past the end.
 template <typename T>
-__device__ __forceinline__ void LoadUpTo(const T* from, int64_t left, bool packed,
+__device__ __forceinline__ void LoadUpTo(const T* from, int left, bool packed,
                                          float (&to)[kBlockWidth]) {
-  if (packed && left >= kBlockWidth) {
+  if (packed && left == kBlockWidth) {
     LoadPack<kBlockWidth>(from, to);
     return;
   }
@@ -184,10 +170,10 @@ __device__ __forceinline__ void LoadUpTo(const T* from, int64_t left, bool packe
 }
 
 template <typename Code>
-__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int64_t left, bool packed,
-                                           float scale, float (&to)[kBlockWidth]) {
+__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, bool packed, float scale,
+                                           float (&to)[kBlockWidth]) {
   Pack<uint8_t, kBlockWidth> codes = {};
-  if (packed && left >= kBlockWidth) {
+  if (packed && left == kBlockWidth) {
     codes = *reinterpret_cast<const Pack<uint8_t, kBlockWidth>*>(from);
   } else {
     for (int i = 0; i < kBlockWidth && i < left; ++i) codes.at[i] = from[i];
@@ -197,9 +183,9 @@ __device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int64_t left, bo
 }
 
 template <typename T>
-__device__ __forceinline__ void StoreUpTo(const Pack<T, kBlockWidth>& pack, int64_t left,
-                                          bool packed, T* to) {
-  if (packed && left >= kBlockWidth) {
+__device__ __forceinline__ void StoreUpTo(const Pack<T, kBlockWidth>& pack, int left, bool packed,
+                                          T* to) {
+  if (packed && left == kBlockWidth) {
     *reinterpret_cast<Pack<T, kBlockWidth>*>(to) = pack;
     return;
   }
@@ -238,18 +224,20 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
                                                   int64_t tile) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t block = tile * (kAdamWTile / kMomentBlock) + threadIdx.x / 32;
-  if (block * kMomentBlock >= arrays.count) return;
-  const bool packed = arrays.packed;
+  if (block * kMomentBlock >= arrays.range.count) return;
+  const bool packed = arrays.range.packed;
   const int64_t at = block * kMomentBlock + lane * kBlockWidth;
-  const int64_t left = arrays.count - at;
+  // Of this lane's elements, at most all.
+  const int64_t rest = arrays.range.count - at;
+  const int left = static_cast<int>(rest < kBlockWidth ? rest : kBlockWidth);
   float grad[kBlockWidth];
   float param[kBlockWidth];
   float m[kBlockWidth];
   float v[kBlockWidth];
-  LoadUpTo(arrays.grad + at, left, packed, grad);
-  LoadUpTo(arrays.param + at, left, packed, param);
-  DecodeUpTo<FirstMomentCode>(arrays.m + at, left, packed, arrays.m_scale[block], m);
-  DecodeUpTo<SecondMomentCode>(arrays.v + at, left, packed, arrays.v_scale[block], v);
+  LoadUpTo(arrays.grad() + at, left, packed, grad);
+  LoadUpTo(arrays.param() + at, left, packed, param);
+  DecodeUpTo<FirstMomentCode>(arrays.m() + at, left, packed, arrays.range.m_scale[block], m);
+  DecodeUpTo<SecondMomentCode>(arrays.v() + at, left, packed, arrays.range.v_scale[block], v);
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) Update(c, grad_scale, grad[i], param[i], m[i], v[i]);
     // Past the end, where scales that are NaN must not spread from.
@@ -260,19 +248,20 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
   }
   uint32_t moments[kBlockWidth];
   uint32_t params[kBlockWidth];
-  DrawElements<kBlockWidth>(c, arrays.stream, arrays.first_element + at, moments, params);
+  DrawElements<kBlockWidth>(c, arrays.range.stream, arrays.range.first_element + at, moments,
+                            params);
   Pack<P, kBlockWidth> rounded;
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) rounded.at[i] = RoundBy<P>(param[i], params[i]);
-  StoreUpTo(rounded, left, packed, arrays.param + at);
+  StoreUpTo(rounded, left, packed, arrays.param() + at);
   // The shuffles in here come after every lane has read the old scales.
   const float m_scale = BlockScale<FirstMomentCode>(m);
   const float v_scale = BlockScale<SecondMomentCode>(v);
-  StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m + at);
-  StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v + at);
+  StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m() + at);
+  StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v() + at);
   if (lane == 0) {
-    arrays.m_scale[block] = m_scale;
-    arrays.v_scale[block] = v_scale;
+    arrays.range.m_scale[block] = m_scale;
+    arrays.range.v_scale[block] = v_scale;
   }
 }
 
