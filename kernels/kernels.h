@@ -319,10 +319,14 @@ class Kernels {
   // the message says which, and nothing changes.
   virtual absl::Status AdamW(absl::Span<const AdamWArgs> ranges) = 0;
   absl::Status AdamW(const AdamWArgs& args) { return AdamW(absl::MakeConstSpan(&args, 1)); }
-  // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
-  // the result does not depend on the order of elements, on how they are cut into calls, or on who
-  // adds what. x is fp32, bf16 or fp16. See exact_sum.h.
-  virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
+  // Adds the squares of the elements of all `xs` to `sum` (device memory, int64 [ExactSum::kWords])
+  // exactly: the result does not depend on the order of elements, on how they are cut into tensors
+  // and calls, or on who adds what. Each of `xs` is fp32, bf16 or fp16. See exact_sum.h. Tensors
+  // share launches and parallel loops as AdamW's ranges do.
+  virtual absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) = 0;
+  absl::Status AddSquares(const Tensor& x, const Tensor& sum) {
+    return AddSquares(absl::MakeConstSpan(&x, 1), sum);
+  }
   // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
   // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1
   // for max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_;

@@ -579,10 +579,15 @@ absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ran
   return absl::OkStatus();
 }
 
-absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {
+absl::Status ValidateAddSquares(const Device& device, absl::Span<const Tensor> xs,
+                                const Tensor& sum) {
+  for (size_t i = 0; i < xs.size(); ++i) {
+    Checker check("AddSquares", device);  // of its own: types may differ
+    SharedType type;
+    const std::string field = xs.size() == 1 ? "x" : absl::StrCat("xs[", i, "]");
+    if (!check.Kind(field.c_str(), xs[i], type)) return check.status();
+  }
   Checker check("AddSquares", device);
-  SharedType type;
-  check.Kind("x", x, type);
   check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
   return check.status();
 }

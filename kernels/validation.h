@@ -48,7 +48,8 @@ absl::Status ValidateDequantize(const Device& device, const DequantizeArgs& args
 absl::Status ValidateSumQuantized(const Device& device, const SumQuantizedArgs& args);
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args);
 absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ranges);
-absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum);
+absl::Status ValidateAddSquares(const Device& device, absl::Span<const Tensor> xs,
+                                const Tensor& sum);
 absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double scale,
                                 double max_norm, const Tensor& norm_and_factor);
 

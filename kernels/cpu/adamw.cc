@@ -237,34 +237,17 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AdamWPiece);
 
-namespace {
-
-int64_t InWholeBlocks(int64_t count) {
-  return (count + kMomentBlock - 1) / kMomentBlock * kMomentBlock;
-}
-
-}  // namespace
-
 void AdamW(absl::Span<const AdamWCall> calls) {
-  // Ranges are laid end to end in whole blocks, so that a cut of all of them cuts none of its
-  // blocks.
+  // In whole blocks, so that a cut of all ranges cuts none of their blocks.
   static_assert(kElementGrain % kMomentBlock == 0);
-  std::vector<int64_t> starts;
-  starts.reserve(calls.size());
-  int64_t total = 0;
+  std::vector<int64_t> lengths;
+  lengths.reserve(calls.size());
   for (const AdamWCall& call : calls) {
-    starts.push_back(total);
-    total += InWholeBlocks(call.count);
+    lengths.push_back((call.count + kMomentBlock - 1) / kMomentBlock * kMomentBlock);
   }
   const auto piece = HWY_DYNAMIC_DISPATCH(AdamWPiece);
-  ParallelFor(total, kElementGrain, [&](int64_t, int64_t begin, int64_t end) {
-    const auto first = std::upper_bound(starts.begin(), starts.end(), begin) - 1;
-    for (auto i = static_cast<size_t>(first - starts.begin()); i < calls.size() && starts[i] < end;
-         ++i) {
-      const int64_t from = std::max(begin - starts[i], int64_t{0});
-      const int64_t to = std::min(end - starts[i], calls[i].count);
-      if (from < to) piece(calls[i], from, to);
-    }
+  ParallelForRanges(lengths, kElementGrain, [&](size_t i, int64_t begin, int64_t end) {
+    piece(calls[i], begin, std::min(end, calls[i].count));
   });
 }
 

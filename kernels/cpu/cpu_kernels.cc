@@ -417,10 +417,13 @@ absl::Status CpuKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
   });
 }
 
-absl::Status CpuKernels::AddSquares(const Tensor& x, const Tensor& sum) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
-  return stream_.Enqueue([x, sum] {
-    cpu::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>());
+absl::Status CpuKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
+  return stream_.Enqueue([xs = std::vector<Tensor>(xs.begin(), xs.end()), sum] {
+    std::vector<SquaresCall> calls;
+    calls.reserve(xs.size());
+    for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
+    cpu::AddSquares(calls, sum.data<int64_t>());
     return absl::OkStatus();
   });
 }

@@ -58,7 +58,8 @@ class CpuKernels final : public Kernels {
   absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) override;
   using Kernels::AdamW;
   absl::Status AdamW(absl::Span<const AdamWArgs> ranges) override;
-  absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;
+  using Kernels::AddSquares;
+  absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) override;
   absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                           const Tensor& norm_and_factor) override;
 

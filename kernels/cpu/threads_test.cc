@@ -176,6 +176,9 @@ TEST_F(ThreadsTest, AddSquares) {
       const Tensor sum =
           *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
       ASSERT_TRUE(kernels_->AddSquares(Random({600001}, dtype), sum).ok());
+      const std::vector<Tensor> more = {Random({3}, dtype), Random({0}, dtype),
+                                        Random({300000}, dtype), Random({7}, dtype)};
+      ASSERT_TRUE(kernels_->AddSquares(more, sum).ok());
       const std::vector<int64_t> words = *sum.ToHost<int64_t>();
       if (threads == 1) expected = words;
       EXPECT_EQ(words, expected) << threads << " threads";

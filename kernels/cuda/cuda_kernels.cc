@@ -464,11 +464,15 @@ absl::Status CudaKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
   return absl::OkStatus();
 }
 
-absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
+absl::Status CudaKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  return Finish(cuda::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>(), target_),
-                x, sum);
+  std::vector<SquaresCall> calls;
+  calls.reserve(xs.size());
+  for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
+  ZEROTH_RETURN_IF_ERROR(Finish(cuda::AddSquares(calls, sum.data<int64_t>(), target_), sum));
+  for (const Tensor& x : xs) ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), x));
+  return absl::OkStatus();
 }
 
 absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max_norm,
