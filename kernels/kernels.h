@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -342,11 +343,22 @@ class Kernels {
 
   virtual absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) = 0;
 
-  virtual absl::Status AdamW(const AdamWArgs& args) = 0;
-  // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
-  // the result does not depend on the order of elements, on how they are cut into calls, or on who
-  // adds what. x is fp32, bf16 or fp16. See exact_sum.h.
-  virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
+  // A step of each of `ranges`, to the last bit what a call for each of them leaves: the
+  // multi-tensor apply of NVIDIA's Apex. A model has parameters by the hundred, most of them too
+  // small to fill a device, and each with a weight decay and draws of its own. Ranges may differ in
+  // everything and be empty; what one writes no other reads or writes. On a GPU those of the same
+  // types and grad_factor share launches; on a CPU all share one parallel loop. If one is refused
+  // the message says which, and nothing changes.
+  virtual absl::Status AdamW(absl::Span<const AdamWArgs> ranges) = 0;
+  absl::Status AdamW(const AdamWArgs& args) { return AdamW(absl::MakeConstSpan(&args, 1)); }
+  // Adds the squares of the elements of all `xs` to `sum` (device memory, int64 [ExactSum::kWords])
+  // exactly: the result does not depend on the order of elements, on how they are cut into tensors
+  // and calls, or on who adds what. Each of `xs` is fp32, bf16 or fp16. See exact_sum.h. Tensors
+  // share launches and parallel loops as AdamW's ranges do.
+  virtual absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) = 0;
+  absl::Status AddSquares(const Tensor& x, const Tensor& sum) {
+    return AddSquares(absl::MakeConstSpan(&x, 1), sum);
+  }
   // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
   // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1
   // for max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_;

@@ -550,9 +550,7 @@ void CheckMoments(Checker& check, const AdamWArgs& args) {
                              ", at least 0"));
 }
 
-}  // namespace
-
-absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
+absl::Status ValidateRange(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
   SharedType gradient;
   if (!check.Kept("param", args.param, args.param.shape())) return check.status();
@@ -569,10 +567,28 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   return check.status();
 }
 
-absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {
+}  // namespace
+
+absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ranges) {
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const absl::Status status = ValidateRange(device, ranges[i]);
+    if (status.ok()) continue;
+    if (ranges.size() == 1) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), ", in range ", i, " of ", ranges.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateAddSquares(const Device& device, absl::Span<const Tensor> xs,
+                                const Tensor& sum) {
+  for (size_t i = 0; i < xs.size(); ++i) {
+    Checker check("AddSquares", device);  // of its own: types may differ
+    SharedType type;
+    const std::string field = xs.size() == 1 ? "x" : absl::StrCat("xs[", i, "]");
+    if (!check.Kind(field.c_str(), xs[i], type)) return check.status();
+  }
   Checker check("AddSquares", device);
-  SharedType type;
-  check.Kind("x", x, type);
   check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
   return check.status();
 }

@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/testing/activation_suite.h"
+#include "zeroth/kernels/testing/adamw_ranges_suite.h"
 #include "zeroth/kernels/testing/adamw_suite.h"
 #include "zeroth/kernels/testing/cast_suite.h"
 #include "zeroth/kernels/testing/elementwise_suite.h"
@@ -27,6 +28,7 @@ namespace zeroth::testing {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, ActivationSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, AdamWRangesSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, AdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, CastSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, ElementwiseSuite, ::testing::Values("cpu"));

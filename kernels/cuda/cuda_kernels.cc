@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -437,13 +438,16 @@ absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args)
                 args.targets, args.loss, args.dhidden, args.dweight);
 }
 
-absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
-  ZEROTH_RETURN_IF_ERROR(stream_.status());
-  cuda::AdamWCall call;
+namespace {
+
+AdamWCall CallOf(const AdamWArgs& args) {
+  AdamWCall call;
   call.count = args.param.numel();
-  call.coefficients = DeriveAdamWCoefficients(args);
-  call.on_device = static_cast<const AdamWCoefficients*>(DataOrNull(args.coefficients));
+  if (args.coefficients.defined()) {
+    call.on_device = static_cast<const AdamWCoefficients*>(args.coefficients.raw_data());
+  } else {
+    call.coefficients = DeriveAdamWCoefficients(args);
+  }
   call.grad_factor = FloatsOrNull(args.grad_factor);
   call.param_dtype = args.param.dtype();
   call.grad_dtype = args.grad.dtype();
@@ -456,15 +460,34 @@ absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
   call.v_scale = FloatsOrNull(args.v_scale);
   call.stream = args.stream;
   call.first_element = args.first_element;
-  return Finish(cuda::AdamW(call, target_), args.param, args.grad, args.m, args.v, args.m_scale,
-                args.v_scale, args.grad_factor, args.coefficients);
+  return call;
 }
 
-absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
+}  // namespace
+
+absl::Status CudaKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, ranges));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  return Finish(cuda::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>(), target_),
-                x, sum);
+  std::vector<AdamWCall> calls;
+  calls.reserve(ranges.size());
+  for (const AdamWArgs& args : ranges) calls.push_back(CallOf(args));
+  ZEROTH_RETURN_IF_ERROR(stream_.Update(cuda::AdamW(calls, target_)));
+  for (const AdamWArgs& args : ranges) {
+    ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), args.param, args.grad, args.m, args.v,
+                                  args.m_scale, args.v_scale, args.grad_factor, args.coefficients));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  std::vector<SquaresCall> calls;
+  calls.reserve(xs.size());
+  for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
+  ZEROTH_RETURN_IF_ERROR(Finish(cuda::AddSquares(calls, sum.data<int64_t>(), target_), sum));
+  for (const Tensor& x : xs) ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), x));
+  return absl::OkStatus();
 }
 
 absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max_norm,
