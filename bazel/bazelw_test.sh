@@ -51,6 +51,7 @@ new_machine() {
     for word in "$@"; do
       case "$word" in install|-*|DPkg*) ;; *) echo "$word" >>"$machine/installed" ;; esac
     done'
+  fake mpirun 'exit 0'
   fake_bazel bazel no_version
 }
 
@@ -297,6 +298,23 @@ run tree test //...
 expect "silence" "$out" ""
 expect "tests get it" "$(cat "$machine/python_of_tests")" /my/python
 unset ZEROTH_PYTHON
+
+case="no mpirun"
+new_machine
+rm "$machine/bin/mpirun"
+run tree build //...
+expect "a build needs none" "$out" ""
+run tree test //...
+expect "exit code is Bazel's" "$code" 3
+expect "one line" "$out" "bazelw: installing what tests of --comm=mpi need: openmpi-bin (mpirun)"
+expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin"
+touch "$machine/broken"
+run tree test //...
+expect "exit code is Bazel's" "$code" 3
+expect_contains "says that it cannot" "$out" "those tests will be skipped"
+fake id 'echo 1000'
+run tree test //...
+expect "no questions" "$out" ""
 
 echo "$failures failures"
 [[ "$failures" == 0 ]]

@@ -35,9 +35,11 @@ ABSL_FLAG(std::string, tokenizer, kDefaults.tokenizer,
           "auto: those files of "
           "--init_from if it has them, otherwise byte.");
 ABSL_FLAG(std::string, device, kDefaults.device, "The kind of device to train on.");
-ABSL_FLAG(std::string, comm, kDefaults.comm,
-          "How ranks talk: local (threads of this process), or, in builds with --config=cuda, nccl "
-          "(a process per GPU, started by torchrun, mpirun or srun).");
+ABSL_FLAG(
+    std::string, comm, kDefaults.comm,
+    "How ranks talk: local (threads of this process), mpi (a process per rank on CPUs, started "
+    "by mpirun or srun), or, in builds with --config=cuda, nccl (a process per GPU, started by "
+    "torchrun, mpirun or srun).");
 ABSL_FLAG(std::string, comm_timeout, kDefaults.comm_timeout,
           "How long a rank waits for the others before it reports which of them are missing.");
 ABSL_FLAG(
@@ -66,7 +68,7 @@ ABSL_FLAG(std::string, offload_dir, kDefaults.offload_dir,
           "Directory for those files, which have no names and go with the run. Empty: the "
           "system's for temporary files.");
 ABSL_FLAG(int, threads_per_rank, kDefaults.threads_per_rank,
-          "CPU threads of one rank; 0 shares the cores among the ranks.");
+          "CPU threads of one rank; 0 shares the machine's cores among its ranks.");
 ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
           "What parameters are gathered and computed in: fp32, bf16 or fp16. What the "
           "optimizer keeps is --master_dtype and --optimizer_state_dtype.");

@@ -446,7 +446,8 @@ absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() con
 int ThreadsPerRank(const TrainOptions& options) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, options.world_size));
+  const int ranks = options.local_world_size > 0 ? options.local_world_size : options.world_size;
+  return std::max(1, cores / std::max(1, ranks));
 }
 
 }  // namespace zeroth

@@ -37,14 +37,15 @@ struct TrainOptions {
   std::string device = "cpu";
   std::string comm = "local";
   std::string strategy = "full_shard";
-  int world_size = 0;  // 0: as many as another program has started, or kDefaultWorldSize
+  int world_size = 0;        // 0: as many as another program has started, or kDefaultWorldSize
+  int local_world_size = 0;  // of no flag: ranks on this machine, as far as known; 0: all of them
   std::string comm_timeout = "10m";
   std::string reduction = "tree";
   int shard_size = 0;
   std::string memory_limit = "0";
   std::string offload = "none";
   std::string offload_dir;   // empty: the device's choice
-  int threads_per_rank = 0;  // 0: the machine's cores divided among the ranks
+  int threads_per_rank = 0;  // 0: the machine's cores divided among its ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
   bool fp32_norms = false;
@@ -154,7 +155,7 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
 // InvalidArgument for anything else.
 absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text);
 
-// The threads that each rank gets: what was asked for, or the machine's cores divided among the
+// The threads that each rank gets: what was asked for, or the machine's cores divided among its
 // ranks, at least one.
 int ThreadsPerRank(const TrainOptions& options);
 

@@ -2,9 +2,11 @@
 
 #include "zeroth/train/options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -145,6 +147,10 @@ TEST(OptionsTest, CoresAreSharedUnlessToldOtherwise) {
   options.threads_per_rank = 0;
   options.world_size = 1 << 20;
   EXPECT_EQ(ThreadsPerRank(options), 1);
+  // The others are elsewhere.
+  options.local_world_size = 1;
+  EXPECT_EQ(ThreadsPerRank(options),
+            std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
 TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {

@@ -130,6 +130,9 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
                        *started, " ranks have been started; leave the flag out"));
     }
     options.world_size = *started;
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
+                            LauncherRegistry::LocalWorldSize(options.comm));
+    options.local_world_size = local.value_or(0);
     return options;
   }
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;

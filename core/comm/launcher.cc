@@ -19,6 +19,7 @@ namespace {
 struct BackEnd {
   Launcher launcher;
   WorldSizeSource world_size;
+  WorldSizeSource local_world_size;
 };
 
 struct Registry {
@@ -72,13 +73,14 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world) {
 }
 
 void LauncherRegistry::Register(absl::string_view name, Launcher launcher,
-                                WorldSizeSource world_size) {
+                                WorldSizeSource world_size, WorldSizeSource local_world_size) {
   ZEROTH_CHECK(launcher != nullptr);
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const bool inserted =
       registry.back_ends
-          .emplace(std::string(name), BackEnd{std::move(launcher), std::move(world_size)})
+          .emplace(std::string(name),
+                   BackEnd{std::move(launcher), std::move(world_size), std::move(local_world_size)})
           .second;
   ZEROTH_CHECK(inserted);
 }
@@ -88,6 +90,13 @@ absl::StatusOr<std::optional<int>> LauncherRegistry::WorldSize(absl::string_view
   if (back_end.world_size == nullptr) return std::optional<int>();
   ZEROTH_ASSIGN_OR_RETURN(const int world_size, back_end.world_size());
   return std::optional<int>(world_size);
+}
+
+absl::StatusOr<std::optional<int>> LauncherRegistry::LocalWorldSize(absl::string_view name) {
+  ZEROTH_ASSIGN_OR_RETURN(const BackEnd back_end, Find(name));
+  if (back_end.local_world_size == nullptr) return std::optional<int>();
+  ZEROTH_ASSIGN_OR_RETURN(const int local, back_end.local_world_size());
+  return local > 0 ? std::optional<int>(local) : std::optional<int>();
 }
 
 absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOptions& options,

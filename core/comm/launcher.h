@@ -40,7 +40,8 @@ using RankMain = std::function<absl::Status(Communicator& world)>;
 // (or throws) breaks the world for the others, so that they return that error instead of waiting.
 using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain&)>;
 
-// For a back end whose ranks another program starts (torchrun, mpirun, srun): how many there are.
+// For a back end whose ranks another program starts (torchrun, mpirun, srun): how many there are,
+// in all or on this machine (0: not known).
 using WorldSizeSource = std::function<absl::StatusOr<int>()>;
 
 // Helpers of launchers: InvalidArgument for a timeout or reduction that makes no sense; and
@@ -52,9 +53,12 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);
 class LauncherRegistry {
  public:
   static void Register(absl::string_view name, Launcher launcher,
-                       WorldSizeSource world_size = nullptr);
+                       WorldSizeSource world_size = nullptr,
+                       WorldSizeSource local_world_size = nullptr);
   // The number of ranks that have been started, if `name` has them started by another program.
   static absl::StatusOr<std::optional<int>> WorldSize(absl::string_view name);
+  // How many of them share this machine; none if `name` starts its ranks itself, or does not know.
+  static absl::StatusOr<std::optional<int>> LocalWorldSize(absl::string_view name);
   // NotFound lists the back ends that are linked in.
   static absl::Status Launch(absl::string_view name, const LaunchOptions& options,
                              const RankMain& rank_main);
@@ -65,8 +69,10 @@ class LauncherRegistry {
 // Put one at namespace scope in the back end's .cc, in a target with alwayslink.
 struct LauncherRegistration {
   LauncherRegistration(absl::string_view name, Launcher launcher,
-                       WorldSizeSource world_size = nullptr) {
-    LauncherRegistry::Register(name, std::move(launcher), std::move(world_size));
+                       WorldSizeSource world_size = nullptr,
+                       WorldSizeSource local_world_size = nullptr) {
+    LauncherRegistry::Register(name, std::move(launcher), std::move(world_size),
+                               std::move(local_world_size));
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/testing/missing_device.h"
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/strategy.h"
 
 namespace zeroth {
@@ -59,6 +60,18 @@ absl::StatusOr<std::unique_ptr<Sharding>> StrategySuite::Make(
                           Sharding::Create(world, device, options, model.Specs()));
   ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
   return sharding;
+}
+
+absl::StatusOr<int64_t> StrategySuite::SumOverRanks(Communicator& world, Device& device,
+                                                    int64_t value) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Tensor::FromHost<int64_t>(
+                                                device, Shape({1}), absl::MakeConstSpan(&value, 1),
+                                                MemoryCategory::kWorkspace));
+  ZEROTH_RETURN_IF_ERROR(
+      world.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "sum over ranks"));
+  ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> result, sum.ToHost<int64_t>());
+  return result[0];
 }
 
 }  // namespace zeroth

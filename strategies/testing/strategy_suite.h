@@ -9,6 +9,7 @@
 #ifndef ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
 #define ZEROTH_STRATEGIES_TESTING_STRATEGY_SUITE_H_
 
+#include <cstdint>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -32,6 +33,7 @@ struct StrategyCase {
   std::string device = "cpu";
   std::string back_end = "local";
   bool shard_optimizer_over_world = false;
+  bool in_processes = false;  // each rank is one, which runs the tests by itself
 
   friend std::ostream& operator<<(std::ostream& out, const StrategyCase& c) {
     return out << c.strategy << " with shard size " << c.shard_size << " on " << c.world_size
@@ -49,6 +51,8 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   // Skips where the machine has no such device.
   void SetUp() override;
   int world_size() const { return GetParam().world_size; }
+  // Those among which a test may share memory.
+  int ranks_of_process() const { return GetParam().in_processes ? 1 : world_size(); }
   ShardingOptions Options() const;
   // Whether the strategy serves offloaded parameters and gradients, collectives of units' own, and
   // these options.
@@ -58,6 +62,8 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);
   }
+  // Collective.
+  static absl::StatusOr<int64_t> SumOverRanks(Communicator& world, Device& device, int64_t value);
   // Whether owners of masters span several groups here.
   bool OwnersSpanGroups() const {
     return GetParam().shard_optimizer_over_world && GetParam().shard_size < world_size();

@@ -75,9 +75,10 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
   if (world_size() == 1) return;
   for (int fail_at = 0; fail_at<4 * 4 + 3; fail_at += world_size()> 4 ? 5 : 1) {
     std::mutex mutex;
+    int to_release = 0;
     int released = 0;
     // A rank may learn of the failure wherever it is; here it is to be in the steps after this.
-    std::latch ready(world_size());
+    std::latch ready(ranks_of_process());
     const absl::Status status = Run([&](Communicator& world, Device& device) -> absl::Status {
       ToyModel model(AwkwardUnits());
       std::unique_ptr<Sharding> sharding;
@@ -99,6 +100,10 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
       const absl::Status trained = ToyTrain(*sharding, world.rank(), 3, step);
       ZEROTH_TOY_EXPECT(!trained.ok());
       if (world.rank() == 1) return trained;
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        ++to_release;
+      }
       // A rank that was released can still clean up, and is told that this cannot be healed.
       ZEROTH_TOY_EXPECT(!sharding->scheduler().Abandon().ok());
       ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
@@ -108,7 +113,10 @@ TEST_P(StrategySuite, ARankThatFailsReleasesTheOthersWithItsError) {
     });
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the disk of rank 1 is full"))
         << "stage " << fail_at;
-    EXPECT_EQ(released, world_size() - 1);
+    EXPECT_EQ(released, to_release);
+    if (ranks_of_process() > 1) {
+      EXPECT_EQ(released, world_size() - 1);
+    }
   }
 }
 

@@ -238,7 +238,7 @@ TEST_P(StrategySuite, AStoreThatBreaksIsAnErrorOnAllRanks) {
   if (!SupportsOffload() || GetParam().device != "cpu" || world_size() > 4) return;
   for (const Subset& subset : kSubsets) {
     for (int64_t good = 0; good < 40; good += 3) {
-      std::latch ready(world_size());
+      std::latch ready(ranks_of_process());
       const absl::Status status = Run([&](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(UniformUnits(3));
         ShardingOptions options = Options();

@@ -3,6 +3,7 @@
 // The strategy suite: mixed precision. Results are compared with a host's own arithmetic to the
 // last bit, which also proves that strategies agree with each other.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -107,14 +108,14 @@ TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
   ShardingOptions options = Options();
   options.mixed_precision = {DType::kFloat32, DType::kBFloat16};
   options.mixed_precision.keep_low_precision_grads = false;
-  bool whole = false;
+  std::atomic<bool> whole{false};
   EXPECT_EQ(
       Run([&](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(AwkwardUnits());
         absl::StatusOr<std::unique_ptr<Sharding>> sharding = Make(world, device, model, options);
         if (!sharding.ok()) {
           ZEROTH_TOY_EXPECT(absl::StrContains(sharding.status().message(), "whole"));
-          if (world.rank() == 0) whole = true;
+          whole = true;
           return absl::OkStatus();
         }
         ZEROTH_TOY_EXPECT((*sharding)->mesh().owner_count() > 1);
@@ -146,7 +147,7 @@ TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
   const bool replicates =
       GetParam().strategy == "no_shard" ||
       (GetParam().shard_size == 1 && !options.strategy_options.shard_optimizer_over_world);
-  EXPECT_EQ(whole, replicates || world_size() == 1);
+  EXPECT_EQ(whole.load(), replicates || world_size() == 1);
 }
 
 TEST_P(StrategySuite, WholeParametersFollowMixedPrecisionToo) {

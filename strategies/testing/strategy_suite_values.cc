@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -43,26 +42,20 @@ TEST_P(StrategySuite, GathersTheExactValues) {
 }
 
 TEST_P(StrategySuite, EveryElementIsStoredOnceAmongItsOwners) {
-  std::mutex mutex;
-  int64_t stored = 0;
-  int64_t total = 0;
-  int groups = 0;
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
               ToyModel model(AwkwardUnits());
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
               const ShardingStats stats = sharding->stats();
-              std::lock_guard<std::mutex> lock(mutex);
-              stored += stats.local_numel;
-              total = stats.total_numel;
-              groups = sharding->mesh().owner_copies();
+              ZEROTH_ASSIGN_OR_RETURN(const int64_t stored,
+                                      SumOverRanks(world, device, stats.local_numel));
+              ZEROTH_TOY_EXPECT(stats.total_numel == 5 * 3 + 1 + 7 + 64 + 11 + 1 + 127 + 9 + 1);
+              ZEROTH_TOY_EXPECT(stored == stats.total_numel * sharding->mesh().owner_copies());
               ZEROTH_TOY_EXPECT(sharding->mesh().owners_span_groups() == OwnersSpanGroups());
               ZEROTH_TOY_EXPECT(stats.local_ratio ==
                                 static_cast<double>(stats.local_numel) / stats.total_numel);
               return absl::OkStatus();
             }),
             absl::OkStatus());
-  EXPECT_EQ(total, 5 * 3 + 1 + 7 + 64 + 11 + 1 + 127 + 9 + 1);
-  EXPECT_EQ(stored, total * groups);
 }
 
 TEST_P(StrategySuite, InitialValuesDoNotDependOnTheStrategy) {

@@ -91,7 +91,8 @@ const LauncherRegistration registration(
     []() -> absl::StatusOr<int> {
       ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ProcessEnvironment::Read());
       return environment.world_size;
-    });
+    },
+    ProcessEnvironment::ReadLocalWorldSize);
 }  // namespace
 
 }  // namespace zeroth

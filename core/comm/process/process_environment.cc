@@ -16,6 +16,7 @@ namespace {
 using Lookup = ProcessEnvironment::Lookup;
 
 constexpr int kMostPort = 65535;
+constexpr char kNoLauncher[] = "none";
 
 // The variables of one kind of launcher.
 struct Names {
@@ -28,6 +29,8 @@ struct Names {
 constexpr Names kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Names kMpirun = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kMpiexec = {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                            "MPI_LOCALNRANKS"};
 constexpr Names kSrun = {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
                          "SLURM_NTASKS_PER_NODE"};
 
@@ -101,14 +104,17 @@ absl::Status ReadMeetingPlace(const Lookup& lookup, ProcessEnvironment& result) 
     result.master_addr = *address;
   } else if (const auto nodes = lookup("SLURM_STEP_NODELIST"); is_slurm && nodes.has_value()) {
     result.master_addr = FirstHost(*nodes);
+  } else if (result.local_world_size != result.world_size &&
+             (result.launcher == kMpirun.launcher || result.launcher == kMpiexec.launcher)) {
+    result.address_by_launcher = true;
+    return absl::OkStatus();
   } else if (result.local_world_size != result.world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "environment variable MASTER_ADDR is missing, and the ", result.world_size,
         " ranks are not known to be on one node (", result.launcher, " says ",
         result.local_world_size == 0 ? std::string("nothing about it")
                                      : absl::StrCat(result.local_world_size, " are on this one"),
-        "); set it to the name or address of rank 0's node on all ranks (mpirun: -x MASTER_ADDR), "
-        "or "
+        "); set it to the name or address of rank 0's node on all ranks, or "
         "ZEROTH_RENDEZVOUS_FILE to a file that all share"));
   }
 
@@ -133,32 +139,65 @@ absl::Status ReadMeetingPlace(const Lookup& lookup, ProcessEnvironment& result) 
   return absl::OkStatus();
 }
 
+// Batch scripts have SLURM_PROCID too, but only steps that srun starts are ranks.
+bool IsSlurmStep(const Lookup& lookup) {
+  const std::optional<std::string> step = lookup("SLURM_STEP_ID");
+  return lookup(kSrun.rank).has_value() && step.has_value() && *step != "4294967291" &&
+         *step != "batch";
+}
+
+// mpiexec itself may use srun, for one process on each node, which then starts the ranks; and srun
+// may speak mpiexec's language to the ranks that it starts.
+bool SrunStartsTheRanks(const Lookup& lookup) {
+  if (!IsSlurmStep(lookup)) return false;
+  const std::optional<std::string> rank = lookup(kMpiexec.rank);
+  return !rank.has_value() ||
+         (rank == lookup(kSrun.rank) && lookup(kMpiexec.world_size) == lookup(kSrun.world_size));
+}
+
+const Names* FindLauncher(const Lookup& lookup) {
+  const auto set = [&](const Names& names) {
+    return lookup(names.rank).has_value() || lookup(names.world_size).has_value();
+  };
+  if (set(kTorchrun)) return &kTorchrun;
+  if (set(kMpirun)) return &kMpirun;
+  if (SrunStartsTheRanks(lookup)) return &kSrun;
+  return set(kMpiexec) ? &kMpiexec : nullptr;
+}
+
+std::optional<std::string> OfThisProcess(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
 }  // namespace
 
-absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read(const Lookup& lookup) {
+bool ProcessEnvironment::HasLauncher() const { return launcher != kNoLauncher; }
+
+absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks(const Lookup& lookup) {
   ProcessEnvironment result;
-  result.launcher = "none";
-  const Names* names = nullptr;
-  if (lookup(kTorchrun.rank).has_value() || lookup(kTorchrun.world_size).has_value()) {
-    names = &kTorchrun;
-  } else if (lookup(kMpirun.rank).has_value() || lookup(kMpirun.world_size).has_value()) {
-    names = &kMpirun;
-  } else if (lookup(kSrun.rank).has_value() && lookup("SLURM_STEP_ID").has_value()) {
-    // Batch scripts have SLURM_PROCID too, but only steps that srun starts are ranks.
-    const std::string step = *lookup("SLURM_STEP_ID");
-    if (step != "4294967291" && step != "batch") names = &kSrun;
-  }
-  if (names != nullptr) ZEROTH_RETURN_IF_ERROR(ReadRanks(lookup, *names, result));
+  result.launcher = kNoLauncher;
+  const Names* const names = FindLauncher(lookup);
+  if (names != nullptr) ZEROTH_RETURN_IF_ERROR(zeroth::ReadRanks(lookup, *names, result));
+  return result;
+}
+
+absl::StatusOr<ProcessEnvironment> ProcessEnvironment::ReadRanks() {
+  return ReadRanks(OfThisProcess);
+}
+
+absl::StatusOr<int> ProcessEnvironment::ReadLocalWorldSize() {
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadRanks());
+  return environment.local_world_size;
+}
+
+absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read(const Lookup& lookup) {
+  ZEROTH_ASSIGN_OR_RETURN(ProcessEnvironment result, ReadRanks(lookup));
   ZEROTH_RETURN_IF_ERROR(ReadMeetingPlace(lookup, result));
   return result;
 }
 
-absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read() {
-  return Read([](const std::string& name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  });
-}
+absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read() { return Read(OfThisProcess); }
 
 }  // namespace zeroth

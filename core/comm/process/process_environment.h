@@ -16,6 +16,8 @@ namespace zeroth {
 // Read from, in this order:
 // - torchrun and Kubernetes operators: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE;
 // - mpirun (Open MPI): OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE;
+// - mpiexec (MPICH, Intel MPI): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS, unless srun
+//   has set them for the ranks that it says itself;
 // - srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NTASKS_PER_NODE, within a step;
 // - none of them: this process is the only rank.
 //
@@ -24,7 +26,8 @@ namespace zeroth {
 // port made of the job's number. ZEROTH_STORE_PORT overrides the port alone: torchrun may itself
 // listen on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), and the default then is the next one.
 // ZEROTH_RENDEZVOUS_FILE names a file on a file system that all ranks share, through which rank 0
-// tells the others an address of its own choosing; it overrides all of these.
+// tells the others an address of its own choosing; it overrides all of these. Ranks that mpirun or
+// mpiexec has started on several nodes ask MPI.
 struct ProcessEnvironment {
   static constexpr int kDefaultMasterPort = 29500;
 
@@ -35,7 +38,11 @@ struct ProcessEnvironment {
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: any, of a world of one rank or with a rendezvous file
   std::string rendezvous_file;
-  std::string launcher;  // "torchrun", "mpirun", "srun" or "none": for messages
+  bool address_by_launcher = false;  // LauncherAddressExchange() knows where
+  std::string launcher;  // "torchrun", "mpirun", "mpiexec", "srun" or "none": for messages
+
+  // False for a process that stands alone, or whose launcher is none of the above.
+  bool HasLauncher() const;
 
   // The value of an environment variable, or none.
   using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -44,6 +51,11 @@ struct ProcessEnvironment {
   static absl::StatusOr<ProcessEnvironment> Read(const Lookup& lookup);
   // Of this process.
   static absl::StatusOr<ProcessEnvironment> Read();
+  // The same without where rank 0 is met.
+  static absl::StatusOr<ProcessEnvironment> ReadRanks(const Lookup& lookup);
+  static absl::StatusOr<ProcessEnvironment> ReadRanks();
+  // local_world_size alone, for LauncherRegistration.
+  static absl::StatusOr<int> ReadLocalWorldSize();
 };
 
 }  // namespace zeroth

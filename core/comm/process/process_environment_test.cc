@@ -78,17 +78,69 @@ TEST(ProcessEnvironmentTest, MpirunOnOneNodeNeedsNothingElse) {
   EXPECT_EQ(environment->master_port, ProcessEnvironment::kDefaultMasterPort);
 }
 
-TEST(ProcessEnvironmentTest, MpirunOverNodesNeedsAnAddress) {
+TEST(ProcessEnvironmentTest, MpirunOverNodesKnowsTheAddress) {
   Variables variables = {{"OMPI_COMM_WORLD_RANK", "3"},
                          {"OMPI_COMM_WORLD_SIZE", "4"},
                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-  ExpectRefused(variables, {"MASTER_ADDR is missing", "4 ranks", "2 are on this one",
-                            "-x MASTER_ADDR", "ZEROTH_RENDEZVOUS_FILE"});
-  variables["ZEROTH_RENDEZVOUS_FILE"] = "/shared/here";
-  const auto environment = Read(variables);
+  auto environment = Read(variables);
   ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_TRUE(environment->address_by_launcher);
+  // What the user says comes first.
+  variables["MASTER_ADDR"] = "node7";
+  environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_FALSE(environment->address_by_launcher);
+  EXPECT_EQ(environment->master_addr, "node7");
+  variables["ZEROTH_RENDEZVOUS_FILE"] = "/shared/here";
+  environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_FALSE(environment->address_by_launcher);
   EXPECT_EQ(environment->rendezvous_file, "/shared/here");
+}
+
+TEST(ProcessEnvironmentTest, MpiexecOfMpich) {
+  Variables variables = {{"PMI_RANK", "3"},
+                         {"PMI_SIZE", "4"},
+                         {"MPI_LOCALRANKID", "1"},
+                         {"MPI_LOCALNRANKS", "2"},
+                         // It has started one process on each node by srun.
+                         {"SLURM_PROCID", "1"},
+                         {"SLURM_NTASKS", "2"},
+                         {"SLURM_STEP_ID", "0"}};
+  auto environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->launcher, "mpiexec");
+  EXPECT_EQ(environment->rank, 3);
+  EXPECT_EQ(environment->world_size, 4);
+  EXPECT_EQ(environment->local_rank, 1);
+  EXPECT_EQ(environment->local_world_size, 2);
+  EXPECT_TRUE(environment->address_by_launcher);
+  // srun --mpi=pmi2 has started the ranks themselves.
+  variables["SLURM_PROCID"] = "3";
+  variables["SLURM_NTASKS"] = "4";
+  variables["SLURM_STEP_NODELIST"] = "node[07-08]";
+  environment = Read(variables);
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->launcher, "srun");
+  EXPECT_EQ(environment->master_addr, "node07");
+}
+
+TEST(ProcessEnvironmentTest, TorchrunOverNodesNeedsAnAddress) {
+  ExpectRefused(
+      {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}},
+      {"MASTER_ADDR is missing", "4 ranks", "2 are on this one", "ZEROTH_RENDEZVOUS_FILE"});
+}
+
+TEST(ProcessEnvironmentTest, RanksAreKnownWithoutAnAddress) {
+  const auto environment = ProcessEnvironment::ReadRanks([](const std::string& name) {
+    const Variables variables = {{"RANK", "1"}, {"WORLD_SIZE", "4"}};
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+  });
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->rank, 1);
+  EXPECT_TRUE(environment->HasLauncher());
 }
 
 TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {

@@ -14,13 +14,16 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/address_exchange.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
 
 namespace zeroth {
@@ -46,10 +49,11 @@ Coordinator::Options CoordinatorOptions(const ProcessEnvironment& environment,
   result.world_size = environment.world_size;
   result.timeout = options.timeout;
   result.back_end = std::string(back_end);
-  const bool by_file = !environment.rendezvous_file.empty();
-  result.port = by_file ? 0 : environment.master_port;
+  // Rank 0 chooses the address that it then tells the others.
+  const bool chooses = !environment.rendezvous_file.empty() || environment.address_by_launcher;
+  result.port = chooses ? 0 : environment.master_port;
   result.loopback_only = environment.world_size == 1 ||
-                         IsLoopback(by_file ? OwnHost(environment) : environment.master_addr);
+                         IsLoopback(chooses ? OwnHost(environment) : environment.master_addr);
   return result;
 }
 
@@ -67,24 +71,58 @@ absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
   if (!world->stop_.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));
   }
-  std::string host = environment.master_addr;
-  int port = environment.master_port;
-  if (environment.rank == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(world->coordinator_,
-                            Coordinator::Start(CoordinatorOptions(environment, options, back_end)));
-    host = "127.0.0.1";
-    port = world->coordinator_->port();
-    if (!environment.rendezvous_file.empty()) {
-      ZEROTH_RETURN_IF_ERROR(
-          WriteRendezvousFile(environment.rendezvous_file, OwnHost(environment), port));
-    }
-  }
   const std::string where = absl::StrCat("rank ", environment.rank, " of ", environment.world_size,
                                          " (", environment.launcher, ")");
-  ZEROTH_RETURN_IF_ERROR_WITH(world->Connect(host, port), where);
+  auto place = world->FindRankZero(options);
+  ZEROTH_RETURN_IF_ERROR_WITH(place.status(), where);
+  ZEROTH_RETURN_IF_ERROR_WITH(world->Connect(place->first, place->second), where);
   ZEROTH_RETURN_IF_ERROR_WITH(world->Shake(), where);
   world->reader_ = std::thread([self = world.get()] { self->Read(); });
   return world;
+}
+
+absl::Status ProcessWorld::StartCoordinator(const LaunchOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(coordinator_,
+                          Coordinator::Start(CoordinatorOptions(environment_, options, back_end_)));
+  if (environment_.rendezvous_file.empty()) return absl::OkStatus();
+  return WriteRendezvousFile(environment_.rendezvous_file, OwnHost(environment_),
+                             coordinator_->port());
+}
+
+absl::StatusOr<std::pair<std::string, int>> ProcessWorld::FindRankZero(
+    const LaunchOptions& options) {
+  std::pair<std::string, int> place(environment_.master_addr, environment_.master_port);
+  absl::StatusOr<std::string> own = "";
+  if (rank() == 0) {
+    if (absl::Status started = StartCoordinator(options); started.ok()) {
+      place = {"127.0.0.1", coordinator_->port()};
+      own = absl::StrCat(OwnHost(environment_), " ", coordinator_->port());
+    } else {
+      own = started;
+    }
+  }
+  if (!environment_.address_by_launcher) {
+    ZEROTH_RETURN_IF_ERROR(own.status());
+    return place;
+  }
+
+  const AddressExchange exchange = LauncherAddressExchange();
+  const absl::StatusOr<std::string> address =
+      exchange != nullptr ? exchange(environment_, own, options.timeout)
+                          : absl::UnimplementedError("this program does not know MPI");
+  if (!address.ok()) {
+    return Annotate(address.status(),
+                    "MPI is asked for the address of rank 0 (MASTER_ADDR on all ranks, or "
+                    "ZEROTH_RENDEZVOUS_FILE, would say it instead)");
+  }
+  if (rank() == 0) return place;
+  const std::pair<std::string, std::string> words = absl::StrSplit(*address, ' ');
+  if (!absl::SimpleAtoi(words.second, &place.second)) {
+    return absl::UnavailableError(
+        absl::StrCat("what rank 0 has sent as its address is none: '", *address, "'"));
+  }
+  place.first = words.first;
+  return place;
 }
 
 // Rank 0 may be slower to start than the others.

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -97,6 +98,10 @@ class ProcessWorld {
   ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
                absl::string_view back_end);
 
+  // Starts the coordinator of rank 0 and tells the others where it is, if it is this rank's to say;
+  // then, where it is.
+  absl::StatusOr<std::pair<std::string, int>> FindRankZero(const LaunchOptions& options);
+  absl::Status StartCoordinator(const LaunchOptions& options);
   absl::Status Connect(const std::string& host, int port);
   absl::Status Shake();
   void Read();

@@ -1,0 +1,88 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/mpi/mpi_address.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/mpi/mpi_tags.h"
+
+namespace zeroth::mpi {
+namespace {
+
+// The same on all ranks: a receiver does not know the length. The first byte says what the rest is;
+// zeros follow it.
+using Letter = std::array<char, 1024>;
+constexpr char kAddress = 'a';
+constexpr char kError = 'e';
+
+// A process may be started long after another.
+constexpr absl::Duration kLeastTimeout = absl::Minutes(1);
+
+Letter Write(const absl::StatusOr<std::string>& own) {
+  const std::string text = own.ok() ? *own : std::string(own.status().message());
+  Letter letter{};
+  letter[0] = own.ok() ? kAddress : kError;
+  std::memcpy(letter.data() + 1, text.data(), std::min(text.size(), letter.size() - 2));
+  return letter;
+}
+
+absl::StatusOr<std::string> Read(const Letter& letter) {
+  const std::string text(letter.data() + 1);
+  if (letter[0] == kAddress) return text;
+  return absl::UnavailableError(absl::StrCat("rank 0 failed: ", text));
+}
+
+}  // namespace
+
+absl::Status CheckRanks(const Engine& engine, const ProcessEnvironment& environment) {
+  if (environment.rank == engine.rank() && environment.world_size == engine.size()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      environment.launcher, " has started this process as rank ", environment.rank, " of ",
+      environment.world_size, ", but to ", engine.description(), " it is rank ", engine.rank(),
+      " of ", engine.size(),
+      ": the two do not belong together; start it by the mpirun of that MPI (under Slurm: srun "
+      "--mpi=pmix, or pmi2), or set ZEROTH_MPI_LIBRARY to the library of the launcher's"));
+}
+
+absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environment,
+                                            const absl::StatusOr<std::string>& own,
+                                            absl::Duration timeout) {
+  ZEROTH_ASSIGN_OR_RETURN(Engine* const engine, Engine::Get());
+  ZEROTH_RETURN_IF_ERROR(CheckRanks(*engine, environment));
+  Letter letter{};
+  std::vector<Message> messages;
+  const auto bytes = static_cast<int64_t>(letter.size());
+  if (engine->rank() == 0) {
+    letter = Write(own);
+    for (int peer = 1; peer < engine->size(); ++peer) {
+      messages.push_back({Message::Way::kSend, peer, letter.data(), bytes});
+    }
+  } else {
+    messages.push_back({Message::Way::kReceive, 0, letter.data(), bytes});
+  }
+  const absl::Time deadline = absl::Now() + std::max(timeout, kLeastTimeout);
+  const std::shared_ptr<Engine::Exchange> exchange = engine->Start(kAddressTag, messages);
+  while (!engine->WaitFor(*exchange, std::chrono::milliseconds(100))) {
+    if (absl::Now() < deadline) continue;
+    engine->Abandon(absl::DeadlineExceededError(
+        absl::StrCat("timeout after ", absl::FormatDuration(std::max(timeout, kLeastTimeout)),
+                     " on the way to rank 0: its address does not come by MPI; has rank 0 begun to "
+                     "communicate?")));
+  }
+  ZEROTH_RETURN_IF_ERROR(engine->StatusOf(*exchange));
+  if (engine->rank() == 0) return own;
+  return Read(letter);
+}
+
+}  // namespace zeroth::mpi

@@ -1,0 +1,309 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/mpi/mpi_collectives.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/comm/host_reduce.h"
+
+namespace zeroth::mpi {
+namespace {
+
+using Way = Message::Way;
+
+constexpr int64_t kCacheLine = 64;
+// Up to this many bytes from all ranks together, one round of messages is faster than two.
+constexpr int64_t kSmallAllReduceBytes = int64_t{256} << 10;
+// A block from all others together stays in the last cache until it is added; one from each is
+// large enough that its transfer costs more than its latency.
+constexpr int64_t kBlockBytesOfAll = int64_t{8} << 20;
+constexpr int64_t kLeastBlockBytes = int64_t{16} << 10;
+constexpr int64_t kMostBlockBytes = int64_t{1} << 20;
+
+using ConstPointers = absl::InlinedVector<const void*, 16>;
+
+Message Send(int peer, const BufferView& view) {
+  return {Way::kSend, peer, view.data, ByteSize(view)};
+}
+Message Receive(int peer, const BufferView& view) {
+  return {Way::kReceive, peer, view.data, ByteSize(view)};
+}
+
+BufferView Range(const BufferView& view, int64_t begin, int64_t count) {
+  return {static_cast<char*>(view.data) + begin * static_cast<int64_t>(SizeOf(view.dtype)), count,
+          view.dtype};
+}
+
+void Copy(const BufferView& from, const BufferView& to) {
+  if (from.count > 0 && from.data != to.data) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
+  }
+}
+
+// Calls function(to, from) for each of the other ranks, in steps in which no two ranks send to one.
+template <typename Function>
+void ForEachStep(const Channel& channel, Function function) {
+  const int size = channel.size();
+  for (int step = 1; step < size; ++step) {
+    function((channel.rank() + step) % size, (channel.rank() + size - step) % size);
+  }
+}
+
+// How a buffer is cut into one piece for each rank: the last ones may be shorter, or empty.
+struct Pieces {
+  int64_t piece = 0;
+  int64_t count = 0;
+  int64_t Begin(int rank) const { return std::min(rank * piece, count); }
+  int64_t Count(int rank) const { return Begin(rank + 1) - Begin(rank); }
+};
+
+// Of whole cache lines, for an all-reduce.
+Pieces AllReducePieces(const BufferView& buffer, int size) {
+  const int64_t line = kCacheLine / static_cast<int64_t>(SizeOf(buffer.dtype));
+  const int64_t lines = (buffer.count + line - 1) / line;
+  return {(lines + size - 1) / size * line, buffer.count};
+}
+
+bool IsSmall(const BufferView& buffer, int size) {
+  return ByteSize(buffer) * size <= kSmallAllReduceBytes;
+}
+
+// Elements in a block of one rank's.
+int64_t BlockElements(DType dtype, int size) {
+  const int64_t share = kBlockBytesOfAll / std::max(1, size - 1);
+  const int64_t bytes = std::clamp(share, kLeastBlockBytes, kMostBlockBytes);
+  return bytes / kCacheLine * kCacheLine / static_cast<int64_t>(SizeOf(dtype));
+}
+
+// Two blocks from each of the others: one that is added, one that arrives.
+size_t BlockScratchBytes(const Pieces& pieces, DType dtype, int size) {
+  const int64_t block = std::min(BlockElements(dtype, size), pieces.Count(0));
+  return static_cast<size_t>(2 * (size - 1) * block) * SizeOf(dtype);
+}
+
+// Reduces this rank's piece of everybody's `from` into `to`.
+class PieceReduction {
+ public:
+  PieceReduction(const Collective& collective, const BufferView& from, const BufferView& to,
+                 const Pieces& pieces, Channel& channel, char* scratch)
+      : collective_(collective),
+        from_(from),
+        to_(to),
+        pieces_(pieces),
+        channel_(channel),
+        scratch_(scratch),
+        // The first piece is the longest.
+        block_(std::min(BlockElements(from.dtype, channel.size()), pieces.Count(0))) {}
+
+  absl::Status Run() {
+    const int64_t blocks = block_ == 0 ? 0 : (pieces_.Count(0) + block_ - 1) / block_;
+    std::shared_ptr<Engine::Exchange> next;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const std::shared_ptr<Engine::Exchange> exchange = block == 0 ? Start(0) : std::move(next);
+      if (block + 1 < blocks) next = Start(block + 1);
+      ZEROTH_RETURN_IF_ERROR(channel_.Finish(*exchange, collective_.call));
+      Reduce(block);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Elements of block `block` in `rank`'s piece.
+  int64_t CountOf(int rank, int64_t block) const {
+    return std::clamp(pieces_.Count(rank) - block * block_, int64_t{0}, block_);
+  }
+
+  // Where `peer`'s elements for this rank arrive.
+  BufferView Arrivals(int peer, int64_t block) const {
+    const int64_t place = peer < channel_.rank() ? peer : peer - 1;
+    const int64_t slot = (block % 2) * (channel_.size() - 1) + place;
+    return Range({scratch_, 0, from_.dtype}, slot * block_, CountOf(channel_.rank(), block));
+  }
+
+  BufferView Outgoing(int peer, int64_t block) const {
+    return Range(from_, pieces_.Begin(peer) + block * block_, CountOf(peer, block));
+  }
+
+  std::shared_ptr<Engine::Exchange> Start(int64_t block) {
+    std::vector<Message> messages;
+    ForEachStep(channel_, [&](int to, int from) {
+      messages.push_back(Send(to, Outgoing(to, block)));
+      messages.push_back(Receive(from, Arrivals(from, block)));
+    });
+    return channel_.Start(std::move(messages));
+  }
+
+  void Reduce(int64_t block) const {
+    const int64_t count = CountOf(channel_.rank(), block);
+    if (count == 0) return;
+    ConstPointers sources;
+    for (int rank = 0; rank < channel_.size(); ++rank) {
+      sources.push_back(
+          (rank == channel_.rank() ? Outgoing(rank, block) : Arrivals(rank, block)).data);
+    }
+    void* const destination = Range(to_, block * block_, count).data;
+    HostReduction reduction;
+    reduction.sources = sources;
+    reduction.destinations = absl::MakeConstSpan(&destination, 1);
+    reduction.count = count;
+    reduction.dtype = from_.dtype;
+    reduction.result_dtype = to_.dtype;
+    reduction.op = *collective_.call.reduce;
+    reduction.accumulate = collective_.accumulate;
+    ReduceOnHost(reduction);
+  }
+
+  const Collective& collective_;
+  const BufferView from_;
+  const BufferView to_;
+  const Pieces pieces_;
+  Channel& channel_;
+  char* const scratch_;
+  const int64_t block_;
+};
+
+absl::Status AllGather(const Collective& collective, Channel& channel) {
+  const int64_t count = collective.send.count;
+  Copy(collective.send, Piece(collective.recv, channel.rank(), count));
+  std::vector<Message> messages;
+  ForEachStep(channel, [&](int to, int from) {
+    messages.push_back(Send(to, collective.send));
+    messages.push_back(Receive(from, Piece(collective.recv, from, count)));
+  });
+  return channel.Move(std::move(messages), collective.call);
+}
+
+absl::Status AllToAll(const Collective& collective, Channel& channel) {
+  const int64_t count = collective.send.count / channel.size();
+  Copy(Piece(collective.send, channel.rank(), count),
+       Piece(collective.recv, channel.rank(), count));
+  std::vector<Message> messages;
+  ForEachStep(channel, [&](int to, int from) {
+    messages.push_back(Send(to, Piece(collective.send, to, count)));
+    messages.push_back(Receive(from, Piece(collective.recv, from, count)));
+  });
+  return channel.Move(std::move(messages), collective.call);
+}
+
+// Rank r, counted from the root, has it from the rank without r's lowest bit, and hands it to those
+// with one more bit below that.
+absl::Status Broadcast(const Collective& collective, Channel& channel) {
+  const int size = channel.size();
+  const int root = *collective.call.root;
+  const int relative = (channel.rank() - root + size) % size;
+  const auto absolute = [&](int rank) { return (rank + root) % size; };
+  int bit = 1;
+  while (bit < size && (relative & bit) == 0) bit *= 2;
+  if (relative != 0) {
+    ZEROTH_RETURN_IF_ERROR(
+        channel.Move({Receive(absolute(relative - bit), collective.recv)}, collective.call));
+  }
+  std::vector<Message> messages;
+  for (bit /= 2; bit > 0; bit /= 2) {
+    if (relative + bit < size) {
+      messages.push_back(Send(absolute(relative + bit), collective.recv));
+    }
+  }
+  return channel.Move(std::move(messages), collective.call);
+}
+
+absl::Status ReduceScatter(const Collective& collective, Channel& channel, char* scratch) {
+  const Pieces pieces = {collective.recv.count, collective.send.count};
+  return PieceReduction(collective, collective.send, collective.recv, pieces, channel, scratch)
+      .Run();
+}
+
+absl::Status SmallAllReduce(const Collective& collective, Channel& channel, char* scratch) {
+  const BufferView& buffer = collective.recv;
+  const auto arrivals = [&](int peer) {
+    return Piece({scratch, 0, buffer.dtype}, peer < channel.rank() ? peer : peer - 1, buffer.count);
+  };
+  std::vector<Message> messages;
+  ForEachStep(channel, [&](int to, int from) {
+    messages.push_back(Send(to, buffer));
+    messages.push_back(Receive(from, arrivals(from)));
+  });
+  ZEROTH_RETURN_IF_ERROR(channel.Move(std::move(messages), collective.call));
+  ConstPointers sources;
+  for (int rank = 0; rank < channel.size(); ++rank) {
+    sources.push_back(rank == channel.rank() ? buffer.data : arrivals(rank).data);
+  }
+  HostReduction reduction;
+  reduction.sources = sources;
+  reduction.destinations = absl::MakeConstSpan(&buffer.data, 1);
+  reduction.count = buffer.count;
+  reduction.dtype = buffer.dtype;
+  reduction.result_dtype = buffer.dtype;
+  reduction.op = *collective.call.reduce;
+  ReduceOnHost(reduction);
+  return absl::OkStatus();
+}
+
+absl::Status AllReduce(const Collective& collective, Channel& channel, char* scratch) {
+  const BufferView& buffer = collective.recv;
+  if (IsSmall(buffer, channel.size())) return SmallAllReduce(collective, channel, scratch);
+  const Pieces pieces = AllReducePieces(buffer, channel.size());
+  const auto piece_of = [&](int rank) {
+    return Range(buffer, pieces.Begin(rank), pieces.Count(rank));
+  };
+  ZEROTH_RETURN_IF_ERROR(
+      PieceReduction(collective, buffer, piece_of(channel.rank()), pieces, channel, scratch).Run());
+  std::vector<Message> messages;
+  ForEachStep(channel, [&](int to, int from) {
+    messages.push_back(Send(to, piece_of(channel.rank())));
+    messages.push_back(Receive(from, piece_of(from)));
+  });
+  return channel.Move(std::move(messages), collective.call);
+}
+
+}  // namespace
+
+size_t ScratchBytes(const Collective& collective, int size) {
+  const BufferView& buffer = collective.recv;
+  if (size == 1) return 0;
+  switch (collective.op) {
+    case CollectiveOp::kReduceScatter:
+      return BlockScratchBytes({buffer.count, collective.send.count}, collective.send.dtype, size);
+    case CollectiveOp::kAllReduce:
+      if (IsSmall(buffer, size)) return static_cast<size_t>(ByteSize(buffer) * (size - 1));
+      return BlockScratchBytes(AllReducePieces(buffer, size), buffer.dtype, size);
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kAllToAll:
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kBarrier:
+      break;
+  }
+  return 0;
+}
+
+absl::Status MoveData(const Collective& collective, Channel& channel, char* scratch) {
+  if (collective.call.count == 0) return absl::OkStatus();
+  switch (collective.op) {
+    case CollectiveOp::kAllGather:
+      return AllGather(collective, channel);
+    case CollectiveOp::kReduceScatter:
+      return ReduceScatter(collective, channel, scratch);
+    case CollectiveOp::kAllReduce:
+      return AllReduce(collective, channel, scratch);
+    case CollectiveOp::kAllToAll:
+      return AllToAll(collective, channel);
+    case CollectiveOp::kBroadcast:
+      return Broadcast(collective, channel);
+    case CollectiveOp::kBarrier:
+      // That all have agreed is all that it asks for.
+      break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth::mpi

@@ -1,0 +1,269 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/mpi/mpi_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Within the library's int, and small enough that one or another is done every few milliseconds.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+// Nothing done for as long as this: the others are slow, and the cores may be wanted.
+constexpr auto kBusyFor = std::chrono::milliseconds(5);
+constexpr auto kNap = std::chrono::microseconds(20);
+// How long a thread that hangs in the library, or ranks that have not parted in order, are waited
+// for.
+constexpr auto kPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+class Engine::Exchange {
+ public:
+  Exchange(int tag, const std::vector<Message>& messages) : tag_(tag) {
+    for (const Message& message : messages) {
+      for (int64_t at = 0; at < message.bytes; at += kPieceBytes) {
+        Message piece = message;
+        piece.data = static_cast<char*>(message.data) + at;
+        piece.bytes = std::min(kPieceBytes, message.bytes - at);
+        pieces_.push_back({piece, {}});
+      }
+    }
+  }
+
+  // On the engine's thread:
+  absl::Status Begin(Library& library) {
+    // What waits to receive first: it is spared a copy.
+    for (const Message::Way way : {Message::Way::kReceive, Message::Way::kSend}) {
+      for (Piece& piece : pieces_) {
+        const Message& message = piece.message;
+        if (message.way != way) continue;
+        ZEROTH_ASSIGN_OR_RETURN(
+            piece.request, way == Message::Way::kSend
+                               ? library.Send(message.data, message.bytes, message.peer, tag_)
+                               : library.Receive(message.data, message.bytes, message.peer, tag_));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // How many pieces have been found done.
+  absl::StatusOr<size_t> Test(Library& library) {
+    const size_t before = pieces_.size();
+    for (size_t i = 0; i < pieces_.size();) {
+      ZEROTH_ASSIGN_OR_RETURN(const bool done, library.Test(pieces_[i].request));
+      if (done) {
+        pieces_[i] = pieces_.back();
+        pieces_.pop_back();
+      } else {
+        ++i;
+      }
+    }
+    return before - pieces_.size();
+  }
+
+  bool IsEmpty() const { return pieces_.empty(); }
+
+ private:
+  friend class Engine;
+  struct Piece {
+    Message message;
+    Request request;
+  };
+
+  const int tag_;
+  std::vector<Piece> pieces_;  // those that are not done
+
+  // Of the engine's mutex:
+  bool over_ = false;
+  bool failed_ = false;
+};
+
+absl::StatusOr<Engine*> Engine::Get() {
+  // Never destroyed: its thread may be in the library when the program ends.
+  static Engine* const engine = [] {
+    auto* const created = new Engine;
+    created->Run();
+    return created;
+  }();
+  ZEROTH_RETURN_IF_ERROR(engine->status());
+  return engine;
+}
+
+void Engine::Run() {
+  try {
+    std::thread([this] {
+      absl::Status started = StartLibrary();
+      const bool serves = started.ok();
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        started_ = true;
+        if (!serves) failure_ = Failure{started.code(), std::string(started.message())};
+        changed_.notify_all();
+      }
+      if (serves) Serve();
+    }).detach();
+  } catch (const std::system_error& error) {
+    failure_ = Failure{absl::StatusCode::kResourceExhausted,
+                       absl::StrCat("cannot start the thread for MPI: ", error.what())};
+    return;
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return started_; });
+  if (failure_.has_value()) return;
+  // MPI expects to be ended; what follows main is too late for a program that returns from it.
+  on_exit([](int exit_code, void* engine) { static_cast<Engine*>(engine)->Leave(exit_code); },
+          this);
+}
+
+absl::Status Engine::StartLibrary() {
+  ZEROTH_ASSIGN_OR_RETURN(library_, Library::Load());
+  ZEROTH_RETURN_IF_ERROR(library_->Initialize());
+  rank_ = library_->rank();
+  size_ = library_->size();
+  greatest_tag_ = library_->greatest_tag();
+  description_ = library_->description();
+  return absl::OkStatus();
+}
+
+void Engine::Serve() {
+  std::vector<std::shared_ptr<Exchange>> active;
+  Clock::time_point last_progress = Clock::now();
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    if (active.empty()) {
+      work_.wait(lock, [&] { return !submitted_.empty() || leaving_ || failure_.has_value(); });
+      last_progress = Clock::now();
+    }
+    if (failure_.has_value()) {
+      FailAllLocked(active);
+      return;
+    }
+    if (leaving_ && submitted_.empty() && active.empty()) break;
+    std::vector<std::shared_ptr<Exchange>> begun = std::exchange(submitted_, {});
+    in_library_ = true;
+    lock.unlock();
+    absl::Status moved;
+    for (const std::shared_ptr<Exchange>& exchange : begun)
+      moved.Update(exchange->Begin(*library_));
+    active.insert(active.end(), begun.begin(), begun.end());
+    bool progress = !begun.empty();
+    for (size_t i = 0; i < active.size() && moved.ok(); ++i) {
+      const absl::StatusOr<size_t> done = active[i]->Test(*library_);
+      moved = done.status();
+      if (done.ok()) progress |= *done > 0;
+    }
+    if (progress) last_progress = Clock::now();
+    Pause(last_progress);
+    lock.lock();
+    in_library_ = false;
+    if (!moved.ok() && !failure_.has_value()) {
+      failure_ = Failure{moved.code(), std::string(moved.message())};
+    }
+    const auto over = std::stable_partition(active.begin(), active.end(),
+                                            [](const auto& e) { return !e->IsEmpty(); });
+    for (auto done = over; done != active.end(); ++done) (*done)->over_ = true;
+    const bool news = over != active.end() || failure_.has_value();
+    active.erase(over, active.end());
+    if (news) changed_.notify_all();
+  }
+  lock.unlock();
+  const absl::Status ended = library_->Finalize();
+  if (!ended.ok()) std::fprintf(stderr, "%s\n", ended.ToString().c_str());
+  lock.lock();
+  left_ = true;
+  changed_.notify_all();
+}
+
+void Engine::Pause(Clock::time_point last_progress) const {
+  if (Clock::now() - last_progress < kBusyFor) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+void Engine::FailAllLocked(std::vector<std::shared_ptr<Exchange>>& active) {
+  for (auto* exchanges : {&active, &submitted_}) {
+    for (const std::shared_ptr<Exchange>& exchange : *exchanges) {
+      exchange->over_ = true;
+      exchange->failed_ = true;
+    }
+    exchanges->clear();
+  }
+  changed_.notify_all();
+}
+
+std::shared_ptr<Engine::Exchange> Engine::Start(int tag, const std::vector<Message>& messages) {
+  auto exchange = std::make_shared<Exchange>(tag, messages);
+  std::lock_guard<std::mutex> lock(mutex_);
+  exchange->failed_ = failure_.has_value();
+  exchange->over_ = exchange->failed_ || exchange->IsEmpty();
+  if (exchange->over_) return exchange;
+  submitted_.push_back(exchange);
+  work_.notify_one();
+  return exchange;
+}
+
+bool Engine::WaitFor(const Exchange& exchange, std::chrono::milliseconds most) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_until(lock, std::chrono::system_clock::now() + most,
+                             [&] { return exchange.over_; });
+}
+
+absl::Status Engine::StatusOf(const Exchange& exchange) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ZEROTH_CHECK(exchange.over_);
+  return exchange.failed_ ? failure_->ToStatus() : absl::OkStatus();
+}
+
+void Engine::Abandon(const absl::Status& reason) {
+  ZEROTH_CHECK(!reason.ok());
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!failure_.has_value()) failure_ = Failure{reason.code(), std::string(reason.message())};
+  work_.notify_all();
+  changed_.wait_until(lock, std::chrono::system_clock::now() + kPatience,
+                      [&] { return !in_library_; });
+}
+
+absl::Status Engine::status() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_.has_value() ? failure_->ToStatus() : absl::OkStatus();
+}
+
+void Engine::SetInOrder(bool in_order) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  in_order_ = in_order;
+}
+
+void Engine::Leave(int exit_code) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (failure_.has_value()) return;
+  leaving_ = true;
+  work_.notify_all();
+  if (in_order_) {
+    changed_.wait(lock, [&] { return left_; });
+    return;
+  }
+  if (changed_.wait_until(lock, std::chrono::system_clock::now() + kPatience,
+                          [&] { return left_; })) {
+    return;
+  }
+  // The rest of the program must not be taken down under a thread that is in the library.
+  std::fflush(nullptr);
+  _exit(exit_code);
+}
+
+}  // namespace zeroth::mpi

@@ -1,0 +1,216 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What is the MPI back end's own, as one rank runs it: mpi_test.cc starts the ranks, and says by
+// name which of these tests they run.
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/communicator_test_fixture.h"
+#include "zeroth/core/comm/mpi/mpi.h"
+#include "zeroth/core/comm/process/process_environment.h"
+#include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth::testing {
+namespace {
+
+absl::Status RunOnCpu(const std::function<absl::Status(TestRank&)>& function, int world_size = 0) {
+  LaunchOptions options;
+  options.world_size = world_size;
+  return RunMpiRank(options, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->CreateStream("comm"));
+    TestRank rank{world, *device, *stream};
+    return function(rank);
+  });
+}
+
+absl::Status AllReduceOnce(TestRank& rank) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, ToDevice(rank.device, std::vector<float>(4, 1.0f)));
+  ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "once"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> sum, Fetch<float>(buffer, rank.stream));
+  EXPECT_EQ(sum[3], static_cast<float>(rank.size()));
+  return absl::OkStatus();
+}
+
+// Element i of what all ranks' values make along the tree.
+template <typename T>
+std::vector<T> Reference(const std::vector<std::vector<T>>& values, ReduceOp op) {
+  std::vector<T> result;
+  std::vector<T> ranks(values.size());
+  for (size_t i = 0; i < values.front().size(); ++i) {
+    for (size_t rank = 0; rank < values.size(); ++rank) ranks[rank] = values[rank][i];
+    result.push_back(ReferenceReduce<T>(op, ranks));
+  }
+  return result;
+}
+
+// Many blocks, with rests, and pieces of more than one message.
+TEST(MpiRanks, LargeReductionsHaveTheBitsOfTheTree) {
+  const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
+    const auto me = static_cast<size_t>(rank.rank());
+    const int64_t count = (int64_t{2} << 20) + 4099;
+    const int64_t all_count = count * rank.size();
+    const auto values = TestValuesOfAll<float>(7, rank.size(), all_count);
+    const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, values[me]));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor piece,
+                            ToDevice(rank.device, std::vector<float>(static_cast<size_t>(count))));
+    ZEROTH_RETURN_IF_ERROR(
+        rank.world.ReduceScatter(full, piece, ReduceOp::kMean, rank.stream, "scatter"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> own, Fetch<float>(piece, rank.stream));
+    const auto begin = expected.begin() + rank.rank() * count;
+    ExpectSameBits(own, std::vector<float>(begin, begin + count));
+    // In place, and the other pieces stay.
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(full, ReduceOp::kMean, rank.stream, "all reduce"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> reduced, Fetch<float>(full, rank.stream));
+    ExpectSameBits(reduced, expected);
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor gathered,
+        ToDevice(rank.device, std::vector<float>(static_cast<size_t>(all_count))));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllGather(piece, gathered, rank.stream, "gather"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> again, Fetch<float>(gathered, rank.stream));
+    ExpectSameBits(again, expected);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(MpiRanks, AllReduceOnce) {
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(MpiRanks, AnotherWorldSizeIsRefused) {
+  const absl::Status status = RunOnCpu(AllReduceOnce, 77);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  ExpectWords(status, {"world_size is 77", "has 2 ranks", "mpirun"});
+}
+
+TEST(MpiRanks, ADroppedCallEndsTheOthersWait) {
+  const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                            ToDevice(rank.device, std::vector<float>(4, 1.0f)));
+    // A mismatch on the first stream stops it before the second call, which the others wait in.
+    ZEROTH_ASSIGN_OR_RETURN(const auto other, rank.world.Duplicate());
+    if (rank.rank() == 0) {
+      const absl::Status bad = rank.world.Broadcast(buffer, 99, rank.stream, "nobody");
+      EXPECT_FALSE(bad.ok());
+      return bad;
+    }
+    absl::Status waits = other->Barrier(rank.stream, "in vain");
+    waits.Update(rank.stream.Synchronize());
+    EXPECT_FALSE(waits.ok());
+    return waits;
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  ExpectWords(status, {"rank 0 failed", "'nobody'"});
+}
+
+// Killed while messages of megabytes are under way.
+TEST(MpiRanks, OneIsKilled) {
+  const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                            ToDevice(rank.device, std::vector<float>(size_t{16} << 20, 1.0f)));
+    ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
+    if (rank.rank() == 1) {
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        kill(getpid(), SIGKILL);
+      }).detach();
+    }
+    for (;;) {
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "for ever"));
+      ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+    }
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  ExpectWords(status, {"rank 1 failed", "its process has ended"});
+}
+
+// The program is one of MPI's own. What it starts MPI with needs no handle, so that it may be
+// declared here for every implementation.
+int InitThread(int level) {
+  void* const library = dlopen(std::getenv("ZEROTH_MPI_LIBRARY"), RTLD_NOW | RTLD_GLOBAL);
+  const auto init =
+      reinterpret_cast<int (*)(int*, char***, int, int*)>(dlsym(library, "MPI_Init_thread"));
+  int provided = -1;
+  EXPECT_EQ(init(nullptr, nullptr, level, &provided), 0);
+  return provided;
+}
+
+void Finalize() {
+  const auto finalize = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPI_Finalize"));
+  ASSERT_NE(finalize, nullptr);
+  EXPECT_EQ(finalize(), 0);
+}
+
+TEST(MpiRanks, AProgramThatHasStartedMpiForThreads) {
+  ASSERT_EQ(InitThread(3), 3);
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_TRUE(status.ok()) << status;
+  Finalize();
+}
+
+TEST(MpiRanks, AProgramThatHasStartedMpiForOneThread) {
+  ASSERT_EQ(InitThread(0), 0);
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  ExpectWords(status, {"MPI_THREAD_MULTIPLE"});
+  Finalize();
+}
+
+TEST(MpiRanks, NoLibrary) {
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  ExpectWords(status, {std::getenv("ZEROTH_MPI_LIBRARY"), "install Open MPI or MPICH"});
+}
+
+TEST(MpiRanks, ALibraryThatIsNoMpi) {
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  ExpectWords(status, {"is no MPI", std::getenv("ZEROTH_MPI_LIBRARY")});
+}
+
+TEST(MpiRanks, TheLibraryOfAnotherLauncher) {
+  const absl::Status status = RunOnCpu(AllReduceOnce);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  ExpectWords(status, {" of 2, but to ", "of 1", "ZEROTH_MPI_LIBRARY"});
+}
+
+// As a back end does that has its own way to move data, on ranks that are not known to be on one
+// node.
+TEST(MpiRanks, OthersMeetByMpi) {
+  const auto environment = ProcessEnvironment::Read();
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_TRUE(environment->address_by_launcher);
+  auto processes = ProcessWorld::Join(*environment, LaunchOptions(), "another");
+  ASSERT_TRUE(processes.ok()) << processes.status();
+  const absl::Status met = (*processes)->Return((*processes)->Meet(kWorldGroup));
+  EXPECT_TRUE(met.ok()) << met;
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,125 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What is the MPI back end's own: failures of processes and libraries, programs that use MPI
+// themselves, and meeting by MPI. The ranks' side is mpi_ranks.cc.
+
+#include "zeroth/core/comm/mpi/mpi.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/mpi/mpi_library.h"
+#include "zeroth/core/comm/mpi/mpirun.h"
+
+namespace zeroth::testing {
+namespace {
+
+class MpiTest : public ::testing::TestWithParam<MpiKind> {
+ protected:
+  void SetUp() override { ZEROTH_SKIP_WITHOUT_MPIRUN(GetParam()); }
+
+  static Mpirun Ranks(int ranks) {
+    Mpirun run;
+    run.kind = GetParam();
+    run.ranks = ranks;
+    run.program = {"core/comm/mpi/mpi_ranks"};
+    return run;
+  }
+
+  // Every rank passes the test of that name in mpi_ranks.cc.
+  static void Expect(const Mpirun& run, const std::string& test) {
+    const std::string name = absl::StrCat("MpiRanks.", test);
+    ExpectRanksPass(run, name, name);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mpi, MpiTest, ::testing::Values(MpiKind::kOpenMpi, MpiKind::kMpich),
+                         [](const auto& param) { return MpiKindName(param.param); });
+
+TEST_P(MpiTest, LargeReductionsHaveTheBitsOfTheTree) {
+  Expect(Ranks(3), "LargeReductionsHaveTheBitsOfTheTree");
+}
+
+TEST_P(MpiTest, AnotherWorldSizeIsRefused) { Expect(Ranks(2), "AnotherWorldSizeIsRefused"); }
+
+TEST_P(MpiTest, ADroppedCallEndsTheOthersWait) {
+  Expect(Ranks(2), "ADroppedCallEndsTheOthersWait");
+}
+
+TEST_P(MpiTest, AProgramThatHasStartedMpiItself) {
+  Mpirun run = Ranks(2);
+  const bool open_mpi = GetParam() == MpiKind::kOpenMpi;
+  run.environment = {{"ZEROTH_MPI_LIBRARY", open_mpi ? "libmpi.so.40" : "libmpich.so.12"}};
+  Expect(run, "AProgramThatHasStartedMpiForThreads");
+  Expect(run, "AProgramThatHasStartedMpiForOneThread");
+}
+
+TEST_P(MpiTest, LibrariesThatAreNone) {
+  Mpirun run = Ranks(1);
+  run.environment = {{"ZEROTH_MPI_LIBRARY", "/nowhere/libmpi.so"}};
+  Expect(run, "NoLibrary");
+  run.environment = {{"ZEROTH_MPI_LIBRARY", "libm.so.6"}};
+  Expect(run, "ALibraryThatIsNoMpi");
+}
+
+// Each of the ranks would be a world of its own.
+TEST(MpiLibraryTest, TheLibraryOfAnotherLauncherIsRefused) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kMpich);
+  Mpirun run;
+  run.ranks = 2;
+  run.program = {"core/comm/mpi/mpi_ranks"};
+  run.environment = {{"ZEROTH_MPI_LIBRARY", "libmpich.so.12"}};
+  const std::string name = "MpiRanks.TheLibraryOfAnotherLauncher";
+  ExpectRanksPass(run, name, name);
+}
+
+TEST_P(MpiTest, OthersMeetByMpi) {
+  Mpirun run = Ranks(3);
+  // Without this, the ranks know that they are on one node.
+  const std::string local =
+      GetParam() == MpiKind::kOpenMpi ? "OMPI_COMM_WORLD_LOCAL_SIZE" : "MPI_LOCALNRANKS";
+  run.program.insert(run.program.begin(), {"/usr/bin/env", "-u", local});
+  Expect(run, "OthersMeetByMpi");
+}
+
+// mpirun does not end the others here; they end by themselves, and say why.
+TEST_P(MpiTest, AKilledRankIsNamed) {
+  if (GetParam() == MpiKind::kMpich) {
+    GTEST_SKIP() << "MPICH's mpirun ends all ranks when one is killed";
+  }
+  Mpirun run = Ranks(3);
+  run.program.push_back("--gtest_filter=MpiRanks.OneIsKilled");
+  run.flags = {"--mca", "orte_enable_recovery", "1"};
+  const MpirunOutcome outcome = RunMpirun(run);
+  EXPECT_TRUE(absl::StrContains(outcome.output, "[       OK ] MpiRanks.OneIsKilled"))
+      << outcome.output;
+  EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
+}
+
+TEST(MpiLibraryTest, TheLaunchersLibraryComesFirst) {
+  using Variables = std::map<std::string, std::string>;
+  const auto first = [](const Variables& variables) {
+    return mpi::Library::Candidates([&](const std::string& name) {
+             const auto found = variables.find(name);
+             return found == variables.end() ? std::nullopt
+                                             : std::optional<std::string>(found->second);
+           })
+        .front();
+  };
+  EXPECT_EQ(first({}), "libmpi.so.40");
+  EXPECT_EQ(first({{"OMPI_COMM_WORLD_RANK", "0"}}), "libmpi.so.40");
+  EXPECT_EQ(first({{"PMI_RANK", "0"}}), "libmpi.so.12");
+  // Open MPI under srun --mpi=pmi2.
+  EXPECT_EQ(first({{"PMI_RANK", "0"}, {"OMPI_COMM_WORLD_RANK", "0"}}), "libmpi.so.40");
+  EXPECT_EQ(first({{"PMI_RANK", "0"}, {"ZEROTH_MPI_LIBRARY", "/opt/mpi.so"}}), "/opt/mpi.so");
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,113 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer as several processes that mpirun has started.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/mpi/mpirun.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr char kWeights[] = "final/model.safetensors";
+
+Mpirun Ranks(int ranks, const Flags& flags) {
+  Mpirun run;
+  run.ranks = ranks;
+  run.program = {fs::absolute("train/train").string()};
+  run.program.insert(run.program.end(), flags.begin(), flags.end());
+  return run;
+}
+
+// As Flags of `ranks` ranks by MPI, and by threads, that write to `out`.
+Flags ByMpi(const fs::path& out, const Flags& more) {
+  return With(Reference(out), With({"--comm=mpi", "--batch_size=2"}, more));
+}
+Flags ByThreads(const fs::path& out, int ranks, const Flags& more) {
+  return With(Reference(out), With({absl::StrCat("--world_size=", ranks), "--batch_size=2"}, more));
+}
+
+class TrainMpiTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi); }
+};
+
+TEST_F(TrainMpiTest, ProcessesTrainTheBitsOfThreads) {
+  const Flags shared = {"--steps=2", "--strategy=hybrid_shard", "--shard_size=2",
+                        "--param_dtype=bf16"};
+  const fs::path out = Scratch() / "mpi";
+  const MpirunOutcome ranks = RunMpirun(Ranks(4, ByMpi(out, shared)));
+  EXPECT_EQ(ranks.exit_code, 0) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "hybrid_shard over 4 ranks")) << ranks.output;
+  const Outcome local = RunTrainer(ByThreads(Scratch() / "local", 4, shared));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  const std::string bits = Read(out / kWeights);
+  EXPECT_GT(bits.size(), 1000u);
+  EXPECT_TRUE(bits == Read(Scratch() / "local" / kWeights));
+}
+
+TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
+  const fs::path out = Scratch() / "mpi";
+  const MpirunOutcome ranks =
+      RunMpirun(Ranks(4, ByMpi(out, {"--steps=1", "--checkpoint_every=1", "--async_checkpoint"})));
+  EXPECT_EQ(ranks.exit_code, 0) << ranks.output;
+  EXPECT_TRUE(fs::exists(out / "step-00000001/rank-00003-of-00004.safetensors"));
+  const Outcome resumed =
+      RunTrainer(ByThreads(out, 4, {"--steps=2", "--checkpoint_every=1", "--resume=auto"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(absl::StrContains(resumed.output, "after step 1")) << resumed.output;
+  const Outcome local = RunTrainer(ByThreads(Scratch() / "local", 4, {"--steps=2"}));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  EXPECT_TRUE(Read(out / kWeights) == Read(Scratch() / "local" / kWeights));
+}
+
+TEST_F(TrainMpiTest, AWorldSizeThatWasNotStartedIsRefused) {
+  const MpirunOutcome ranks =
+      RunMpirun(Ranks(2, ByMpi(Scratch() / "out", {"--steps=1", "--world_size=3"})));
+  EXPECT_EQ(ranks.exit_code, 1);
+  EXPECT_TRUE(absl::StrContains(ranks.output, "--world_size=3")) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "2 ranks have been started")) << ranks.output;
+}
+
+// What fails on all ranks is said before mpirun can end them for it.
+TEST_F(TrainMpiTest, AnErrorOfTheRunIsSaid) {
+  const MpirunOutcome ranks =
+      RunMpirun(Ranks(2, ByMpi(Scratch() / "out", {"--steps=1", "--memory_limit=1MiB"})));
+  EXPECT_EQ(ranks.exit_code, 1);
+  EXPECT_TRUE(absl::StrContains(ranks.output, "above the memory limit of 1048576")) << ranks.output;
+}
+
+// Asked not to, mpirun does not end the others; they end by themselves.
+TEST_F(TrainMpiTest, ARankThatIsKilledEndsTheRunWithItsName) {
+  const fs::path out = Scratch() / "out";
+  const std::string log = (Scratch() / "log").string();
+  // One of them says which process to kill.
+  Mpirun run = Ranks(3, ByMpi(out, {"--steps=100000"}));
+  const std::string pid_file = (Scratch() / "victim").string();
+  run.program.insert(
+      run.program.begin(),
+      {"/bin/sh", "-c",
+       "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then echo $$ > '" + pid_file + "'; fi; exec \"$@\"",
+       "sh"});
+  run.flags = {"--mca", "orte_enable_recovery", "1"};
+  const pid_t mpirun = StartMpirun(run, log);
+  // Once it trains.
+  while (Metrics(out).size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_EQ(kill(std::stoi(Read(pid_file)), SIGKILL), 0);
+  const MpirunOutcome ranks = AwaitMpirun(mpirun, log);
+  EXPECT_TRUE(absl::StrContains(ranks.output, "rank 1 failed: its process has ended"))
+      << ranks.output;
+}
+
+}  // namespace
+}  // namespace zeroth::testing
