@@ -306,8 +306,8 @@ run tree build //...
 expect "a build needs none" "$out" ""
 run tree test //...
 expect "exit code is Bazel's" "$code" 3
-expect "one line" "$out" "bazelw: installing what tests of --comm=mpi need: openmpi-bin (mpirun)"
-expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin"
+expect "one line" "$out" "bazelw: installing what tests of --comm=mpi need: openmpi-bin, mpich (mpirun)"
+expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin mpich"
 touch "$machine/broken"
 run tree test //...
 expect "exit code is Bazel's" "$code" 3

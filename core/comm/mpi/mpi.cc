@@ -74,9 +74,11 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
   ZEROTH_ASSIGN_OR_RETURN(mpi::Engine* const engine, mpi::Engine::Get());
   ZEROTH_RETURN_IF_ERROR(CheckOptions(options, *engine));
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment environment, ReadEnvironment(*engine));
+  const absl::StatusOr<std::shared_ptr<ProcessWorld>> joined =
+      ProcessWorld::Join(environment, options, "mpi");
   engine->SetInOrder(false);
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<ProcessWorld> processes,
-                          ProcessWorld::Join(environment, options, "mpi"));
+  ZEROTH_RETURN_IF_ERROR(joined.status());
+  const std::shared_ptr<ProcessWorld>& processes = *joined;
   std::unique_ptr<mpi::MpiCommunicator> communicator;
   const absl::Status status =
       processes->Return(RunRank(processes, *engine, rank_main, communicator));

@@ -81,6 +81,7 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
                      "communicate?")));
   }
   ZEROTH_RETURN_IF_ERROR(engine->StatusOf(*exchange));
+  engine->SetInOrder(true);
   if (engine->rank() == 0) return own;
   return Read(letter);
 }

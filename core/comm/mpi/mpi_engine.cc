@@ -123,7 +123,8 @@ void Engine::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return started_; });
   if (failure_.has_value()) return;
-  // MPI expects to be ended; what follows main is too late for a program that returns from it.
+  // MPI expects to be ended. A fork of this process has no part in it.
+  process_ = getpid();
   on_exit([](int exit_code, void* engine) { static_cast<Engine*>(engine)->Leave(exit_code); },
           this);
 }
@@ -156,8 +157,9 @@ void Engine::Serve() {
     in_library_ = true;
     lock.unlock();
     absl::Status moved;
-    for (const std::shared_ptr<Exchange>& exchange : begun)
+    for (const std::shared_ptr<Exchange>& exchange : begun) {
       moved.Update(exchange->Begin(*library_));
+    }
     active.insert(active.end(), begun.begin(), begun.end());
     bool progress = !begun.empty();
     for (size_t i = 0; i < active.size() && moved.ok(); ++i) {
@@ -165,8 +167,11 @@ void Engine::Serve() {
       moved = done.status();
       if (done.ok()) progress |= *done > 0;
     }
-    if (progress) last_progress = Clock::now();
-    Pause(last_progress);
+    if (progress) {
+      last_progress = Clock::now();
+    } else {
+      Pause(last_progress);
+    }
     lock.lock();
     in_library_ = false;
     if (!moved.ok() && !failure_.has_value()) {
@@ -249,11 +254,12 @@ void Engine::SetInOrder(bool in_order) {
 }
 
 void Engine::Leave(int exit_code) {
+  if (getpid() != process_) return;
   std::unique_lock<std::mutex> lock(mutex_);
   if (failure_.has_value()) return;
   leaving_ = true;
   work_.notify_all();
-  if (in_order_) {
+  if (in_order_ && exit_code == 0) {
     changed_.wait(lock, [&] { return left_; });
     return;
   }

@@ -9,6 +9,8 @@
 #ifndef ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
 #define ZEROTH_CORE_COMM_MPI_MPI_ENGINE_H_
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -66,8 +68,8 @@ class Engine {
   void Abandon(const absl::Status& reason);
   // The reason, or OK.
   absl::Status status() const;
-  // Whether the ranks have last parted in order, so that at the program's end MPI may wait for all
-  // of them without limit.
+  // Whether the ranks have last parted in order, or are together by other means, so that at the end
+  // of a program that succeeds MPI may wait for all of them without limit.
   void SetInOrder(bool in_order);
 
  private:
@@ -91,6 +93,7 @@ class Engine {
   };
 
   std::unique_ptr<Library> library_;  // of the thread
+  pid_t process_ = 0;
   int rank_ = 0;
   int size_ = 1;
   int greatest_tag_ = 0;
@@ -103,7 +106,7 @@ class Engine {
   std::optional<Failure> failure_;
   std::vector<std::shared_ptr<Exchange>> submitted_;
   bool in_library_ = false;  // the thread may be at messages
-  bool in_order_ = true;
+  bool in_order_ = false;
   bool leaving_ = false;
   bool left_ = false;
 };
