@@ -104,23 +104,27 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
   }
   const std::shared_ptr<Handle> handle = world->NewHandle(processes.NameOf(seat));
   const int ranks = static_cast<int>(seat.world_ranks.size());
-  ZEROTH_RETURN_IF_ERROR(
-      handle->Start("ncclCommInitRankConfig", [&](ncclComm_t* communicator, ncclConfig_t* config) {
-        return ncclCommInitRankConfig(communicator, ranks, id, seat.rank, config);
-      }));
+  ZEROTH_RETURN_IF_ERROR(handle->Start("ncclCommInitRankConfig", /*by_copy_engine=*/false,
+                                       [&](ncclComm_t* communicator, ncclConfig_t* config) {
+                                         return ncclCommInitRankConfig(communicator, ranks, id,
+                                                                       seat.rank, config);
+                                       }));
   ZEROTH_RETURN_IF_ERROR(handle->Await("ncclCommInitRankConfig"));
   ZEROTH_RETURN_IF_ERROR(processes.Meet(seat.group));
-  return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(std::move(world), seat, handle));
+  return std::unique_ptr<NcclCommunicator>(
+      new NcclCommunicator(std::move(world), seat, handle, /*by_copy_engine=*/false));
 }
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
-                                   std::shared_ptr<Handle> handle)
+                                   std::shared_ptr<Handle> handle, bool by_copy_engine)
     : world_(std::move(world)),
       seat_(std::move(seat)),
       handle_(std::move(handle)),
       traffic_(world_->NewTraffic(seat_.group, handle_)),
       agreement_(std::make_shared<Agreement>(world_->shared_processes(), seat_.group)),
-      name_(world_->processes().NameOf(seat_)) {}
+      windows_(std::make_shared<Windows>(handle_)),
+      name_(world_->processes().NameOf(seat_)),
+      by_copy_engine_(by_copy_engine) {}
 
 NcclCommunicator::~NcclCommunicator() {
   world_->processes().Leave(seat_.group);
@@ -139,6 +143,14 @@ absl::Status NcclCommunicator::CheckStream(Stream& stream) const {
                    ", which this rank's NCCL communicators are made for"));
 }
 
+absl::Status NcclCommunicator::Fail(const absl::Status& error, absl::string_view what) {
+  ProcessWorld& processes = world_->processes();
+  if (absl::Status broken = processes.SettledStatus(); !broken.ok()) return broken;
+  const absl::Status annotated = Annotate(error, absl::StrCat(world_->Failed(), ": ", what));
+  processes.Break(annotated);
+  return annotated;
+}
+
 absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
                                    CollectiveCall call, const BufferView& full, Stream& stream,
                                    const std::function<absl::Status(cuda::CudaStream&)>& enqueue) {
@@ -146,12 +158,7 @@ absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
   ZEROTH_RETURN_IF_ERROR(status());
   call.operation = CollectiveOpName(op);
   const auto fail = [&](const absl::Status& error) {
-    if (absl::Status broken = processes.SettledStatus(); !broken.ok()) return broken;
-    const absl::Status annotated = Annotate(
-        error,
-        absl::StrCat(world_->Failed(), ": ", call.operation, " '", call.label, "' on ", name()));
-    processes.Break(annotated);
-    return annotated;
+    return Fail(error, absl::StrCat(call.operation, " '", call.label, "' on ", name()));
   };
   if (!checked.ok()) return fail(checked);
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return fail(wrong);
@@ -199,11 +206,27 @@ absl::Status NcclCommunicator::AllGather(BufferView send, BufferView recv, Strea
              MakeCall(send.count, send.dtype, label), recv, stream,
              [&](cuda::CudaStream& on) -> absl::Status {
                if (send.count == 0) return absl::OkStatus();
+               ZEROTH_ASSIGN_OR_RETURN(const void* const own, GatherSource(send, recv, on));
                return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-                 return ncclAllGather(send.data, recv.data, static_cast<size_t>(send.count),
+                 return ncclAllGather(own, recv.data, static_cast<size_t>(send.count),
                                       TypeOf(send.dtype), communicator, on.handle());
                });
              });
+}
+
+// Copy engines move what is registered, which shards are not: this rank's part is first put in its
+// place, at a cost of one copy inside the device of 1/n of what is gathered.
+absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& send,
+                                                           const BufferView& recv,
+                                                           cuda::CudaStream& stream) {
+  const auto bytes = static_cast<size_t>(ByteSize(send));
+  char* const place = Bytes(recv) + static_cast<size_t>(rank()) * bytes;
+  if (!by_copy_engine_ || send.data == place ||
+      !windows_->Contains(recv.data, static_cast<size_t>(ByteSize(recv)))) {
+    return send.data;
+  }
+  ZEROTH_RETURN_IF_ERROR(stream.device().Copy(place, send.data, bytes, stream));
+  return place;
 }
 
 absl::Status NcclCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
@@ -449,8 +472,25 @@ absl::Status NcclCommunicator::Barrier(Stream& stream, absl::string_view label) 
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color, int key) {
+  return SplitInto(color, key, /*for_gathers=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitForGathers(int color,
+                                                                                int key) {
+  return SplitInto(color, key, /*for_gathers=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int color, int key,
+                                                                          bool for_gathers) {
   ProcessWorld& processes = world_->processes();
   ZEROTH_ASSIGN_OR_RETURN(const ProcessWorld::Seat seat, processes.Split(seat_.group, color, key));
+  bool by_copy_engine = false;
+  if (for_gathers && seat.group != kNoGroup) {
+    const absl::StatusOr<bool> can = world_->copy_engines().GathersByCopyEngine(seat.world_ranks);
+    // Other groups may be well: they wait for these ranks.
+    if (!can.ok()) return Fail(can.status(), absl::StrCat("split of ", name()));
+    by_copy_engine = *can;
+  }
   // The library wants nothing under way on the old communicator.
   if (last_end_ != nullptr) ZEROTH_RETURN_IF_ERROR(last_end_->Synchronize());
   const bool joins = seat.group != kNoGroup;
@@ -458,26 +498,62 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color,
   absl::Status created;
   absl::Status asked = handle_->Call("ncclCommSplit", [&](ncclComm_t parent) {
     ncclResult_t result = ncclSuccess;
-    created = handle->Start("ncclCommSplit", [&](ncclComm_t* communicator, ncclConfig_t* config) {
-      result = ncclCommSplit(parent, joins ? static_cast<int>(seat.group) : NCCL_SPLIT_NOCOLOR,
-                             seat.rank, communicator, config);
-      return result;
-    });
+    created = handle->Start(
+        "ncclCommSplit", by_copy_engine, [&](ncclComm_t* communicator, ncclConfig_t* config) {
+          result = ncclCommSplit(parent, joins ? static_cast<int>(seat.group) : NCCL_SPLIT_NOCOLOR,
+                                 seat.rank, communicator, config);
+          return result;
+        });
     return result;
   });
   if (asked.ok()) asked = created;
   if (asked.ok()) asked = handle->Await("ncclCommSplit");
   if (asked.ok()) asked = processes.Meet(seat_.group);
-  if (!asked.ok()) {
-    if (absl::Status broken = processes.SettledStatus(); !broken.ok()) return broken;
-    const absl::Status error =
-        Annotate(asked, absl::StrCat(world_->Failed(), ": split of ", name()));
-    processes.Break(error);
-    return error;
-  }
+  if (!asked.ok()) return Fail(asked, absl::StrCat("split of ", name()));
   std::unique_ptr<Communicator> communicator;
-  if (joins) communicator.reset(new NcclCommunicator(world_, seat, handle));
+  if (joins) communicator.reset(new NcclCommunicator(world_, seat, handle, by_copy_engine));
   return communicator;
+}
+
+std::shared_ptr<MemorySource> NcclCommunicator::memory_source() {
+  if (!world_->copy_engines().enabled()) return nullptr;
+  return world_->memory();
+}
+
+// What goes wrong inside of the library leaves its communicator unusable, so that there is no going
+// on without: then all ranks fail.
+absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
+    BufferView memory, absl::string_view label) {
+  if (!world_->copy_engines().Registers(seat_.world_ranks)) return nullptr;
+  ZEROTH_RETURN_IF_ERROR(status());
+  const std::string what = absl::StrCat(kRegisterMemoryOperation, " '", label, "' on ", name());
+  const auto bytes = static_cast<size_t>(ByteSize(memory));
+  if (bytes == 0 || !world_->memory()->Contains(memory.data, bytes)) {
+    return Fail(absl::InvalidArgumentError(
+                    absl::StrCat(bytes,
+                                 " bytes that are no memory of this rank's memory_source(); "
+                                 "allocate them by Allocator::AllocateForTransport")),
+                what);
+  }
+  ProcessWorld& processes = world_->processes();
+  CollectiveCall call = MakeCall(static_cast<int64_t>(bytes), DType::kUInt8, label);
+  call.operation = kRegisterMemoryOperation;
+  ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, std::move(call)));
+  // The library hangs where ranks differ, so they are compared first.
+  ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
+  if (last_end_ != nullptr) ZEROTH_RETURN_IF_ERROR(last_end_->Synchronize());
+  const absl::StatusOr<ncclWindow_t> window = handle_->RegisterWindow(memory.data, bytes);
+  absl::Status done = window.status();
+  if (done.ok()) windows_->Add(memory.data, bytes, *window);
+  if (done.ok()) done = processes.Meet(seat_.group);
+  if (!done.ok()) {
+    return Fail(Annotate(done, "--nccl_copy_engine=off does without registered memory"), what);
+  }
+  return std::unique_ptr<MemoryRegistration>(new WindowRegistration(windows_, memory.data));
+}
+
+std::string NcclCommunicator::GatherNote() const {
+  return world_->copy_engines().Note(seat_.world_ranks);
 }
 
 void NcclCommunicator::Abort(const absl::Status& reason) {

@@ -10,6 +10,7 @@
 
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/nccl/nccl_window.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
@@ -47,7 +48,13 @@ class NcclCommunicator final : public Communicator {
                          absl::string_view label) override;
   absl::Status Barrier(Stream& stream, absl::string_view label) override;
 
+  std::shared_ptr<MemorySource> memory_source() override;
+  absl::StatusOr<std::unique_ptr<MemoryRegistration>> Register(BufferView memory,
+                                                               absl::string_view label) override;
+  std::string GatherNote() const override;
+
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
   void Abort(const absl::Status& reason) override;
   absl::Status status() const override { return world_->processes().status(); }
 
@@ -56,7 +63,12 @@ class NcclCommunicator final : public Communicator {
 
  private:
   NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
-                   std::shared_ptr<Handle> handle);
+                   std::shared_ptr<Handle> handle, bool by_copy_engine);
+
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(int color, int key, bool for_gathers);
+  // The world breaks with `error`, which is `what` this rank does here, unless it has already; the
+  // world's error.
+  absl::Status Fail(const absl::Status& error, absl::string_view what);
 
   // Announces `call` and enqueues it with `enqueue`. Wrong arguments (`checked`) and whatever else
   // fails on this rank alone break the world: the others wait for a call that cannot come. `full`
@@ -68,6 +80,9 @@ class NcclCommunicator final : public Communicator {
   // Memory for what the other ranks send, until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
+  // What the library is to send, of `send`, for a gather into `recv`.
+  absl::StatusOr<const void*> GatherSource(const BufferView& send, const BufferView& recv,
+                                           cuda::CudaStream& stream);
   absl::Status EnqueueReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
                                     bool accumulate, cuda::CudaStream& stream);
   absl::Status EnqueueAllReduce(const BufferView& buffer, ReduceOp op, cuda::CudaStream& stream);
@@ -83,7 +98,9 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<Handle> handle_;
   const std::shared_ptr<Traffic> traffic_;
   const std::shared_ptr<cuda::HostCondition> agreement_;
+  const std::shared_ptr<Windows> windows_;
   const std::string name_;
+  const bool by_copy_engine_;
   CommStats stats_;
   // Keeps its stream's order: scratch_ belongs to the last call there.
   std::shared_ptr<const void> scratch_;

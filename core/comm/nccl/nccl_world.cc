@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/wire.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -92,10 +93,39 @@ void HandleSet::AbortAll() {
   for (const std::shared_ptr<Handle>& handle : Get()) handle->Abort();
 }
 
-World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces)
+absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own) {
+  const std::string all_key = "nccl abilities";
+  const auto key = [](int rank) { return absl::StrCat("nccl ability of rank ", rank); };
+  WireWriter all;
+  if (processes.rank() == 0) {
+    for (int rank = 0; rank < processes.size(); ++rank) {
+      std::string bytes = own.Serialize();
+      if (rank > 0) {
+        ZEROTH_ASSIGN_OR_RETURN(bytes, processes.Get(key(rank)));
+      }
+      all.String(bytes);
+    }
+    ZEROTH_RETURN_IF_ERROR(processes.Put(all_key, all.bytes()));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(processes.Put(key(processes.rank()), own.Serialize()));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::string bytes, processes.Get(all_key));
+  WireReader reader(bytes);
+  std::vector<RankAbility> ranks;
+  for (int rank = 0; rank < processes.size(); ++rank) {
+    ZEROTH_ASSIGN_OR_RETURN(RankAbility ability, RankAbility::Parse(reader.String()));
+    ranks.push_back(std::move(ability));
+  }
+  return CopyEnginePlan::Make(std::move(ranks));
+}
+
+World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
+             CopyEnginePlan copy_engines)
     : processes_(std::move(processes)),
       device_(device),
       library_reduces_(library_reduces),
+      copy_engines_(std::move(copy_engines)),
+      memory_(std::make_shared<NcclMemory>(device)),
       handles_(std::make_shared<HandleSet>()) {
   processes_->OnBreak([handles = handles_] { handles->AbortAll(); });
   watcher_ = std::thread([this] { Watch(); });
@@ -108,6 +138,7 @@ World::~World() {
     stop_changed_.notify_all();
   }
   watcher_.join();
+  for (const std::shared_ptr<Handle>& handle : handles_->Get()) handle->ForgetWindows();
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
                          std::min(processes_->timeout(), absl::Hours(24))));

@@ -21,7 +21,9 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/nccl/copy_engine.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
+#include "zeroth/core/comm/nccl/nccl_memory.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/device.h"
 
@@ -76,12 +78,16 @@ class HandleSet {
   bool aborted_ = false;
 };
 
+// What all ranks of the world can do about gathers by copy engines, made a plan; collective.
+absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own);
+
 // When the world breaks, every communicator is aborted, so that no kernel waits for a peer that
 // will not come; when the library reports an error, or the device does not finish a call, the world
 // breaks. Thread-safe.
 class World {
  public:
-  World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces);
+  World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
+        CopyEnginePlan copy_engines = {});
   // Frees all communicators: in turn with the other ranks if all is well, at once otherwise.
   ~World();
 
@@ -91,6 +97,9 @@ class World {
   int device() const { return device_; }
   // Leave floating-point sums to the library.
   bool library_reduces() const { return library_reduces_; }
+  const CopyEnginePlan& copy_engines() const { return copy_engines_; }
+  // What is registered with the library comes from here.
+  const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
   // "rank 3 failed".
   std::string Failed() const;
 
@@ -110,6 +119,8 @@ class World {
   const std::shared_ptr<ProcessWorld> processes_;
   const int device_;
   const bool library_reduces_;
+  const CopyEnginePlan copy_engines_;
+  const std::shared_ptr<NcclMemory> memory_;
   const std::shared_ptr<HandleSet> handles_;  // shared with the hook that aborts them
   std::mutex mutex_;
   std::vector<std::weak_ptr<Traffic>> traffic_;
