@@ -453,6 +453,7 @@ class RankRun {
   absl::Status SetUp() {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
+    device_options.transport_memory = world_.memory_source();
     device_options.threads = ThreadsPerRank(options_);
     device_options.bits_of_any_team = options_.deterministic_batch > 0;
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
