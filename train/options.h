@@ -39,6 +39,7 @@ struct TrainOptions {
   int world_size = 0;  // 0: as many as another program has started, or kDefaultWorldSize
   std::string comm_timeout = "10m";
   std::string reduction = "tree";
+  std::string nccl_copy_engine = "auto";
   int shard_size = 0;
   std::string memory_limit = "0";
   std::string offload = "none";

@@ -488,6 +488,8 @@ class RankRun {
     if (world_.rank() == 0) {
       ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
+    if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
     SayNotes(notes);
     return absl::OkStatus();
   }
@@ -715,6 +717,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   launch.world_size = resolved.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
+  launch.nccl_copy_engine = resolved.nccl_copy_engine;
   return LauncherRegistry::Launch(resolved.comm, launch,
                                   [&](Communicator& world) { return RankRun(*job, world).Run(); });
 }
