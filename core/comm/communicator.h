@@ -111,8 +111,8 @@ class Communicator {
   virtual absl::Status Barrier(Stream& stream, absl::string_view label) = 0;
 
   // Whether calls may be part of what a device records (Device::BeginRecording) and plays later:
-  // then all ranks record the same calls and play them in the same order. A back end whose hosts
-  // take part in each call has to say no.
+  // then all ranks record the same calls and play them in the same order, and the communicator
+  // outlives the recording. A back end whose hosts take part in each call has to say no.
   virtual bool SupportsRecording() const { return false; }
 
   // Where memory comes from that the transport can be told of: for DeviceOptions::transport_memory

@@ -10,6 +10,7 @@
 
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/nccl/nccl_recorded_calls.h"
 #include "zeroth/core/comm/nccl/nccl_window.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
@@ -48,6 +49,8 @@ class NcclCommunicator final : public Communicator {
                          absl::string_view label) override;
   absl::Status Barrier(Stream& stream, absl::string_view label) override;
 
+  // Plays are agreed on and watched like calls.
+  bool SupportsRecording() const override { return true; }
   std::shared_ptr<MemorySource> memory_source() override;
   absl::StatusOr<std::unique_ptr<MemoryRegistration>> Register(BufferView memory,
                                                                absl::string_view label) override;
@@ -58,17 +61,16 @@ class NcclCommunicator final : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status status() const override { return world_->processes().status(); }
 
-  const CommStats& stats() const override { return stats_; }
-  CommStats& stats() override { return stats_; }
+  const CommStats& stats() const override { return *stats_; }
+  CommStats& stats() override { return *stats_; }
 
  private:
   NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
                    std::shared_ptr<Handle> handle, bool by_copy_engine);
 
   absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(int color, int key, bool for_gathers);
-  // The world breaks with `error`, which is `what` this rank does here, unless it has already; the
-  // world's error.
-  absl::Status Fail(const absl::Status& error, absl::string_view what);
+  // This communicator's calls in a recording, of which it hears from now on when it is played.
+  RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
   // Announces `call` and enqueues it with `enqueue`. Wrong arguments (`checked`) and whatever else
   // fails on this rank alone break the world: the others wait for a call that cannot come. `full`
@@ -101,13 +103,16 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<Windows> windows_;
   const std::string name_;
   const bool by_copy_engine_;
-  CommStats stats_;
+  const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
   // Keeps its stream's order: scratch_ belongs to the last call there.
   std::shared_ptr<const void> scratch_;
   char* scratch_data_ = nullptr;
   size_t scratch_bytes_ = 0;
-  const Stream* last_stream_ = nullptr;
-  std::shared_ptr<Event> last_end_;
+  const std::shared_ptr<LastCall> last_call_ = std::make_shared<LastCall>();
+  // The latest recording with calls in it, and the last of these.
+  std::weak_ptr<cuda::Playback> recorded_in_;
+  std::shared_ptr<RecordedCalls> recorded_;
+  LastCall last_recorded_;
 };
 
 }  // namespace zeroth::nccl

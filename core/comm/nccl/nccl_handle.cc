@@ -151,7 +151,9 @@ void Handle::ForgetWindows() {
 }
 
 absl::Status Handle::AsyncError() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  // Who has it may be aborting, for ever if copy engines wait.
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return absl::OkStatus();
   // Until then Await tells, which knows the call.
   if (gone_ || !is_made_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
@@ -169,7 +171,8 @@ void Handle::Abort() {
 }
 
 bool Handle::TryDestroy() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   if (gone_) return true;
   if (registered_ > 0 && !finalizing_) return false;
   if (communicator_ != nullptr) {

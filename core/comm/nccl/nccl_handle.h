@@ -63,7 +63,8 @@ class Handle {
   void ForgetWindows();
 
   // What the library has to report of work that it has enqueued; OK while all goes well, and before
-  // the first Await has ended, whose errors are its own to report.
+  // the first Await has ended, whose errors are its own to report. Waits for no other thread here,
+  // nor does TryDestroy.
   absl::Status AsyncError();
   // Ends all work, at once, and frees the communicator.
   void Abort();

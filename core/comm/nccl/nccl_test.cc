@@ -287,6 +287,132 @@ TEST(NcclTest, ARankThatDoesNotRegisterIsATimeoutThatNamesIt) {
   ExpectWords(status, {"missing rank 2", "register_memory 'full' (call 1, 1200 x uint8)"});
 }
 
+// Some calls of two communicators on two streams, as a rank's step has: each play adds to `values`
+// the sum of all ranks' at the time, and gathers what that makes into `full`.
+class RecordedRank {
+ public:
+  static absl::StatusOr<std::unique_ptr<RecordedRank>> Create(TestRank& rank) {
+    auto made = std::make_unique<RecordedRank>();
+    made->compute_ = &rank.device.compute_stream();
+    made->side_ = &rank.stream;
+    ZEROTH_ASSIGN_OR_RETURN(made->gathers_, rank.world.SplitForGathers(0, rank.rank()));
+    ZEROTH_ASSIGN_OR_RETURN(made->sums_, rank.world.Duplicate());
+    ZEROTH_ASSIGN_OR_RETURN(made->full_, testing::TransportFloats(rank, kCount * rank.size()));
+    ZEROTH_ASSIGN_OR_RETURN(made->registration_, made->gathers_->Register(made->full_, "full"));
+    ZEROTH_ASSIGN_OR_RETURN(
+        made->values_,
+        ToDevice(rank.device, std::vector<float>(kCount, static_cast<float>(rank.rank() + 1))));
+    // What has run before is recorded without one-time work.
+    ZEROTH_RETURN_IF_ERROR(made->Enqueue());
+    ZEROTH_RETURN_IF_ERROR(rank.device.BeginRecording());
+    const absl::Status enqueued = made->Enqueue();
+    absl::StatusOr<std::unique_ptr<Recording>> recording = rank.device.EndRecording();
+    ZEROTH_RETURN_IF_ERROR(enqueued);
+    ZEROTH_RETURN_IF_ERROR(recording.status());
+    made->recording_ = *std::move(recording);
+    return made;
+  }
+
+  // As Play, directly.
+  absl::Status Enqueue() {
+    ZEROTH_RETURN_IF_ERROR(sums_->AllReduce(values_, ReduceOp::kSum, *compute_, "sum"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> summed, compute_->Record());
+    ZEROTH_RETURN_IF_ERROR(side_->Wait(summed));
+    ZEROTH_RETURN_IF_ERROR(gathers_->AllGather(values_, full_, *side_, "gather"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, side_->Record());
+    return compute_->Wait(gathered);
+  }
+  absl::Status Play() { return recording_->Play(*compute_); }
+  absl::StatusOr<std::vector<float>> Full() { return Fetch<float>(full_, *compute_); }
+  const CommStats& gather_stats() const { return gathers_->stats(); }
+
+  static constexpr int64_t kCount = 5;
+
+ private:
+  Stream* compute_ = nullptr;
+  Stream* side_ = nullptr;
+  std::unique_ptr<Communicator> gathers_;
+  std::unique_ptr<Communicator> sums_;
+  Tensor full_;
+  std::unique_ptr<MemoryRegistration> registration_;
+  Tensor values_;
+  std::unique_ptr<Recording> recording_;  // last: it goes before what it uses
+};
+
+TEST(NcclTest, RecordedCallsArePlayedAmongOthers) {
+  const int64_t before = nccl::emulation::CopyEngineGathers();
+  const absl::Status status = RunRanks(3, [](TestRank& rank) -> absl::Status {
+    EXPECT_TRUE(rank.world.SupportsRecording());
+    ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+    // 1 + 2 + 3, and three times that at each further time.
+    float expected = 6;
+    const bool plays[] = {true, true, false, true, false, false, true, true};
+    for (const bool play : plays) {
+      ZEROTH_RETURN_IF_ERROR(play ? recorded->Play() : recorded->Enqueue());
+      expected *= 3;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> full, recorded->Full());
+    EXPECT_EQ(full, std::vector<float>(3 * RecordedRank::kCount, expected));
+    // Once before it was recorded, and each time since.
+    EXPECT_EQ(recorded->gather_stats()[CollectiveOp::kAllGather].calls, 9);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl::emulation::CopyEngineGathers() - before, 3 * 9);
+}
+
+TEST(NcclTest, ARankThatDoesNotPlayIsATimeoutThatNamesIt) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = RunRanks(
+      3,
+      [](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        if (rank.rank() == 1) {
+          SleepUntilBroken(rank.world);
+          return rank.world.status();
+        }
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        return recorded->Full().status();
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"missing rank 1", "waiting in play '", " and 0 more' (call "});
+}
+
+TEST(NcclTest, ACallInPlaceOfAPlayIsAMismatch) {
+  const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+    ZEROTH_RETURN_IF_ERROR(rank.rank() == 0 ? recorded->Play() : recorded->Enqueue());
+    return recorded->Full().status();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  ExpectWords(status, {"rank 0 called play '", "rank 1 called all_"});
+}
+
+TEST(NcclTest, APlayThatStallsIsATimeoutThatSaysSo) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  std::atomic<int> played{0};
+  const absl::Status status = RunRanks(
+      2,
+      [&](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        ZEROTH_RETURN_IF_ERROR(recorded->Full().status());
+        ++played;
+        while (played < 2) testing::SleepFor(100);
+        nccl::emulation::StallTransfers(true);
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        return recorded->Full().status();
+      },
+      options);
+  nccl::emulation::StallTransfers(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s in play '", "all ranks have called it"});
+}
+
 TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {
   LaunchOptions options;
   options.world_size = 4;

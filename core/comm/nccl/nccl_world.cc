@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
+// How long copies may go on in a broken world: gigabytes take a small part of this.
+constexpr absl::Duration kCopyGrace = absl::Seconds(30);
 constexpr auto kBuryPause = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -62,6 +66,15 @@ std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
   const Clock::time_point now = Clock::now();
   if (!running_since_.has_value()) running_since_ = now;
   if (absl::FromChrono(now - *running_since_) <= timeout) return std::nullopt;
+  return entries_.front().call;
+}
+
+std::optional<CollectiveCall> Traffic::FindCopying() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ForgetDoneLocked();
+  if (!by_copy_engine_ || entries_.empty() || !entries_.front().begin->IsDone()) {
+    return std::nullopt;
+  }
   return entries_.front().call;
 }
 
@@ -150,14 +163,22 @@ World::~World() {
 
 std::string World::Failed() const { return absl::StrCat("rank ", processes_->rank(), " failed"); }
 
+absl::Status World::Fail(const absl::Status& error, absl::string_view what) {
+  if (absl::Status broken = processes_->SettledStatus(); !broken.ok()) return broken;
+  const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
+  processes_->Break(annotated);
+  return annotated;
+}
+
 std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
   auto handle = std::make_shared<Handle>(name, processes_->timeout());
   handles_->Add(handle);
   return handle;
 }
 
-std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle) {
-  auto traffic = std::make_shared<Traffic>(group, std::move(handle));
+std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
+                                           bool by_copy_engine) {
+  auto traffic = std::make_shared<Traffic>(group, std::move(handle), by_copy_engine);
   std::lock_guard<std::mutex> lock(mutex_);
   traffic_.push_back(traffic);
   return traffic;
@@ -174,10 +195,12 @@ void World::Watch() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    if (processes_->status().ok()) {
+    if (processes_->UnsettledStatus().ok()) {
       CheckHandles();
       CheckTraffic();
       static_cast<void>(Bury());
+    } else {
+      CheckCopyEngines();
     }
     lock.lock();
     // The system's clock, since sanitizers cannot follow waits on the steady one.
@@ -192,17 +215,42 @@ void World::CheckHandles() {
   }
 }
 
-void World::CheckTraffic() {
+std::vector<std::shared_ptr<Traffic>> World::AllTraffic() {
   std::vector<std::shared_ptr<Traffic>> all;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::weak_ptr<Traffic>& weak : traffic_) all.push_back(weak.lock());
-    traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
-                                  [](const auto& weak) { return weak.expired(); }),
-                   traffic_.end());
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const std::weak_ptr<Traffic>& weak : traffic_) {
+    if (std::shared_ptr<Traffic> traffic = weak.lock(); traffic != nullptr) {
+      all.push_back(std::move(traffic));
+    }
   }
-  for (const std::shared_ptr<Traffic>& traffic : all) {
-    if (traffic == nullptr) continue;
+  traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
+                                [](const auto& weak) { return weak.expired(); }),
+                 traffic_.end());
+  return all;
+}
+
+void World::CheckCopyEngines() {
+  const Clock::time_point now = Clock::now();
+  if (!broken_since_.has_value()) broken_since_ = now;
+  const absl::Duration grace = std::min(kCopyGrace, processes_->timeout());
+  if (absl::FromChrono(now - *broken_since_) <= grace) return;
+  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
+    const std::optional<CollectiveCall> call = traffic->FindCopying();
+    if (!call.has_value()) continue;
+    const std::string text = absl::StrCat(
+        Annotate(processes_->UnsettledStatus(), absl::StrCat("rank ", processes_->rank()))
+            .ToString(),
+        "; this process ends: the copy "
+        "engines of its device do not come out of ",
+        call->ToString(), " on ", traffic->handle().name(), ", which NCCL cannot abort\n");
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+    std::_Exit(EXIT_FAILURE);
+  }
+}
+
+void World::CheckTraffic() {
+  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
     const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(

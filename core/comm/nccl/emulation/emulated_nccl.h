@@ -20,6 +20,9 @@ void FailNextRegistration(ncclResult_t result);
 // How many gathers of this process went by copy engine: registered on both sides, on communicators
 // that use no multiprocessors.
 int64_t CopyEngineGathers();
+// From now on gathers of this process that went by copy engine do not end when their communicator
+// is aborted.
+void LeaveCopyEnginesWaiting();
 // While on, transfers of this process make no progress, as on a network that is down. Communicators
 // are aborted all the same.
 void StallTransfers(bool on);

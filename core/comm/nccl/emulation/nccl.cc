@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -54,6 +55,7 @@ struct Shared {
 std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
 std::atomic<int64_t> copy_engine_gathers{0};
+std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
 struct UniqueId {
@@ -120,24 +122,34 @@ struct Operation {
   cudaStream_t stream = nullptr;
   std::vector<Transfer> transfers;
   std::function<void()> finish;  // with all that was received
+  bool by_copy_engine = false;
 };
 
 thread_local int group_depth = 0;
 thread_local std::vector<Operation> group;
 
+void Run(const Operation& operation, uint64_t number) {
+  const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
+  if (done.ok()) {
+    if (operation.by_copy_engine) ++copy_engine_gathers;
+    if (operation.finish != nullptr) operation.finish();
+  } else if (operation.by_copy_engine && copy_engines_wait) {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  } else if (!operation.shared->aborted) {
+    ncclResult_t expected = ncclSuccess;
+    operation.shared->state.compare_exchange_strong(expected, transfer_failure);
+  }
+}
+
+// As the library orders the launches of a graph among its other calls: by the host.
 ncclResult_t Enqueue(Operation operation) {
-  const uint64_t number = operation.shared->mesh->TakeNumber();
   const cudaStream_t stream = operation.stream;
-  const auto work = [operation = std::move(operation), number] {
-    const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
-    if (done.ok()) {
-      if (operation.finish != nullptr) operation.finish();
-    } else if (!operation.shared->aborted) {
-      ncclResult_t expected = ncclSuccess;
-      operation.shared->state.compare_exchange_strong(expected, transfer_failure);
-    }
+  const auto shared = std::make_shared<const Operation>(std::move(operation));
+  const auto prepare = [shared]() -> std::function<void()> {
+    const uint64_t number = shared->shared->mesh->TakeNumber();
+    return [shared, number] { Run(*shared, number); };
   };
-  return zeroth::cuda::emulation::EnqueueOnEmulatedStream(stream, work).ok()
+  return zeroth::cuda::emulation::EnqueuePreparedOnEmulatedStream(stream, prepare).ok()
              ? ncclSuccess
              : ncclUnhandledCudaError;
 }
@@ -394,6 +406,7 @@ void FailNextTransfer(ncclResult_t result) {
   fail_next_transfer = true;
 }
 void FailNextRegistration(ncclResult_t result) { fail_next_registration = result; }
+void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
 int64_t CopyEngineGathers() { return copy_engine_gathers; }
 void StallTransfers(bool on) { stall_transfers = on; }
 
@@ -554,10 +567,9 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
   const Place into =
       communicator->windows.Find(receive, bytes * static_cast<size_t>(shared->ranks));
   const auto places = std::make_shared<Places>(*shared, from, into);
-  if (shared->uses_no_multiprocessors && from.window != nullptr && into.window != nullptr) {
-    ++copy_engine_gathers;
-  }
   Operation operation;
+  operation.by_copy_engine =
+      shared->uses_no_multiprocessors && from.window != nullptr && into.window != nullptr;
   operation.shared = shared;
   operation.stream = stream;
   operation.transfers = places->Transfers(*shared);
