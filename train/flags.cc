@@ -46,6 +46,10 @@ ABSL_FLAG(
     std::string, reduction, kDefaults.reduction,
     "How --comm=nccl reduces: tree (in a fixed order and float32, with the bits of every other "
     "back end) or nccl (as the library does).");
+ABSL_FLAG(std::string, nccl_copy_engine, kDefaults.nccl_copy_engine,
+          "Whether --comm=nccl gathers by the devices' copy engines, in memory that it registers, "
+          "which leaves the multiprocessors to compute: on, off, or auto, where it can (NCCL 2.28, "
+          "CUDA 12.5, the ranks of a shard group on one machine).");
 ABSL_FLAG(std::string, strategy, kDefaults.strategy,
           "What is sharded: no_shard (nothing), shard_optimizer (optimizer state), shard_grad_op "
           "(gradients "
@@ -265,6 +269,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.world_size = absl::GetFlag(FLAGS_world_size);
   options.comm_timeout = absl::GetFlag(FLAGS_comm_timeout);
   options.reduction = absl::GetFlag(FLAGS_reduction);
+  options.nccl_copy_engine = absl::GetFlag(FLAGS_nccl_copy_engine);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.memory_limit = absl::GetFlag(FLAGS_memory_limit);
   options.offload = absl::GetFlag(FLAGS_offload);

@@ -232,6 +232,14 @@ absl::Status Validate(const TrainOptions& options) {
   if (options.reduction != "tree" && options.reduction != "nccl") {
     return Bad("reduction", options.reduction, "tree or nccl");
   }
+  if (options.nccl_copy_engine != "auto" && options.nccl_copy_engine != "on" &&
+      options.nccl_copy_engine != "off") {
+    return Bad("nccl_copy_engine", options.nccl_copy_engine, "auto, on or off");
+  }
+  if (options.nccl_copy_engine == "on" && options.comm != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nccl_copy_engine=on, but --comm=", options.comm, ", which has none; take --comm=nccl"));
+  }
   if (const auto parsed = ParseActivationCheckpointing(options.activation_checkpointing);
       !parsed.ok()) {
     return Bad("activation_checkpointing", options.activation_checkpointing,

@@ -41,6 +41,7 @@ struct TrainOptions {
   int local_world_size = 0;  // of no flag: ranks on this machine, as far as known; 0: all of them
   std::string comm_timeout = "10m";
   std::string reduction = "tree";
+  std::string nccl_copy_engine = "auto";
   int shard_size = 0;
   std::string memory_limit = "0";
   std::string offload = "none";

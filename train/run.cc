@@ -478,6 +478,7 @@ class RankRun {
   absl::Status SetUp() {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
+    device_options.transport_memory = world_.memory_source();
     device_options.threads = ThreadsPerRank(options_);
     device_options.bits_of_any_team = options_.deterministic_batch > 0;
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
@@ -512,6 +513,8 @@ class RankRun {
     if (world_.rank() == 0) {
       ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
+    if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
     SayNotes(notes);
     return absl::OkStatus();
   }
@@ -739,6 +742,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   launch.world_size = resolved.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
+  launch.nccl_copy_engine = resolved.nccl_copy_engine;
   return LauncherRegistry::Launch(resolved.comm, launch,
                                   [&](Communicator& world) { return RankRun(*job, world).Run(); });
 }
