@@ -14,6 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/kernels/fp8.h"
 
 namespace zeroth {
 namespace {
@@ -77,8 +78,10 @@ absl::Status CudaBench::Open() {
   ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create("cuda", DeviceOptions()));
   device_->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(kernels_, KernelRegistry::Create(*device_, device_->compute_stream()));
-  ZEROTH_ASSIGN_OR_RETURN(tf32_, cuda::CublasLt::Create(HandleOf(*device_), device_->allocator(),
-                                                        /*allow_tf32=*/true));
+  KernelOptions tf32;
+  tf32.fp32_precision = Fp32Precision::kTf32;
+  ZEROTH_ASSIGN_OR_RETURN(tf32_kernels_,
+                          KernelRegistry::Create(*device_, device_->compute_stream(), tf32));
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(kPatternElements));
@@ -86,12 +89,6 @@ absl::Status CudaBench::Open() {
   ZEROTH_ASSIGN_OR_RETURN(pattern_, Tensor::FromHost<float>(*device_, Shape({kPatternElements}),
                                                             values, MemoryCategory::kWorkspace));
   return absl::OkStatus();
-}
-
-absl::Status CudaBench::GemmTf32(const cuda::GemmCall& call) {
-  cuda::CudaDevice& device = cuda::CudaDevice::From(*device_);
-  return cuda::Gemm(call, *tf32_,
-                    {device.compute_stream().handle(), device.properties().multiprocessors});
 }
 
 absl::StatusOr<Tensor> CudaBench::Values(const Shape& shape, DType dtype, float stddev) {
@@ -128,27 +125,52 @@ absl::StatusOr<Tensor> CudaBench::Tokens(const Shape& shape, int64_t vocab) {
   return Tensor::FromHost<int32_t>(*device_, shape, values, MemoryCategory::kActivations);
 }
 
+absl::StatusOr<CastFp8Args> CudaBench::Fp8Cast(const Tensor& values, bool transposed) {
+  CastFp8Args cast;
+  cast.values = values;
+  const int64_t rows = cast.values.rows;
+  const int64_t cols = cast.values.cols;
+  if (transposed) {
+    ZEROTH_ASSIGN_OR_RETURN(cast.codes_transposed,
+                            Zeros(Shape({cols, PaddedFp8Depth(rows)}), DType::kUInt8));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(cast.codes, Zeros(Shape({rows, cols}), DType::kUInt8));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(cast.scale, Zeros(Shape({2}), DType::kFloat32));
+  return cast;
+}
+
+absl::StatusOr<std::function<absl::Status()>> CudaBench::SquareProduct(Precision precision,
+                                                                       int64_t side) {
+  const bool low = precision == Precision::kBFloat16 || precision == Precision::kFp8;
+  const DType dtype = low ? DType::kBFloat16 : DType::kFloat32;
+  const Shape shape({side, side});
+  if (precision == Precision::kFp8) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, Values(shape, dtype));
+    ZEROTH_ASSIGN_OR_RETURN(const CastFp8Args cast, Fp8Cast(values, /*transposed=*/false));
+    ZEROTH_RETURN_IF_ERROR(kernels_->CastFp8(cast));
+    Fp8GemmArgs args;
+    args.a = {cast.codes, cast.format, cast.scale};
+    args.b = args.a;
+    ZEROTH_ASSIGN_OR_RETURN(args.c, Values(shape, dtype));
+    return [this, args] { return kernels_->Fp8Gemm(args); };
+  }
+  GemmArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(args.a, Values(shape, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.b, Values(shape, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.c, Values(shape, dtype));
+  Kernels& kernels = precision == Precision::kTf32 ? *tf32_kernels_ : *kernels_;
+  return [&kernels, args] { return kernels.Gemm(args); };
+}
+
 absl::StatusOr<CudaBench::Floor*> CudaBench::ProductFloor(Precision precision) {
   std::unique_ptr<Floor>& floor = products_[static_cast<size_t>(precision)];
   if (floor != nullptr) return floor.get();
   const int64_t side = FloorSide(precision);
-  const DType dtype = precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-  GemmArgs args;
-  ZEROTH_ASSIGN_OR_RETURN(args.a, Values(Shape({side, side}), dtype));
-  ZEROTH_ASSIGN_OR_RETURN(args.b, Values(Shape({side, side}), dtype));
-  ZEROTH_ASSIGN_OR_RETURN(args.c, Values(Shape({side, side}), dtype));
+  ZEROTH_ASSIGN_OR_RETURN(std::function<absl::Status()> run, SquareProduct(precision, side));
   floor = std::make_unique<Floor>();
   floor->amount = 2.0 * static_cast<double>(side * side * side);
-  if (precision != Precision::kTf32) {
-    floor->run = [this, args] { return kernels_->Gemm(args); };
-    return floor.get();
-  }
-  cuda::GemmCall call;
-  call.m = call.n = call.k = call.lda = call.ldb = call.ldc = side;
-  call.a = args.a.tensor.raw_data();
-  call.b = args.b.tensor.raw_data();
-  call.c = args.c.tensor.raw_data();
-  floor->run = [this, args, call] { return GemmTf32(call); };
+  floor->run = std::move(run);
   return floor.get();
 }
 

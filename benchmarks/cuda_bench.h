@@ -18,15 +18,13 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/cuda/cublaslt.h"
-#include "zeroth/kernels/cuda/gemm.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
 
 // How products are computed.
-enum class Precision : uint8_t { kBFloat16, kFloat32, kTf32 };
-inline constexpr size_t kPrecisions = 3;
+enum class Precision : uint8_t { kBFloat16, kFloat32, kTf32, kFp8 };
+inline constexpr size_t kPrecisions = 4;
 
 // What an operation must do at least: floating-point operations of products, and bytes to read and
 // write beside them. Its floor is the time of the former at the rate of a large square product plus
@@ -45,14 +43,17 @@ class CudaBench {
 
   Device& device() { return *device_; }
   Kernels& kernels() { return *kernels_; }
-  // A product in TF32, which the Kernels interface does not offer.
-  absl::Status GemmTf32(const cuda::GemmCall& call);
+  // Those whose fp32 products are made in TF32.
+  Kernels& tf32_kernels() { return *tf32_kernels_; }
 
   // Normally distributed. Zeros would not do: products of them draw less power and run faster.
   absl::StatusOr<Tensor> Values(const Shape& shape, DType dtype, float stddev = 1.0f);
   absl::StatusOr<Tensor> Zeros(const Shape& shape, DType dtype);
   // Uniform on [0, vocab).
   absl::StatusOr<Tensor> Tokens(const Shape& shape, int64_t vocab);
+  // A cast of `values` [rows, cols] to e4m3 with room for its codes; `transposed` as they are or
+  // the other way round.
+  absl::StatusOr<CastFp8Args> Fp8Cast(const Tensor& values, bool transposed);
 
   // Runs `op` and what its floor is made of in turn, all enqueued at once, so that the device never
   // waits for the host and nothing starts from a warm cache.
@@ -68,11 +69,12 @@ class CudaBench {
 
   absl::Status Open();
   absl::StatusOr<Floor*> ProductFloor(Precision precision);
+  absl::StatusOr<std::function<absl::Status()>> SquareProduct(Precision precision, int64_t side);
   absl::StatusOr<Floor*> CopyFloor();
 
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
-  std::unique_ptr<cuda::CublasLt> tf32_;
+  std::unique_ptr<Kernels> tf32_kernels_;
   Tensor pattern_;  // of which all values are repetitions
   std::array<std::unique_ptr<Floor>, kPrecisions> products_;
   std::unique_ptr<Floor> copy_;

@@ -20,6 +20,7 @@
 
 #include "zeroth/benchmarks/cuda_bench.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/fp8.h"
 
 namespace zeroth {
 namespace {
@@ -105,34 +106,45 @@ absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Pr
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
   const DType dtype = precision == Precision::kBFloat16 ? kBf16 : DType::kFloat32;
   ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args, LayerProduct(*bench, layer, pass, dtype));
-  return bench->Run(state, {LayerFlops(layer), 0, precision},
-                    [&] { return bench->kernels().Gemm(args); });
+  Kernels& kernels = precision == Precision::kTf32 ? bench->tf32_kernels() : bench->kernels();
+  return bench->Run(state, {LayerFlops(layer), 0, precision}, [&] { return kernels.Gemm(args); });
 }
 
-// The product of a forward pass alone.
-absl::Status RunLayerTf32(benchmark::State& state, const Layer& layer) {
+// The forward product of a layer in 8-bit floats: alone, against what a large one reaches, or with
+// the casts that go before it, against a large product in bf16: above 1, the casts pay.
+absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_casts) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
-  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args,
-                          LayerProduct(*bench, layer, Pass::kForward, DType::kFloat32));
-  cuda::GemmCall call;
-  call.m = args.c.rows;
-  call.n = args.c.cols;
-  call.k = args.a.cols;
-  call.a = args.a.tensor.raw_data();
-  call.lda = args.a.stride;
-  call.b = args.b.tensor.raw_data();
-  call.ldb = args.b.stride;
-  call.transpose_b = args.transpose_b;
-  call.c = args.c.tensor.raw_data();
-  call.ldc = args.c.stride;
-  return bench->Run(state, {LayerFlops(layer), 0, Precision::kTf32},
-                    [&] { return bench->GemmTf32(call); });
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values(Shape({layer.tokens, layer.in}), kBf16));
+  const Shape stored = layer.gpt2 ? Shape({layer.in, layer.out}) : Shape({layer.out, layer.in});
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, bench->Values(stored, kBf16, 0.02f));
+  ZEROTH_ASSIGN_OR_RETURN(CastFp8Args x_cast, bench->Fp8Cast(x, /*transposed=*/false));
+  ZEROTH_ASSIGN_OR_RETURN(const CastFp8Args weight_cast, bench->Fp8Cast(weight, layer.gpt2));
+  Fp8GemmArgs gemm;
+  gemm.a = {x_cast.codes, x_cast.format, x_cast.scale};
+  gemm.b = {layer.gpt2 ? weight_cast.codes_transposed : weight_cast.codes, weight_cast.format,
+            weight_cast.scale};
+  ZEROTH_ASSIGN_OR_RETURN(gemm.c, bench->Zeros(Shape({layer.tokens, layer.out}), kBf16));
+  Kernels& kernels = bench->kernels();
+  // For backward, which is why the input is cast both ways.
+  ZEROTH_ASSIGN_OR_RETURN(
+      x_cast.codes_transposed,
+      bench->Zeros(Shape({layer.in, PaddedFp8Depth(layer.tokens)}), DType::kUInt8));
+  const auto cast = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(kernels.CastFp8(x_cast));
+    return kernels.CastFp8(weight_cast);
+  };
+  ZEROTH_RETURN_IF_ERROR(cast());
+  const Precision floor = with_casts ? Precision::kBFloat16 : Precision::kFp8;
+  return bench->Run(state, {LayerFlops(layer), 0, floor}, [&]() -> absl::Status {
+    if (with_casts) ZEROTH_RETURN_IF_ERROR(cast());
+    return kernels.Fp8Gemm(gemm);
+  });
 }
 
 absl::Status RunSquare(benchmark::State& state, Precision precision) {
   constexpr int64_t kSide = 8192;
   const Layer layer = {"", "", kSide, kSide, kSide, /*gpt2=*/false};
-  if (precision == Precision::kTf32) return RunLayerTf32(state, layer);
+  if (precision == Precision::kFp8) return RunLayerFp8(state, layer, /*with_casts=*/false);
   return RunLayer(state, layer, Pass::kForward, precision);
 }
 
@@ -204,7 +216,13 @@ void RegisterLayers() {
       });
     }
     Register(absl::StrCat("BM_GemmTf32/", layer.model, "/", layer.name, "_forward"),
-             [layer](benchmark::State& state) { return RunLayerTf32(state, layer); });
+             [layer](benchmark::State& state) {
+               return RunLayer(state, layer, Pass::kForward, Precision::kTf32);
+             });
+    Register(absl::StrCat("BM_GemmFp8/", layer.model, "/", layer.name, "_forward"),
+             [layer](benchmark::State& state) { return RunLayerFp8(state, layer, false); });
+    Register(absl::StrCat("BM_LinearFp8/", layer.model, "/", layer.name, "_forward"),
+             [layer](benchmark::State& state) { return RunLayerFp8(state, layer, true); });
   }
 }
 
@@ -225,6 +243,8 @@ void RegisterLoss(const std::string& model, int64_t rows, int64_t dim, int64_t v
            [](benchmark::State& state) { return RunSquare(state, Precision::kBFloat16); });
   Register("BM_SquareGemm/tf32",
            [](benchmark::State& state) { return RunSquare(state, Precision::kTf32); });
+  Register("BM_SquareGemm/fp8",
+           [](benchmark::State& state) { return RunSquare(state, Precision::kFp8); });
   Register("BM_SquareGemm/fp32",
            [](benchmark::State& state) { return RunSquare(state, Precision::kFloat32); });
   RegisterLayers();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -239,6 +240,55 @@ absl::StatusOr<Prepared> PrepareAdamW(CudaBench& bench, const Activations& on) {
                   [&bench, args] { return bench.kernels().AdamW(args); }};
 }
 
+// A step of the model's blocks, whose parameters are ranges of their own: matrices, which decay,
+// and vectors, which do not and are too small to fill a GPU.
+struct ManyRanges {
+  std::vector<AdamWArgs> ranges;
+  double bytes = 0;
+};
+
+absl::StatusOr<ManyRanges> CutAdamW(CudaBench& bench, const Activations& on) {
+  constexpr int kBlocks = 12;
+  const int64_t packed = (on.heads + 2 * on.kv_heads) * (on.dim / on.heads);
+  const Shape shapes[] = {
+      {on.dim}, {on.dim}, {packed, on.dim},    {packed},    {on.dim, on.dim},    {on.dim},
+      {on.dim}, {on.dim}, {on.hidden, on.dim}, {on.hidden}, {on.dim, on.hidden}, {on.dim}};
+  ManyRanges many;
+  AdamWArgs args;
+  args.lr = 1e-4;
+  args.correction1 = 0.5;
+  args.correction2 = 0.5;
+  for (int block = 0; block < kBlocks; ++block) {
+    for (const Shape& whole : shapes) {
+      const Shape shape({whole.numel()});
+      args.weight_decay = whole.rank() == 2 ? 0.1 : 0.0;
+      ZEROTH_ASSIGN_OR_RETURN(args.param, bench.Values(shape, kFp32));
+      ZEROTH_ASSIGN_OR_RETURN(args.grad, bench.Values(shape, kFp32));
+      ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Zeros(shape, kFp32));
+      ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros(shape, kFp32));
+      many.ranges.push_back(args);
+      many.bytes += 28.0 * static_cast<double>(shape.numel());
+    }
+  }
+  return many;
+}
+
+absl::StatusOr<Prepared> PrepareAdamWRanges(CudaBench& bench, const Activations& on) {
+  ZEROTH_ASSIGN_OR_RETURN(const ManyRanges many, CutAdamW(bench, on));
+  return Prepared{many.bytes,
+                  [&bench, ranges = many.ranges] { return bench.kernels().AdamW(ranges); }};
+}
+
+absl::StatusOr<Prepared> PrepareAdamWRangesOneByOne(CudaBench& bench, const Activations& on) {
+  ZEROTH_ASSIGN_OR_RETURN(const ManyRanges many, CutAdamW(bench, on));
+  return Prepared{many.bytes, [&bench, ranges = many.ranges]() -> absl::Status {
+                    for (const AdamWArgs& range : ranges) {
+                      ZEROTH_RETURN_IF_ERROR(bench.kernels().AdamW(range));
+                    }
+                    return absl::OkStatus();
+                  }};
+}
+
 // On bf16 parameters and gradients, whichever moments, of `bytes` read and written an element.
 absl::StatusOr<Prepared> PrepareLowAdamW(CudaBench& bench, const Activations& on,
                                          DType moment_dtype, int64_t bytes) {
@@ -301,6 +351,8 @@ constexpr Case kCases[] = {
     {"PositionBackward", PreparePositionBackward},
     {"BiasGradient", PrepareBiasGradient},
     {"AdamW", PrepareAdamW},
+    {"AdamWRanges", PrepareAdamWRanges},
+    {"AdamWRangesOneByOne", PrepareAdamWRangesOneByOne},
     {"AdamWBf16State", PrepareAdamWBf16State},
     {"AdamW8BitState", PrepareAdamW8BitState},
     {"AddSquares", PrepareAddSquares},

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -343,6 +344,47 @@ absl::StatusOr<Op> PrepareAdamW(Bench& bench, int64_t rows) {
   return Op([&bench, args] { return bench.kernels().AdamW(args); });
 }
 
+// The same elements as a model has them: a matrix, which decays, then its vectors, which do not.
+absl::StatusOr<std::vector<AdamWArgs>> CutAdamW(Bench& bench, int64_t rows) {
+  constexpr int64_t kRowsOf[] = {48, 1, 1};
+  AdamWArgs args;
+  args.lr = 1e-4;
+  args.correction1 = 0.5;
+  args.correction2 = 0.5;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor param, bench.Floats({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor grad, bench.Values({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor m, bench.Floats({rows * kDim}));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor v, bench.Zeros({rows * kDim}, DType::kFloat32));
+  std::vector<AdamWArgs> ranges;
+  for (int64_t row = 0; row < rows;) {
+    const int64_t count = std::min(rows - row, kRowsOf[ranges.size() % std::size(kRowsOf)]);
+    const Shape shape({count * kDim});
+    args.weight_decay = count > 1 ? 0.1 : 0.0;
+    args.param = param.View(row * kDim, shape);
+    args.grad = grad.View(row * kDim, shape);
+    args.m = m.View(row * kDim, shape);
+    args.v = v.View(row * kDim, shape);
+    ranges.push_back(args);
+    row += count;
+  }
+  return ranges;
+}
+
+absl::StatusOr<Op> PrepareAdamWRanges(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<AdamWArgs> ranges, CutAdamW(bench, rows));
+  return Op([&bench, ranges] { return bench.kernels().AdamW(ranges); });
+}
+
+absl::StatusOr<Op> PrepareAdamWRangesOneByOne(Bench& bench, int64_t rows) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<AdamWArgs> ranges, CutAdamW(bench, rows));
+  return Op([&bench, ranges]() -> absl::Status {
+    for (const AdamWArgs& range : ranges) {
+      ZEROTH_RETURN_IF_ERROR(bench.kernels().AdamW(range));
+    }
+    return absl::OkStatus();
+  });
+}
+
 // On bf16 parameters and gradients, whichever moments.
 absl::StatusOr<Op> PrepareLowAdamW(Bench& bench, int64_t rows, DType moment_dtype) {
   AdamWArgs args;
@@ -417,6 +459,8 @@ const std::vector<Case>& Cases() {
       {"BiasGradient", DType::kFloat32, 4, Floor::kSumOfSquares, PrepareBiasGradient},
       {"BiasGradientBf16", DType::kBFloat16, 2, Floor::kSumOfSquares, PrepareBiasGradient},
       {"AdamW", DType::kFloat32, 28, Floor::kInPlace, PrepareAdamW},
+      {"AdamWRanges", DType::kFloat32, 28, Floor::kInPlace, PrepareAdamWRanges},
+      {"AdamWRangesOneByOne", DType::kFloat32, 28, Floor::kInPlace, PrepareAdamWRangesOneByOne},
       {"AdamWBf16", DType::kBFloat16, 26, Floor::kInPlace, PrepareAdamW},
       {"AdamWBf16State", DType::kBFloat16, 14, Floor::kInPlace, PrepareAdamWBf16State},
       {"AdamW8BitState", DType::kBFloat16, 10, Floor::kInPlace, PrepareAdamW8BitState},

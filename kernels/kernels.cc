@@ -11,13 +11,19 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 namespace {
 
+struct Implementation {
+  KernelRegistry::Factory factory;
+  KernelSupport support;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, KernelRegistry::Factory> factories;
+  std::map<std::string, Implementation> implementations;
 };
 
 // Never destroyed: registrations of other translation units may outlive this one's statics.
@@ -26,37 +32,56 @@ Registry& GlobalRegistry() {
   return registry;
 }
 
+absl::StatusOr<Implementation> Find(absl::string_view device_type) {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.implementations.find(std::string(device_type));
+  if (it != registry.implementations.end()) return it->second;
+  const std::string known =
+      absl::StrJoin(registry.implementations, ", ",
+                    [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); });
+  return absl::NotFoundError(absl::StrCat("no kernels for device type '", device_type,
+                                          "'; linked in: ", known.empty() ? "none" : known));
+}
+
+absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& support,
+                          const KernelOptions& options) {
+  if (options.fp32_precision == Fp32Precision::kTf32 && !support.tf32) {
+    return absl::UnimplementedError(
+        absl::StrCat("fp32_precision = tf32: devices of type '", device_type,
+                     "' have no TF32; expected ieee, fp32 products in fp32"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-void KernelRegistry::Register(absl::string_view device_type, Factory factory) {
+void KernelRegistry::Register(absl::string_view device_type, Factory factory,
+                              const KernelSupport& support) {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const bool inserted =
-      registry.factories.emplace(std::string(device_type), std::move(factory)).second;
+      registry.implementations
+          .emplace(std::string(device_type), Implementation{std::move(factory), support})
+          .second;
   ZEROTH_CHECK(inserted);
 }
 
-absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, Stream& stream) {
-  Factory factory;
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto it = registry.factories.find(std::string(device.type()));
-    if (it == registry.factories.end()) {
-      const std::string known = absl::StrJoin(
-          registry.factories, ", ",
-          [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); });
-      return absl::NotFoundError(absl::StrCat("no kernels for device type '", device.type(),
-                                              "'; linked in: ", known.empty() ? "none" : known));
-    }
-    factory = it->second;
-  }
+absl::Status KernelRegistry::Check(absl::string_view device_type, const KernelOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const Implementation implementation, Find(device_type));
+  return CheckSupport(device_type, implementation.support, options);
+}
+
+absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, Stream& stream,
+                                                                const KernelOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const Implementation implementation, Find(device.type()));
+  ZEROTH_RETURN_IF_ERROR(CheckSupport(device.type(), implementation.support, options));
   if (&stream.device() != &device) {
     return absl::InvalidArgumentError(
         absl::StrCat("kernels of ", device.name(), " need a stream of that device; '",
                      stream.name(), "' belongs to ", stream.device().name()));
   }
-  return factory(device, stream);
+  return implementation.factory(device, stream, options);
 }
 
 }  // namespace zeroth

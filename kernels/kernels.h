@@ -14,10 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/fp8.h"
 #include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
@@ -239,6 +241,37 @@ struct SumQuantizedArgs {
   bool accumulate = false;  // add to sum, which is fp32
 };
 
+// Values as 8-bit floats and one scale for all of them, made just in time: the largest magnitude
+// becomes the format's largest number ("tensorwise" in torchao's words, "current scaling" in
+// TransformerEngine's). code = value * Fp8Multiplier(amax), rounded to nearest even, the largest
+// number where that would overflow, kNaNCode for NaN; value = code * scale. An infinity or NaN
+// among the values makes the scale NaN: an overflow must not vanish on its way.
+struct CastFp8Args {
+  Matrix values;  // [rows, cols] fp32, bf16 or fp16
+  Fp8Format format = Fp8Format::kE4M3;
+  // At least one of the two: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)], the same
+  // codes transposed, zeros behind them.
+  Tensor codes;
+  Tensor codes_transposed;
+  Tensor scale;  // fp32 [2]: 1 / multiplier, and the largest magnitude (amax)
+};
+
+struct Fp8Operand {
+  Tensor codes;  // uint8 [rows, depth]
+  Fp8Format format = Fp8Format::kE4M3;
+  Tensor scale;  // as CastFp8 leaves it; the first element counts
+};
+
+// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: both operands with their depth
+// innermost, the one layout in which Hopper multiplies 8-bit floats.
+struct Fp8GemmArgs {
+  Fp8Operand a;             // [m, k], k a multiple of kFp8Step
+  Fp8Operand b;             // [n, k], n a multiple of kFp8Step; not e5m2 as well
+  Matrix c;                 // [m, n] fp32, bf16 or fp16; offset and stride multiples of kFp8Step
+  bool accumulate = false;  // add to c; excludes bias
+  Tensor bias;              // [n] of c's type, bf16 or fp16; or undefined
+};
+
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
 // passed.
@@ -310,34 +343,75 @@ class Kernels {
 
   virtual absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) = 0;
 
-  virtual absl::Status AdamW(const AdamWArgs& args) = 0;
-  // Adds the squares of x's elements to `sum` (device memory, int64 [ExactSum::kWords]) exactly:
-  // the result does not depend on the order of elements, on how they are cut into calls, or on who
-  // adds what. x is fp32, bf16 or fp16. See exact_sum.h.
-  virtual absl::Status AddSquares(const Tensor& x, const Tensor& sum) = 0;
+  // A step of each of `ranges`, to the last bit what a call for each of them leaves: the
+  // multi-tensor apply of NVIDIA's Apex. A model has parameters by the hundred, most of them too
+  // small to fill a device, and each with a weight decay and draws of its own. Ranges may differ in
+  // everything and be empty; what one writes no other reads or writes. On a GPU those of the same
+  // types and grad_factor share launches; on a CPU all share one parallel loop. If one is refused
+  // the message says which, and nothing changes.
+  virtual absl::Status AdamW(absl::Span<const AdamWArgs> ranges) = 0;
+  absl::Status AdamW(const AdamWArgs& args) { return AdamW(absl::MakeConstSpan(&args, 1)); }
+  // Adds the squares of the elements of all `xs` to `sum` (device memory, int64 [ExactSum::kWords])
+  // exactly: the result does not depend on the order of elements, on how they are cut into tensors
+  // and calls, or on who adds what. Each of `xs` is fp32, bf16 or fp16. See exact_sum.h. Tensors
+  // share launches and parallel loops as AdamW's ranges do.
+  virtual absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) = 0;
+  absl::Status AddSquares(const Tensor& x, const Tensor& sum) {
+    return AddSquares(absl::MakeConstSpan(&x, 1), sum);
+  }
   // norm_and_factor ([2] fp32) = {norm, factor} of gradients whose squares AddSquares added up in
   // `sum` and which are to be multiplied by `scale` (>= 0): norm = sqrt(sum) * scale; factor = 1
   // for max_norm <= 0, and otherwise min(1, max_norm / (norm + 1e-6)) as torch's clip_grad_norm_;
   // NaN where the norm is not a finite fp32. Computed in double, each rounded once.
   virtual absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                                   const Tensor& norm_and_factor) = 0;
+
+  // Unimplemented says why this device has no products of 8-bit floats; CastFp8 it has.
+  virtual absl::Status SupportsFp8() const = 0;
+  virtual absl::Status CastFp8(const CastFp8Args& args) = 0;
+  // Unimplemented where SupportsFp8 is.
+  virtual absl::Status Fp8Gemm(const Fp8GemmArgs& args) = 0;
+};
+
+// What products of fp32 operands are made in; the words are those of PyTorch's
+// torch.backends.cuda.matmul.fp32_precision.
+enum class Fp32Precision : uint8_t {
+  kIeee,  // fp32
+  kTf32,  // operands rounded to 10 bits of mantissa for tensor cores (TF32, NVIDIA, 2020); sums in
+          // fp32. Gemm and LinearCrossEntropy; attention stays as it is.
+};
+
+struct KernelOptions {
+  Fp32Precision fp32_precision = Fp32Precision::kIeee;
+};
+
+// What the kernels of a device type have beyond the common.
+struct KernelSupport {
+  bool tf32 = false;
 };
 
 // Implementations by device type. Thread-safe.
 class KernelRegistry {
  public:
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&)>;
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<Kernels>>(Device&, Stream&,
+                                                                         const KernelOptions&)>;
 
-  static void Register(absl::string_view device_type, Factory factory);
-  // The kernels of `device` on `stream`, which both must outlive them. NotFound lists the device
-  // types linked in.
-  static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream);
+  static void Register(absl::string_view device_type, Factory factory,
+                       const KernelSupport& support = {});
+  // Whether kernels of this type can be made with these options, as far as is known without a
+  // device. NotFound lists the device types linked in; Unimplemented names the option.
+  static absl::Status Check(absl::string_view device_type, const KernelOptions& options);
+  // The kernels of `device` on `stream`, which both must outlive them. The errors of Check, and
+  // Unimplemented if this very device is too old for an option.
+  static absl::StatusOr<std::unique_ptr<Kernels>> Create(Device& device, Stream& stream,
+                                                         const KernelOptions& options = {});
 };
 
 // Put one at namespace scope in the implementation's .cc, in a target with alwayslink.
 struct KernelRegistration {
-  KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory) {
-    KernelRegistry::Register(device_type, std::move(factory));
+  KernelRegistration(absl::string_view device_type, KernelRegistry::Factory factory,
+                     const KernelSupport& support = {}) {
+    KernelRegistry::Register(device_type, std::move(factory), support);
   }
 };
 

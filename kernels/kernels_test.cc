@@ -57,6 +57,18 @@ TEST(KernelRegistryTest, UnknownTypeListsTheKnownOnes) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cpu"));
 }
 
+TEST(KernelRegistryTest, RefusesTf32WhereThereIsNone) {
+  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  KernelOptions options;
+  EXPECT_EQ(KernelRegistry::Check("cpu", options), absl::OkStatus());
+  options.fp32_precision = Fp32Precision::kTf32;
+  const absl::Status status = KernelRegistry::Check("cpu", options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'cpu' have no TF32; expected ieee"));
+  EXPECT_EQ(KernelRegistry::Create(*device, device->compute_stream(), options).status(), status);
+  EXPECT_EQ(KernelRegistry::Check("abacus", options).code(), absl::StatusCode::kNotFound);
+}
+
 TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
   const std::shared_ptr<Device> other = *DeviceRegistry::Create("cpu", DeviceOptions{});

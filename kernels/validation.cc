@@ -12,6 +12,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/fp8.h"
 #include "zeroth/kernels/quantized_blocks.h"
 
 namespace zeroth {
@@ -549,9 +550,7 @@ void CheckMoments(Checker& check, const AdamWArgs& args) {
                              ", at least 0"));
 }
 
-}  // namespace
-
-absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
+absl::Status ValidateRange(const Device& device, const AdamWArgs& args) {
   Checker check("AdamW", device);
   SharedType gradient;
   if (!check.Kept("param", args.param, args.param.shape())) return check.status();
@@ -568,10 +567,28 @@ absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args) {
   return check.status();
 }
 
-absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum) {
+}  // namespace
+
+absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ranges) {
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const absl::Status status = ValidateRange(device, ranges[i]);
+    if (status.ok()) continue;
+    if (ranges.size() == 1) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), ", in range ", i, " of ", ranges.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateAddSquares(const Device& device, absl::Span<const Tensor> xs,
+                                const Tensor& sum) {
+  for (size_t i = 0; i < xs.size(); ++i) {
+    Checker check("AddSquares", device);  // of its own: types may differ
+    SharedType type;
+    const std::string field = xs.size() == 1 ? "x" : absl::StrCat("xs[", i, "]");
+    if (!check.Kind(field.c_str(), xs[i], type)) return check.status();
+  }
   Checker check("AddSquares", device);
-  SharedType type;
-  check.Kind("x", x, type);
   check.Exactly("sum", sum, {ExactSum::kWords}, DType::kInt64);
   return check.status();
 }
@@ -583,6 +600,75 @@ absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double 
   check.Require(scale >= 0, "scale", absl::StrCat("is ", scale, ", expected 0 or more"));
   check.Require(!std::isnan(max_norm), "max_norm", "is NaN");
   check.Exactly("norm_and_factor", norm_and_factor, {2}, DType::kFloat32);
+  return check.status();
+}
+
+namespace {
+
+bool CheckOperand(Checker& check, const char* codes, const char* scale, const Fp8Operand& operand) {
+  return check.Kind(codes, operand.codes, DType::kUInt8) &&
+         check.Require(
+             operand.codes.shape().rank() == 2 && operand.codes.dim(1) % kFp8Step == 0, codes,
+             absl::StrCat("is ", operand.codes.shape().ToString(),
+                          ", expected [rows, depth] with a depth in steps of ", kFp8Step)) &&
+         check.Exactly(scale, operand.scale, {2}, DType::kFloat32);
+}
+
+// Tensor cores load 16 bytes at a time.
+bool CheckAligned(Checker& check, const char* field, const Tensor& tensor) {
+  return check.Require(reinterpret_cast<uintptr_t>(tensor.raw_data()) % kFp8Step == 0, field,
+                       absl::StrCat("does not begin on a multiple of ", kFp8Step, " bytes"));
+}
+
+}  // namespace
+
+absl::Status ValidateCastFp8(const Device& device, const CastFp8Args& args) {
+  Checker check("CastFp8", device);
+  SharedType type;
+  if (!check.Inside("values", args.values, type)) return check.status();
+  const int64_t rows = args.values.rows;
+  const int64_t cols = args.values.cols;
+  check.Require(args.codes.defined() || args.codes_transposed.defined(), "codes",
+                "is undefined, and so is codes_transposed: there is nothing to write");
+  if (args.codes.defined() && check.Exactly("codes", args.codes, {rows, cols}, DType::kUInt8)) {
+    CheckAligned(check, "codes", args.codes);
+  }
+  if (args.codes_transposed.defined() &&
+      check.Exactly("codes_transposed", args.codes_transposed, {cols, PaddedFp8Depth(rows)},
+                    DType::kUInt8)) {
+    CheckAligned(check, "codes_transposed", args.codes_transposed);
+  }
+  check.Exactly("scale", args.scale, {2}, DType::kFloat32);
+  return check.status();
+}
+
+absl::Status ValidateFp8Gemm(const Device& device, const Fp8GemmArgs& args) {
+  Checker check("Fp8Gemm", device);
+  if (!CheckOperand(check, "a.codes", "a.scale", args.a) ||
+      !CheckOperand(check, "b.codes", "b.scale", args.b)) {
+    return check.status();
+  }
+  const int64_t m = args.a.codes.dim(0);
+  const int64_t n = args.b.codes.dim(0);
+  check.Exactly("b.codes", args.b.codes, {n, args.a.codes.dim(1)}, DType::kUInt8);
+  check.Require(n % kFp8Step == 0, "b.codes",
+                absl::StrCat("has ", n, " rows, expected them in steps of ", kFp8Step));
+  check.Require(args.a.format == Fp8Format::kE4M3 || args.b.format == Fp8Format::kE4M3, "b.format",
+                "is e5m2 as a's is, which no device multiplies");
+  SharedType c;
+  if (!check.Sized("c", args.c, m, n, c)) return check.status();
+  check.Require(args.c.offset % kFp8Step == 0 && (m <= 1 || args.c.stride % kFp8Step == 0), "c",
+                absl::StrCat("is at offset ", args.c.offset, " with rows ", args.c.stride,
+                             " apart, expected both in steps of ", kFp8Step));
+  CheckAligned(check, "a.codes", args.a.codes);
+  CheckAligned(check, "b.codes", args.b.codes);
+  CheckAligned(check, "c", args.c.tensor);
+  if (args.bias.defined()) {
+    check.Require(!args.accumulate, "accumulate", "excludes bias");
+    check.Require(c.dtype != DType::kFloat32, "bias",
+                  "beside c in fp32, expected c and bias in bf16 or fp16");
+    if (check.Exactly("bias", args.bias, {n}, c)) CheckAligned(check, "bias", args.bias);
+  }
   return check.status();
 }
 

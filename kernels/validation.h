@@ -7,6 +7,7 @@
 #define ZEROTH_KERNELS_VALIDATION_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -46,10 +47,13 @@ absl::Status ValidateQuantize(const Device& device, const QuantizeArgs& args);
 absl::Status ValidateDequantize(const Device& device, const DequantizeArgs& args);
 absl::Status ValidateSumQuantized(const Device& device, const SumQuantizedArgs& args);
 absl::Status ValidateLinearCrossEntropy(const Device& device, const LinearCrossEntropyArgs& args);
-absl::Status ValidateAdamW(const Device& device, const AdamWArgs& args);
-absl::Status ValidateAddSquares(const Device& device, const Tensor& x, const Tensor& sum);
+absl::Status ValidateAdamW(const Device& device, absl::Span<const AdamWArgs> ranges);
+absl::Status ValidateAddSquares(const Device& device, absl::Span<const Tensor> xs,
+                                const Tensor& sum);
 absl::Status ValidateClipFactor(const Device& device, const Tensor& sum, double scale,
                                 double max_norm, const Tensor& norm_and_factor);
+absl::Status ValidateCastFp8(const Device& device, const CastFp8Args& args);
+absl::Status ValidateFp8Gemm(const Device& device, const Fp8GemmArgs& args);
 
 }  // namespace zeroth
 

@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/nn/ops/loss.h"
 
 namespace zeroth {
@@ -117,6 +118,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }
+  if (options.fp8) ZEROTH_RETURN_IF_ERROR(UseFp8(*model));
   return model;
 }
 

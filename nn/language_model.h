@@ -21,6 +21,9 @@ namespace zeroth {
 struct ModelOptions {
   // With a rank, linear layers have adapters and everything else is frozen.
   LoraOptions lora;
+  // The linear layers of the blocks multiply in 8-bit floats where their sizes allow it; see
+  // Fp8LinearOp and FindFp8Layers.
+  bool fp8 = false;
 };
 
 // A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a
@@ -67,7 +70,7 @@ class ModelRegistry {
 
   static void Register(absl::string_view model_type, Factory factory);
   // InvalidArgument lists the families linked in if `config` has another model_type, or none; and
-  // for options out of their range, LoRA's targets included.
+  // for options out of their range, LoRA's targets included, and for fp8 without a layer that fits.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
                                                                const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();

@@ -51,17 +51,22 @@ Value Context::MakeValue(Tensor data) {
 
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation) {
+  return TakeGradient(context, node, activation.shape(), activation.dtype());
+}
+
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
+                                      DType dtype) {
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
   // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
   // copy then.
   if (slot.accumulate && node.grad.buffer().use_count() > 1) {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(activation.shape(), activation.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor own, context.Empty(shape, dtype));
     ZEROTH_RETURN_IF_ERROR(context.device().Copy(own.raw_data(), node.grad.raw_data(), own.bytes(),
                                                  context.device().compute_stream()));
     node.grad = std::move(own);
   } else if (!slot.accumulate) {
-    ZEROTH_ASSIGN_OR_RETURN(node.grad, context.Empty(activation.shape(), activation.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(node.grad, context.Empty(shape, dtype));
   }
   slot.tensor = node.grad;
   return slot;

@@ -119,6 +119,9 @@ struct NodeSlot {
 };
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation);
+// The same for an operation that has not kept the activation.
+absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
+                                      DType dtype);
 // A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
 // write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);

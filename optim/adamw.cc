@@ -205,16 +205,28 @@ absl::Status AdamW::BeginStep(double lr, double grad_scale) {
                                          kernels_.stream());
 }
 
-absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor,
-                                int64_t begin, absl::Span<const Tensor> chunk) {
-  AdamWArgs args;
-  args.grad_factor = grad_factor;
+std::vector<StatePass::Operand> AdamW::Operands(const State& state) const {
+  std::vector<StatePass::Operand> operands = {
+      {state.unit->ShardState(state.segment), /*written=*/true},
+      {state.unit->GradientShardState(state.segment)},
+      {state.m, /*written=*/true},
+      {state.v, /*written=*/true}};
+  if (IsCoded(options_.state_dtype)) {
+    operands.push_back({state.m_scale, /*written=*/true, kMomentBlock});
+    operands.push_back({state.v_scale, /*written=*/true, kMomentBlock});
+  }
+  return operands;
+}
+
+void AdamW::AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
+                          absl::Span<const Tensor> chunk, std::vector<AdamWArgs>& updates) const {
   const int64_t end = begin + chunk[0].numel();
   for (const Range& range : ranges) {
     const int64_t first = std::max(begin, range.offset);
     const int64_t last = std::min(end, range.offset + range.numel);
     if (first >= last) continue;
     const Shape shape({last - first});
+    AdamWArgs args;
     args.param = chunk[0].View(first - begin, shape);
     args.grad = chunk[1].View(first - begin, shape);
     args.m = chunk[2].View(first - begin, shape);
@@ -226,13 +238,13 @@ absl::Status AdamW::UpdateChunk(absl::Span<const Range> ranges, const Tensor& gr
       args.m_scale = chunk[4].View(block, blocks);
       args.v_scale = chunk[5].View(block, blocks);
     }
+    args.grad_factor = grad_factor;
     args.stream = range.stream;
     args.first_element = range.first_element + first - range.offset;
     args.coefficients =
         device_coefficients_.View(range.row * kAdamWCoefficients, {kAdamWCoefficients});
-    ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(args));
+    updates.push_back(std::move(args));
   }
-  return absl::OkStatus();
 }
 
 std::vector<ShardState> AdamW::states() const {
@@ -247,29 +259,36 @@ std::vector<ShardState> AdamW::states() const {
   return states;
 }
 
+// What is in memory is one kernel call for all units; what is offloaded, one for each chunk that
+// passes through.
 absl::Status AdamW::Update(const Tensor& grad_factor) {
   ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+  std::vector<AdamWArgs> in_memory;
   std::vector<StatePass> passes;
   for (const State& state : states_) {
     std::vector<Range> ranges = Ranges(state);
     if (ranges.empty()) continue;
     StatePass pass;
-    pass.operands = {{state.unit->ShardState(state.segment), /*written=*/true},
-                     {state.unit->GradientShardState(state.segment)},
-                     {state.m, /*written=*/true},
-                     {state.v, /*written=*/true}};
-    if (IsCoded(options_.state_dtype)) {
-      pass.operands.push_back({state.m_scale, /*written=*/true, kMomentBlock});
-      pass.operands.push_back({state.v_scale, /*written=*/true, kMomentBlock});
+    pass.operands = Operands(state);
+    if (!pass.is_staged()) {
+      std::vector<Tensor> whole;
+      for (const StatePass::Operand& operand : pass.operands) {
+        whole.push_back(operand.state.tensor());
+      }
+      AppendUpdates(ranges, grad_factor, 0, whole, in_memory);
+      continue;
     }
     pass.body = [this, &state, &grad_factor, ranges = std::move(ranges)](
                     int64_t begin, absl::Span<const Tensor> chunk) -> absl::Status {
-      ZEROTH_RETURN_IF_ERROR_WITH(UpdateChunk(ranges, grad_factor, begin, chunk),
+      std::vector<AdamWArgs> updates;
+      AppendUpdates(ranges, grad_factor, begin, chunk, updates);
+      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(updates),
                                   absl::StrCat("unit '", state.unit->name(), "'"));
       return absl::OkStatus();
     };
     passes.push_back(std::move(pass));
   }
+  ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(in_memory));
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "AdamW");
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/state_passes.h"
 
 namespace zeroth {
 
@@ -121,10 +122,13 @@ class AdamW {
   std::vector<Range> Ranges(const State& state) const;
   absl::Status ZeroMoments(State& state) const;
   absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype) const;
-  // The update of the elements of `ranges` among [begin, begin + chunk[0].numel()), where `chunk`
-  // has parameters, gradients, both moments and, of 8-bit ones, both scales.
-  absl::Status UpdateChunk(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
-                           absl::Span<const Tensor> chunk);
+  // What an update reads and writes: parameters, gradients, both moments and, of 8-bit ones, both
+  // scales.
+  std::vector<StatePass::Operand> Operands(const State& state) const;
+  // Appends the updates of the elements of `ranges` among [begin, begin + chunk[0].numel()), where
+  // `chunk` has the operands' elements.
+  void AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
+                     absl::Span<const Tensor> chunk, std::vector<AdamWArgs>& updates) const;
   absl::Status ExpectReducedGradients() const;
 
   Sharding& sharding_;

@@ -22,6 +22,7 @@ constexpr double kEpsilon = 1e-6;  // torch's
 // once for all owners.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
   const bool answers_for_whole = sharding.mesh().owner_index() == 0;
+  std::vector<Tensor> in_memory;
   std::vector<StatePass> passes;
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
@@ -34,11 +35,18 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
       // Gaps and padding are zeros, which add nothing.
       StatePass pass;
       pass.operands = {{unit->GradientShardState(i)}};
+      if (!pass.is_staged()) {
+        in_memory.push_back(pass.operands[0].state.tensor());
+        continue;
+      }
       pass.body = [&](int64_t, absl::Span<const Tensor> chunk) {
         return kernels.AddSquares(chunk[0], sum);
       };
       passes.push_back(std::move(pass));
     }
+  }
+  if (!in_memory.empty()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels.AddSquares(in_memory, sum), "gradient norm");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(sharding.offload().passes().Run(passes), "gradient norm");
   return absl::OkStatus();

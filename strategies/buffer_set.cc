@@ -55,10 +55,40 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     return buffer;
   }
   const int64_t size = in == nullptr ? bytes : in->bytes;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor buffer, AllocateBytes(device_, size, category_, stream));
+  Tensor buffer;
+  if (in != nullptr && in->in_use < limit_) {
+    ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateRegistered(size));
+  }
+  if (!buffer.defined()) {
+    ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateBytes(device_, size, category_, stream));
+  }
   if (in != nullptr) ++in->in_use;
   ++in_use_;
   return buffer;
+}
+
+absl::StatusOr<Tensor> BufferSet::AllocateRegistered(int64_t bytes) {
+  if (groups_.empty() || bytes == 0 || !device_.allocator().has_transport_memory()) return Tensor();
+  Registered made;
+  ZEROTH_ASSIGN_OR_RETURN(
+      made.buffer, Tensor::EmptyForTransport(device_, Shape({bytes}), DType::kUInt8, category_));
+  for (Communicator* group : groups_) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegistration> registration,
+                            group->Register(made.buffer, MemoryCategoryName(category_)));
+    if (registration != nullptr) made.with.push_back(std::move(registration));
+  }
+  if (made.with.empty()) {
+    groups_.clear();  // nor will they want to know of the next one
+    return Tensor();
+  }
+  registered_.push_back(std::move(made));
+  return registered_.back().buffer;
+}
+
+bool BufferSet::IsRegistered(const Tensor& buffer) const {
+  return std::any_of(registered_.begin(), registered_.end(), [&](const Registered& registered) {
+    return registered.buffer.buffer() == buffer.buffer();
+  });
 }
 
 void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
@@ -69,7 +99,7 @@ void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
   if (in != nullptr) {
     ZEROTH_CHECK(in->bytes == bytes && in->in_use > 0);
     --in->in_use;
-    if (in->in_use + static_cast<int>(in->free.size()) < limit_) {
+    if (in->in_use + static_cast<int>(in->free.size()) < limit_ || IsRegistered(buffer)) {
       in->free.push_back({std::move(buffer), std::move(last_use)});
       return;
     }
@@ -84,7 +114,9 @@ absl::Status BufferSet::Trim() {
     for (const Free& slot : in.free) {
       if (slot.last_use != nullptr) status.Update(device_.compute_stream().Wait(slot.last_use));
     }
-    in.free.clear();
+    in.free.erase(std::remove_if(in.free.begin(), in.free.end(),
+                                 [&](const Free& slot) { return !IsRegistered(slot.buffer); }),
+                  in.free.end());
   }
   return status;
 }

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -26,11 +28,18 @@ absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCatego
 // use; whoever takes it next waits for that event on the stream that will write it, so the host
 // never waits. What goes back to the allocator does so in the order of the compute stream, which is
 // the order in which the allocator hands memory out again. Used by one rank's thread only.
+//
+// Where a transport can be told of memory (Communicator::Register), buffers within the limit are:
+// they then stay the set's for as long as it lives.
 class BufferSet {
  public:
   // Buffers are allocated when first needed, each of one of `sizes` (bytes, at least one of them),
   // at most `limit` of each unless Acquire has to go beyond.
   BufferSet(Device& device, MemoryCategory category, std::vector<int64_t> sizes, int limit);
+  // The transport of these groups, whose collectives use the buffers, is told of buffers that are
+  // allocated from now on. Acquire is then collective where it allocates, so that all ranks of the
+  // groups have to make the same calls. No calls use the buffers when the set goes.
+  void RegisterWith(std::vector<Communicator*> groups) { groups_ = std::move(groups); }
 
   // True if Acquire would stay within the limit: a buffer is free or may still be allocated.
   bool HasRoom(int64_t bytes);
@@ -41,8 +50,8 @@ class BufferSet {
   absl::StatusOr<Tensor> Acquire(int64_t bytes, Stream& stream);
   // Gives back; `last_use` may be nullptr for "done".
   void Release(Tensor buffer, std::shared_ptr<Event> last_use);
-  // Gives the free buffers to the allocator once the compute stream has waited for their last
-  // users, also if one of those failed; then its error.
+  // Gives the free buffers that no transport knows to the allocator once the compute stream has
+  // waited for their last users, also if one of those failed; then its error.
   absl::Status Trim();
 
   int in_use() const { return in_use_; }  // of all sizes
@@ -57,7 +66,15 @@ class BufferSet {
     int in_use = 0;
     std::deque<Free> free = {};  // oldest first: its event is the likeliest to be done
   };
+  // A buffer that a transport knows.
+  struct Registered {
+    Tensor buffer;
+    std::vector<std::unique_ptr<MemoryRegistration>> with = {};  // goes before the memory
+  };
 
+  // A buffer for as long as the set lives; undefined if no transport wants to know of it.
+  absl::StatusOr<Tensor> AllocateRegistered(int64_t bytes);
+  bool IsRegistered(const Tensor& buffer) const;
   // The first class whose buffers hold `bytes`; nullptr if there is none.
   SizeClass* ClassOf(int64_t bytes);
 
@@ -66,6 +83,8 @@ class BufferSet {
   std::vector<SizeClass> classes_;  // by size
   int limit_;
   int in_use_ = 0;
+  std::vector<Communicator*> groups_;
+  std::vector<Registered> registered_;
 };
 
 }  // namespace zeroth

@@ -113,30 +113,60 @@ int64_t FullGradientBytes(const Unit& unit) {
 FullBuffers::FullBuffers(Device& device, MemoryCategory category, BufferSet* set)
     : device_(device), category_(category), set_(set) {}
 
+void FullBuffers::RegisterWith(const std::vector<Communicator*>& groups) {
+  if (!device_.allocator().has_transport_memory()) return;
+  for (Communicator* group : groups) {
+    if (group->size() > 1) groups_.push_back(group);
+  }
+  if (set_ != nullptr) set_->RegisterWith(groups_);
+}
+
+BufferSet* FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
+  if (set_ != nullptr && !unit.is_root()) return set_;
+  if (groups_.empty() || bytes == 0) return nullptr;
+  const size_t index = static_cast<size_t>(unit.index());
+  if (own_.size() <= index) own_.resize(index + 1);
+  std::unique_ptr<BufferSet>& own = own_[index];
+  if (own == nullptr) {
+    own = std::make_unique<BufferSet>(device_, category_, std::vector<int64_t>{bytes}, 1);
+    own->RegisterWith(groups_);
+  }
+  return own.get();
+}
+
 absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
   const size_t index = static_cast<size_t>(unit.index());
   if (held_.size() <= index) held_.resize(index + 1);
-  Tensor& held = held_[index];
-  ZEROTH_CHECK(!held.defined());
-  if (FromSet(unit)) {
-    ZEROTH_ASSIGN_OR_RETURN(held, set_->Acquire(bytes, writer));
+  Holding& held = held_[index];
+  ZEROTH_CHECK(!held.buffer.defined());
+  held.from = SetOf(unit, bytes);
+  if (held.from != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(held.buffer, held.from->Acquire(bytes, writer));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(held, AllocateBytes(device_, bytes, category_, writer));
+    ZEROTH_ASSIGN_OR_RETURN(held.buffer, AllocateBytes(device_, bytes, category_, writer));
   }
-  return held;
+  return held.buffer;
 }
 
 void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
   const size_t index = static_cast<size_t>(unit.index());
-  if (index >= held_.size() || !held_[index].defined())
+  if (index >= held_.size() || !held_[index].buffer.defined())
     return;  // a unit whose segments are all full holds none
-  Tensor buffer = std::exchange(held_[index], Tensor());
-  if (FromSet(unit)) {
-    set_->Release(std::move(buffer), std::move(last_use));
+  Holding held = std::exchange(held_[index], Holding());
+  if (held.from != nullptr) {
+    held.from->Release(std::move(held.buffer), std::move(last_use));
   } else if (last_use != nullptr) {
     // The stream reports its own error.
     device_.compute_stream().Wait(last_use).IgnoreError();
   }
+}
+
+absl::Status FullBuffers::Trim() {
+  absl::Status status;
+  for (const std::unique_ptr<BufferSet>& own : own_) {
+    if (own != nullptr) status.Update(own->Trim());
+  }
+  return status;
 }
 
 namespace {

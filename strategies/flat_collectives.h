@@ -39,20 +39,32 @@ class FullBuffers {
  public:
   // `set` may be nullptr: every buffer comes from the allocator.
   FullBuffers(Device& device, MemoryCategory category, BufferSet* set);
+  // As BufferSet::RegisterWith, of all buffers; a unit that takes no turns then keeps its own. The
+  // set is told, too. Before the first Acquire.
+  void RegisterWith(const std::vector<Communicator*>& groups);
 
   // A buffer of `bytes` that `writer` may write.
   absl::StatusOr<Tensor> Acquire(const Unit& unit, int64_t bytes, Stream& writer);
   // Gives back the buffer that the unit acquired; `last_use` (nullptr: done) ends its use. The
   // compute stream waits for that before memory returns to the allocator.
   void Release(const Unit& unit, std::shared_ptr<Event> last_use);
+  // As BufferSet::Trim, of buffers of units that take no turns.
+  absl::Status Trim();
 
  private:
-  bool FromSet(const Unit& unit) const { return set_ != nullptr && !unit.is_root(); }
+  // Where the unit's buffer comes from; nullptr: from the allocator.
+  BufferSet* SetOf(const Unit& unit, int64_t bytes);
 
   Device& device_;
   MemoryCategory category_;
   BufferSet* set_;
-  std::vector<Tensor> held_;  // by unit index
+  std::vector<Communicator*> groups_;  // that buffers are registered with
+  struct Holding {
+    Tensor buffer;
+    BufferSet* from = nullptr;
+  };
+  std::vector<Holding> held_;                    // by unit index
+  std::vector<std::unique_ptr<BufferSet>> own_;  // of units that take no turns, by unit index
 };
 
 // Gives every segment of a sharded unit its place for full parameters, in a buffer from `buffers`

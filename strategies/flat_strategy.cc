@@ -36,7 +36,12 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
         GroupParts::Context{context.device, context.mesh, gathered_.get(), context.gather_kernels,
                             staging_.get(), gather_travel_.get()});
   }
-  return AttachPostForwardGroup();
+  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroup());
+  std::vector<Communicator*> gathers = {&context.mesh->shard_gather()};
+  if (post_forward_group_ != nullptr) gathers.push_back(post_forward_group_.get());
+  gathered_->RegisterWith(gathers);
+  gradients_->RegisterWith({&context.mesh->shard_reduce()});
+  return absl::OkStatus();
 }
 
 std::vector<Communicator*> FlatStrategy::OwnGroups() const {
@@ -56,8 +61,8 @@ absl::Status FlatStrategy::AttachPostForwardGroup() {
             : "parameters stay gathered after their forward; use full_shard or "
               "hybrid_shard"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(post_forward_group_,
-                          mesh.shard_gather().Split(mesh.shard_index() / size, mesh.shard_index()));
+  ZEROTH_ASSIGN_OR_RETURN(post_forward_group_, mesh.shard_gather().SplitForGathers(
+                                                   mesh.shard_index() / size, mesh.shard_index()));
   secondary_ = std::make_unique<SecondaryShards>(*post_forward_group_, *gathered_);
   return absl::OkStatus();
 }
@@ -125,6 +130,8 @@ absl::Status FlatStrategy::Trim() {
        {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
     status.Update(scratch->Trim());
   }
+  status.Update(gathered_->Trim());
+  status.Update(gradients_->Trim());
   if (secondary_ != nullptr) secondary_->Clear();
   if (group_parts_ != nullptr) status.Update(group_parts_->Clear());
   return status;

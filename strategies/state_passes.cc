@@ -20,12 +20,6 @@ int64_t StagedBytes(DType dtype, int64_t numel) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-bool IsStaged(const StatePass& pass) {
-  return std::any_of(
-      pass.operands.begin(), pass.operands.end(),
-      [](const StatePass::Operand& operand) { return operand.state.is_offloaded(); });
-}
-
 // Elements of an operand that come with `numel` of its pass.
 int64_t Blocks(const StatePass::Operand& operand, int64_t numel) {
   return (numel + operand.block - 1) / operand.block;
@@ -42,6 +36,11 @@ int64_t NumelOf(const StatePass& pass) {
 }
 
 }  // namespace
+
+bool StatePass::is_staged() const {
+  return std::any_of(operands.begin(), operands.end(),
+                     [](const Operand& operand) { return operand.state.is_offloaded(); });
+}
 
 absl::StatusOr<std::unique_ptr<StatePasses>> StatePasses::Create(Device& device,
                                                                  int64_t chunk_numel,
@@ -69,7 +68,7 @@ std::vector<StatePasses::Chunk> StatePasses::Cut(absl::Span<const StatePass> pas
   std::vector<Chunk> chunks;
   for (const StatePass& pass : passes) {
     const int64_t numel = NumelOf(pass);
-    if (!IsStaged(pass)) {
+    if (!pass.is_staged()) {
       chunks.push_back({&pass, 0, numel, /*staged=*/false});
       continue;
     }

@@ -30,6 +30,9 @@ struct StatePass {
     // come with ceil(n / block) of these. At least 1.
     int64_t block = 1;
   };
+  // Some operand is offloaded: the body is called with chunks.
+  bool is_staged() const;
+
   std::vector<Operand> operands;  // the first has block 1: the pass is as long as that
   // Enqueues, on the device's compute stream, the work on elements [begin, begin + numel of the
   // first tensor), given as one tensor for each operand; `begin` is a multiple of every block.

@@ -46,6 +46,10 @@ ABSL_FLAG(
     std::string, reduction, kDefaults.reduction,
     "How --comm=nccl reduces: tree (in a fixed order and float32, with the bits of every other "
     "back end) or nccl (as the library does).");
+ABSL_FLAG(std::string, nccl_copy_engine, kDefaults.nccl_copy_engine,
+          "Whether --comm=nccl gathers by the devices' copy engines, in memory that it registers, "
+          "which leaves the multiprocessors to compute: on, off, or auto, where it can (NCCL 2.28, "
+          "CUDA 12.5, the ranks of a shard group on one machine).");
 ABSL_FLAG(std::string, strategy, kDefaults.strategy,
           "What is sharded: no_shard (nothing), shard_optimizer (optimizer state), shard_grad_op "
           "(gradients "
@@ -228,6 +232,19 @@ ABSL_FLAG(int64_t, deterministic_batch, kDefaults.deterministic_batch,
           "is reduced by itself, and at most log2 of a rank's micro-batches fp32 shards of "
           "gradients are kept more. 0: the batch is what --world_size and --grad_accum make it.");
 
+ABSL_FLAG(std::string, fp32_precision, kDefaults.fp32_precision,
+          "What products in fp32 are made in, in PyTorch's words: ieee (fp32), or tf32 (operands "
+          "rounded to 10 bits of mantissa for tensor cores, sums in fp32; attention stays fp32). "
+          "tf32 needs --device=cuda and --param_dtype=fp32.");
+
+ABSL_FLAG(
+    std::string, fp8, kDefaults.fp8,
+    "Products of the blocks' linear layers in 8-bit floats: tensorwise (inputs and weights as "
+    "e4m3, gradients of outputs as e5m2, one scale a tensor, from its largest magnitude just "
+    "then, as torchao's recipe of this name) or none. Needs --param_dtype=bf16 or fp16; "
+    "layers whose sizes are no multiples of 16 stay in that, and are named at the start. On "
+    "a CPU the same numbers, more slowly.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -252,6 +269,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.world_size = absl::GetFlag(FLAGS_world_size);
   options.comm_timeout = absl::GetFlag(FLAGS_comm_timeout);
   options.reduction = absl::GetFlag(FLAGS_reduction);
+  options.nccl_copy_engine = absl::GetFlag(FLAGS_nccl_copy_engine);
   options.shard_size = absl::GetFlag(FLAGS_shard_size);
   options.memory_limit = absl::GetFlag(FLAGS_memory_limit);
   options.offload = absl::GetFlag(FLAGS_offload);
@@ -322,6 +340,8 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.export_dtype = absl::GetFlag(FLAGS_export_dtype);
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
+  options.fp32_precision = absl::GetFlag(FLAGS_fp32_precision);
+  options.fp8 = absl::GetFlag(FLAGS_fp8);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -82,6 +82,7 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
 absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   ModelSource source;
   source.model_options_.lora = options.lora();
+  source.model_options_.fp8 = options.fp8 == "tensorwise";
   if (options.init_from.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(source.config_,
                             PresetConfig(options.model.empty() ? kDefaultModel : options.model));

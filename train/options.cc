@@ -179,6 +179,27 @@ absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ValidatePrecision(const TrainOptions& options) {
+  if (options.fp32_precision != "ieee" && options.fp32_precision != "tf32") {
+    return Bad("fp32_precision", options.fp32_precision, "ieee or tf32");
+  }
+  if (options.fp32_precision == "tf32" && options.param_dtype != "fp32") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fp32_precision=tf32 and --param_dtype=", options.param_dtype,
+                     ": no product is made of fp32 operands then; leave one of them out"));
+  }
+  if (options.fp8 != "none" && options.fp8 != "tensorwise") {
+    return Bad("fp8", options.fp8, "none or tensorwise");
+  }
+  if (options.fp8 != "none" && options.param_dtype == "fp32") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fp8=", options.fp8,
+                     " and --param_dtype=fp32: products of 8-bit floats give 16 bits; take "
+                     "--param_dtype=bf16"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDType(const char* flag, const std::string& value) {
   if (value == "fp32" || value == "bf16" || value == "fp16") return absl::OkStatus();
   return Bad(flag, value, "fp32, bf16 or fp16");
@@ -210,6 +231,14 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.reduction != "tree" && options.reduction != "nccl") {
     return Bad("reduction", options.reduction, "tree or nccl");
+  }
+  if (options.nccl_copy_engine != "auto" && options.nccl_copy_engine != "on" &&
+      options.nccl_copy_engine != "off") {
+    return Bad("nccl_copy_engine", options.nccl_copy_engine, "auto, on or off");
+  }
+  if (options.nccl_copy_engine == "on" && options.comm != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nccl_copy_engine=on, but --comm=", options.comm, ", which has none; take --comm=nccl"));
   }
   if (const auto parsed = ParseActivationCheckpointing(options.activation_checkpointing);
       !parsed.ok()) {
@@ -245,6 +274,7 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
                               "--param_dtype, --reduce_dtype and --master_dtype");
+  ZEROTH_RETURN_IF_ERROR(ValidatePrecision(options));
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(options.strategy_options().status());
@@ -305,6 +335,12 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return timeout;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is no positive duration; expected one as 90s or 10m"));
+}
+
+KernelOptions TrainOptions::kernel_options() const {
+  KernelOptions kernels;
+  if (fp32_precision == "tf32") kernels.fp32_precision = Fp32Precision::kTf32;
+  return kernels;
 }
 
 LoraOptions TrainOptions::lora() const {

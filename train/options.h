@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/strategies/mixed_precision.h"
@@ -40,6 +41,7 @@ struct TrainOptions {
   int local_world_size = 0;  // of no flag: ranks on this machine, as far as known; 0: all of them
   std::string comm_timeout = "10m";
   std::string reduction = "tree";
+  std::string nccl_copy_engine = "auto";
   int shard_size = 0;
   std::string memory_limit = "0";
   std::string offload = "none";
@@ -117,6 +119,9 @@ struct TrainOptions {
   std::string max_shard_size = "0";  // as ParseByteCount reads it; 0: one file
   std::string lora_export = "merged";
 
+  std::string fp32_precision = "ieee";
+  std::string fp8 = "none";
+
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the
   // first is none of its values.
@@ -129,6 +134,8 @@ struct TrainOptions {
   absl::StatusOr<DType> moment_dtype() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
+  // What fp32_precision says, which Validate has checked.
+  KernelOptions kernel_options() const;
   // The adapters that the flags ask for.
   LoraOptions lora() const;
   // The same for offload and offload_dir.

@@ -46,6 +46,9 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
+      {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},
+      {"--nccl_copy_engine=on, but --comm=local",
+       [](TrainOptions& o) { o.nccl_copy_engine = "on"; }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
@@ -115,6 +118,19 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--out", [](TrainOptions& o) { o.out.clear(); }},
       {"--offload=weights: expected none, all, or a list",
        [](TrainOptions& o) { o.offload = "weights"; }},
+      {"--fp32_precision=high: expected ieee or tf32",
+       [](TrainOptions& o) { o.fp32_precision = "high"; }},
+      {"--fp32_precision=tf32 and --param_dtype=bf16",
+       [](TrainOptions& o) {
+         o.fp32_precision = "tf32";
+         o.param_dtype = "bf16";
+       }},
+      {"--fp8=rowwise: expected none or tensorwise",
+       [](TrainOptions& o) {
+         o.param_dtype = "bf16";
+         o.fp8 = "rowwise";
+       }},
+      {"--fp8=tensorwise and --param_dtype=fp32", [](TrainOptions& o) { o.fp8 = "tensorwise"; }},
       {"--offload_dir=/scratch without --offload",
        [](TrainOptions& o) { o.offload_dir = "/scratch"; }},
   };

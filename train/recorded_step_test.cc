@@ -65,6 +65,8 @@ struct RunSetup {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   DType state_dtype = DType::kFloat32;  // of moments
   OffloadOptions offload;
+  bool fp8 = false;
+  KernelOptions kernels;
 };
 
 // Everything that a run shows.
@@ -136,9 +138,12 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cuda", DeviceOptions()));
     device->BindThread();
+    ModelOptions model_options;
+    model_options.fp8 = setup.fp8;
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                            ModelRegistry::Create(Config(setup.model)));
+                            ModelRegistry::Create(Config(setup.model), model_options));
     TrainerOptions options;
+    options.kernels = setup.kernels;
     options.sharding.strategy = setup.strategy;
     if (setup.strategy == "hybrid_shard") options.sharding.strategy_options.shard_size = 1;
     options.sharding.mixed_precision = setup.precision;
@@ -303,6 +308,32 @@ TEST_F(RecordedStepTest, MicroBatchesAndRecomputationAreRecorded) {
   setup.micro_batches = 3;
   setup.activation_checkpointing = ActivationCheckpointing::kBlock;
   EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+}
+
+TEST_F(RecordedStepTest, Tf32ReachesTheProductsOfTraining) {
+  RunSetup setup;
+  const Course course = [](TrainingRun& run) { return Steps(run, 4); };
+  const Trace ieee = Follow(setup, /*record_steps=*/false, course);
+  setup.kernels.fp32_precision = Fp32Precision::kTf32;
+  EXPECT_EQ(ExpectTheSameBits(setup, course), 1);
+  const Trace tf32 = Follow(setup, /*record_steps=*/false, course);
+  ASSERT_EQ(tf32.numbers.size(), ieee.numbers.size());
+  // A loss, a gradient norm and a flag for each step.
+  for (size_t i = 0; i < tf32.numbers.size(); ++i) {
+    EXPECT_NEAR(tf32.numbers[i], ieee.numbers[i], 0.01f * std::abs(ieee.numbers[i])) << i;
+  }
+  EXPECT_NE(tf32.numbers, ieee.numbers);
+}
+
+// Scales that stay on the device are made anew in every step that is played.
+TEST_F(RecordedStepTest, ScalesOfFp8AreThoseOfTheStep) {
+  for (const char* const model : {"gpt2", "llama"}) {
+    RunSetup setup;
+    setup.model = model;
+    setup.precision = kBFloat16;
+    setup.fp8 = true;
+    EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+  }
 }
 
 TEST_F(RecordedStepTest, FreezingAParameterMakesANewRecording) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/byte_count.h"
@@ -23,6 +24,8 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
@@ -170,6 +173,10 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const TrainOptions& options,
 
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
+  if (const absl::Status status = KernelRegistry::Check(options.device, options.kernel_options());
+      !status.ok()) {
+    return Annotate(WithBuildHint(status), absl::StrCat("--device=", options.device));
+  }
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   if (options.seq_len > model->max_seq_len()) {
@@ -236,6 +243,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.mixed_precision = options.mixed_precision();
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.kernels = options.kernel_options();
   trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -370,6 +378,7 @@ class Reporter {
                                     name, static_cast<double>(stats.total_numel) / 1e6,
                                     trainer_.model().vocab_size(), job_.tokenizer->name()));
     PrintAdapters();
+    PrintFp8();
     progress_.Print(
         absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
     progress_.Print(absl::StrFormat(
@@ -384,7 +393,8 @@ class Reporter {
     progress_.Print(absl::StrFormat(
         "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
-        options.param_dtype, gemm_peak / 1e9));
+        options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
+        gemm_peak / 1e9));
     if (options.deterministic_batch > 0) {
       progress_.Print(absl::StrFormat(
           "          in %d micro-batches, %d on each rank: the bits are those of any world size",
@@ -413,6 +423,18 @@ class Reporter {
                         "parameters are trained, the rest is frozen",
                         job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
                         static_cast<double>(numel) / 1e6));
+  }
+
+  // What stays in more bits is said, layer by layer.
+  void PrintFp8() {
+    const Fp8Layers layers = FindFp8Layers(trainer_.model());
+    if (layers.in_fp8.empty()) return;
+    progress_.Print(absl::StrFormat(
+        "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+        layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
+        layers.others.empty() ? ""
+                              : "; no multiples of 16, so in " + job_.options.param_dtype + ": ",
+        absl::StrJoin(layers.others, ", ")));
   }
 
   const Job& job_;
@@ -456,6 +478,7 @@ class RankRun {
   absl::Status SetUp() {
     DeviceOptions device_options;
     device_options.index = world_.device_index();
+    device_options.transport_memory = world_.memory_source();
     device_options.threads = ThreadsPerRank(options_);
     device_options.bits_of_any_team = options_.deterministic_batch > 0;
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
@@ -490,6 +513,8 @@ class RankRun {
     if (world_.rank() == 0) {
       ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
+    if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
     SayNotes(notes);
     return absl::OkStatus();
   }
@@ -717,6 +742,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   launch.world_size = resolved.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
+  launch.nccl_copy_engine = resolved.nccl_copy_engine;
   return LauncherRegistry::Launch(resolved.comm, launch,
                                   [&](Communicator& world) { return RankRun(*job, world).Run(); });
 }

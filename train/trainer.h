@@ -38,6 +38,8 @@ namespace zeroth {
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
   WrapPolicy wrap = WrapBlocks();
+  // How products are made. The devices that cannot: Unimplemented.
+  KernelOptions kernels;
   // Norms are units of their own that compute, and reduce gradients, in fp32, and hand on what they
   // were given.
   bool fp32_norms = false;
@@ -90,7 +92,8 @@ class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
   // Load. Fails as CanRecordSteps if steps are to be recorded; InvalidArgument for z-scores or
-  // a decay out of their range.
+  // a decay out of their range, and for a model with fp8 layers that is computed in fp32;
+  // Unimplemented where the device has no fp8.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);

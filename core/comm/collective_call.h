@@ -17,6 +17,10 @@
 
 namespace zeroth {
 
+// What ranks make together besides the collectives of comm_stats.h, as CollectiveCall::operation.
+inline constexpr absl::string_view kRegisterMemoryOperation = "register_memory";
+inline constexpr absl::string_view kPlayOperation = "play";  // of a recording with calls in it
+
 // What must be the same on all ranks of a group for their calls to be one collective. A value type.
 struct CollectiveCall {
   absl::string_view operation;  // with static storage: "all_gather", "split"

@@ -43,6 +43,12 @@ struct BufferView {
       : data(tensor.raw_data()), count(tensor.numel()), dtype(tensor.dtype()) {}
 };
 
+// Memory that a transport knows, for as long as this lives (Communicator::Register).
+class MemoryRegistration {
+ public:
+  virtual ~MemoryRegistration() = default;
+};
+
 // A group of ranks. All ranks of the group call the same collectives in the same order with the
 // same operation, count, dtype, reduce op, root and label; calls are enqueued on a stream and
 // return at once. What goes wrong is an error on all ranks, at the latest when the stream is
@@ -105,14 +111,37 @@ class Communicator {
   virtual absl::Status Barrier(Stream& stream, absl::string_view label) = 0;
 
   // Whether calls may be part of what a device records (Device::BeginRecording) and plays later:
-  // then all ranks record the same calls and play them in the same order. A back end whose hosts
-  // take part in each call has to say no.
+  // then all ranks record the same calls and play them in the same order, and the communicator
+  // outlives the recording. A back end whose hosts take part in each call has to say no.
   virtual bool SupportsRecording() const { return false; }
+
+  // Where memory comes from that the transport can be told of: for DeviceOptions::transport_memory
+  // of the device that device_index() names. nullptr: it need not be told of any.
+  virtual std::shared_ptr<MemorySource> memory_source() { return nullptr; }
+  // Tells the transport of memory that calls of this group will use, each at one offset from its
+  // beginning on all ranks: then bytes may travel without staging, and without the device's
+  // multiprocessors. A matter of speed alone; nullptr where it makes no difference, on all ranks
+  // alike. Collective on the host, synchronous, in one order with the calls; bytes and `label` are
+  // the same on all ranks, and the memory is from Allocator::AllocateForTransport. Errors are those
+  // of calls, InvalidArgument for other memory.
+  // It ends with the result, of which each rank disposes by itself before the memory goes, once
+  // calls that use it have run; or with the communicator.
+  virtual absl::StatusOr<std::unique_ptr<MemoryRegistration>> Register(BufferView,
+                                                                       absl::string_view) {
+    return nullptr;
+  }
+  // For who starts a run to read: how gathers travel where the transport has a choice, else empty.
+  virtual std::string GatherNote() const { return ""; }
 
   // Collective on the host, synchronous. Ranks with the same `color` form a new group, ordered by
   // (key, rank); a negative color joins none and returns nullptr. The new communicator orders its
   // calls independently of this one, and may outlive it, but not the world.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) = 0;
+  // Split, for a group whose calls are gathers that run beside compute: a back end may leave the
+  // device's multiprocessors to that. FailedPrecondition if it was asked to and cannot.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) {
+    return Split(color, key);
+  }
   // Split with everyone in one group.
   absl::StatusOr<std::unique_ptr<Communicator>> Duplicate() { return Split(0, rank()); }
 

@@ -72,8 +72,10 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
     options.timeout = timeout;
     return LauncherRegistry::Launch(
         GetParam().back_end, options, [&](Communicator& world) -> absl::Status {
+          DeviceOptions device_options;
+          device_options.transport_memory = world.memory_source();
           ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                                  DeviceRegistry::Create(GetParam().device, DeviceOptions()));
+                                  DeviceRegistry::Create(GetParam().device, device_options));
           device->BindThread();
           ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
                                   device->CreateStream("comm"));
@@ -139,6 +141,48 @@ template <typename T>
 absl::StatusOr<std::vector<T>> Fetch(const Tensor& tensor, Stream& stream) {
   ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
   return tensor.ToHost<T>();
+}
+
+// Zeros in memory that the rank's transport may be told of, where there is some.
+inline absl::StatusOr<Tensor> TransportFloats(TestRank& rank, int64_t count) {
+  Tensor tensor;
+  if (rank.device.allocator().has_transport_memory()) {
+    ZEROTH_ASSIGN_OR_RETURN(tensor,
+                            Tensor::EmptyForTransport(rank.device, Shape({count}), DType::kFloat32,
+                                                      MemoryCategory::kWorkspace));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(tensor, Tensor::Empty(rank.device, Shape({count}), DType::kFloat32,
+                                                  MemoryCategory::kWorkspace));
+  }
+  Stream& compute = rank.device.compute_stream();
+  ZEROTH_RETURN_IF_ERROR(rank.device.FillZero(tensor.raw_data(), tensor.bytes(), compute));
+  ZEROTH_RETURN_IF_ERROR(compute.Synchronize());
+  return tensor;
+}
+
+// Gathers into `full` what all ranks of the group have, from there or from elsewhere, and compares.
+inline absl::Status CheckGatherInto(TestRank& rank, Communicator& group, const Tensor& full,
+                                    uint64_t seed, bool in_place) {
+  const int64_t count = full.numel() / group.size();
+  const auto values = TestValuesOfAll<float>(seed, group.size(), count);
+  ZEROTH_ASSIGN_OR_RETURN(Tensor mine,
+                          ToDevice(rank.device, values[static_cast<size_t>(group.rank())]));
+  if (in_place) {
+    const Tensor slice = full.View(count * group.rank(), Shape({count}));
+    Stream& compute = rank.device.compute_stream();
+    ZEROTH_RETURN_IF_ERROR(
+        rank.device.Copy(slice.raw_data(), mine.raw_data(), mine.bytes(), compute));
+    ZEROTH_RETURN_IF_ERROR(compute.Synchronize());
+    mine = slice;
+  }
+  ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, rank.stream, "gather"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> all, Fetch<float>(full, rank.stream));
+  std::vector<float> expected;
+  for (const std::vector<float>& part : values) {
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  ExpectSameBits(all, expected);
+  return absl::OkStatus();
 }
 
 inline void SleepFor(int64_t microseconds) {

@@ -11,6 +11,7 @@
 
 #include "zeroth/core/comm/communicator_failures_suite.h"
 #include "zeroth/core/comm/communicator_groups_suite.h"
+#include "zeroth/core/comm/communicator_memory_suite.h"
 #include "zeroth/core/comm/communicator_results_suite.h"
 #include "zeroth/core/comm/communicator_test_fixture.h"
 

@@ -59,6 +59,11 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("reduction is '", options.reduction, "', expected tree or nccl"));
   }
+  if (options.nccl_copy_engine != "auto" && options.nccl_copy_engine != "on" &&
+      options.nccl_copy_engine != "off") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nccl_copy_engine is '", options.nccl_copy_engine, "', expected auto, on or off"));
+  }
   return absl::OkStatus();
 }
 

@@ -30,6 +30,9 @@ struct LaunchOptions {
   // How back ends over a network reduce: "tree" adds as communicator.h says; "nccl" leaves the sums
   // of floating-point elements to the library, whose order and rounding are its own.
   std::string reduction = "tree";
+  // Whether nccl gathers by the device's copy engines, which leaves the multiprocessors to compute:
+  // "on", "off", or "auto", where it can.
+  std::string nccl_copy_engine = "auto";
 };
 
 // What a rank runs. `world` lives as long as the call.
@@ -44,7 +47,7 @@ using Launcher = std::function<absl::Status(const LaunchOptions&, const RankMain
 // in all or on this machine (0: not known).
 using WorldSizeSource = std::function<absl::StatusOr<int>()>;
 
-// Helpers of launchers: InvalidArgument for a timeout or reduction that makes no sense; and
+// Helpers of launchers: InvalidArgument for a timeout or a word that makes no sense; and
 // `rank_main`'s result, with what it throws made an error.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);
 absl::Status RunRankMain(const RankMain& rank_main, Communicator& world);

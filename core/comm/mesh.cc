@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world, int shar
   mesh->replicate_index_ = world.rank() / shard_size;
 
   ZEROTH_ASSIGN_OR_RETURN(mesh->shard_gather_,
-                          world.Split(mesh->replicate_index_, mesh->shard_index_));
+                          world.SplitForGathers(mesh->replicate_index_, mesh->shard_index_));
   ZEROTH_ASSIGN_OR_RETURN(mesh->shard_reduce_,
                           world.Split(mesh->replicate_index_, mesh->shard_index_));
   ZEROTH_ASSIGN_OR_RETURN(mesh->replicate_reduce_,

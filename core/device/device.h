@@ -84,6 +84,10 @@ struct DeviceOptions {
   // Matrix products have the same bits whatever `threads` is (CPU): for some speed, see
   // kernels/cpu/team_gemm.h. All other kernels' never depend on it.
   bool bits_of_any_team = false;
+  // Where Allocator::AllocateForTransport gets memory of this kind of device from: the rank's
+  // Communicator::memory_source(). Memory goes back there once the device's streams are done with
+  // it. nullptr, or a device that has no use for it (CPU): there is none.
+  std::shared_ptr<MemorySource> transport_memory = nullptr;
 };
 
 // One rank's view of one piece of hardware: its allocator with this rank's account, its compute

@@ -40,8 +40,22 @@ absl::Status Allocator::CheckLimit(size_t bytes) const {
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> Allocator::Allocate(size_t bytes, MemoryCategory category) {
+  return AllocateBy(&Allocator::AllocateRaw, bytes, category);
+}
+
+absl::StatusOr<std::shared_ptr<Buffer>> Allocator::AllocateForTransport(size_t bytes,
+                                                                        MemoryCategory category) {
+  return AllocateBy(&Allocator::AllocateTransportRaw, bytes, category);
+}
+
+absl::StatusOr<void*> Allocator::AllocateTransportRaw(size_t, MemoryCategory) {
+  return absl::UnimplementedError("this device has no memory that collectives can be told of");
+}
+
+absl::StatusOr<std::shared_ptr<Buffer>> Allocator::AllocateBy(Take take, size_t bytes,
+                                                              MemoryCategory category) {
   const absl::Status within = CheckLimit(bytes);
-  absl::StatusOr<void*> data = within.ok() ? AllocateRaw(bytes, category) : within;
+  absl::StatusOr<void*> data = within.ok() ? (this->*take)(bytes, category) : within;
   if (!data.ok()) {
     const MemoryStats now = stats();
     return Annotate(

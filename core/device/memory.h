@@ -48,6 +48,16 @@ struct MemoryStats {
   }
 };
 
+// Where an allocator's memory comes from. Thread-safe.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // At least 256-byte aligned. ResourceExhausted if there is no more.
+  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
+  // Waits until the device no longer uses the memory, where the caller has not.
+  virtual void Free(void* data, size_t bytes) = 0;
+};
+
 class Allocator;
 
 // One block of device memory; gives itself back when destroyed. Shared by the tensors that view it.
@@ -79,6 +89,15 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   // ResourceExhausted says how many bytes were asked for, for what, and how many were in use.
   absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes, MemoryCategory category);
 
+  // Whether there is memory that the rank's collectives can be told of
+  // (DeviceOptions::transport_memory, Communicator::Register).
+  virtual bool has_transport_memory() const { return false; }
+  // A block of it, which is a piece of its own: nothing else lies in what the source gave for it,
+  // and it goes back there as soon as it may. For what lives long, since that is slow.
+  // Unimplemented unless has_transport_memory(); otherwise as Allocate.
+  absl::StatusOr<std::shared_ptr<Buffer>> AllocateForTransport(size_t bytes,
+                                                               MemoryCategory category);
+
   // From now on no more than this many bytes are handed out at a time, as requested by callers:
   // what would go beyond is ResourceExhausted and says by how much. 0: no limit but the machine's.
   // Set it before the allocator is shared.
@@ -96,8 +115,14 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   friend class Buffer;
   virtual absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) = 0;
   virtual void FreeRaw(void* data, size_t bytes, MemoryCategory category) = 0;
+  // Given back by FreeRaw, too.
+  virtual absl::StatusOr<void*> AllocateTransportRaw(size_t bytes, MemoryCategory category);
 
  private:
+  // What a call of either kind returns, whose memory was taken by `take`.
+  using Take = absl::StatusOr<void*> (Allocator::*)(size_t bytes, MemoryCategory category);
+  absl::StatusOr<std::shared_ptr<Buffer>> AllocateBy(Take take, size_t bytes,
+                                                     MemoryCategory category);
   absl::Status CheckLimit(size_t bytes) const;
 
   int64_t limit_ = 0;

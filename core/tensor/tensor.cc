@@ -12,6 +12,16 @@ namespace zeroth {
 
 absl::StatusOr<Tensor> Tensor::Empty(Device& device, Shape shape, DType dtype,
                                      MemoryCategory category) {
+  return EmptyBy(&Allocator::Allocate, device, std::move(shape), dtype, category);
+}
+
+absl::StatusOr<Tensor> Tensor::EmptyForTransport(Device& device, Shape shape, DType dtype,
+                                                 MemoryCategory category) {
+  return EmptyBy(&Allocator::AllocateForTransport, device, std::move(shape), dtype, category);
+}
+
+absl::StatusOr<Tensor> Tensor::EmptyBy(Allocate allocate, Device& device, Shape shape, DType dtype,
+                                       MemoryCategory category) {
   const size_t count = static_cast<size_t>(shape.numel());
   if (count > std::numeric_limits<size_t>::max() / SizeOf(dtype)) {
     return absl::ResourceExhaustedError(absl::StrCat("a tensor of shape ", shape.ToString(),
@@ -20,7 +30,7 @@ absl::StatusOr<Tensor> Tensor::Empty(Device& device, Shape shape, DType dtype,
   }
   Tensor tensor;
   ZEROTH_ASSIGN_OR_RETURN(tensor.buffer_,
-                          device.allocator().Allocate(count * SizeOf(dtype), category));
+                          (device.allocator().*allocate)(count * SizeOf(dtype), category));
   tensor.device_ = &device;
   tensor.shape_ = std::move(shape);
   tensor.dtype_ = dtype;

@@ -33,6 +33,9 @@ class Tensor {
   // Uninitialised. ResourceExhausted if the device has no room for it, here and below.
   static absl::StatusOr<Tensor> Empty(Device& device, Shape shape, DType dtype,
                                       MemoryCategory category);
+  // The same in memory that collectives can be told of, see Allocator::AllocateForTransport.
+  static absl::StatusOr<Tensor> EmptyForTransport(Device& device, Shape shape, DType dtype,
+                                                  MemoryCategory category);
   // Zeros, enqueued on the device's compute stream.
   static absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype,
                                       MemoryCategory category);
@@ -89,6 +92,10 @@ class Tensor {
   }
 
  private:
+  // Allocator::Allocate or AllocateForTransport.
+  using Allocate = absl::StatusOr<std::shared_ptr<Buffer>> (Allocator::*)(size_t, MemoryCategory);
+  static absl::StatusOr<Tensor> EmptyBy(Allocate allocate, Device& device, Shape shape, DType dtype,
+                                        MemoryCategory category);
   static absl::StatusOr<Tensor> FromHostBytes(Device& device, Shape shape, DType dtype,
                                               const void* values, size_t count,
                                               MemoryCategory category);

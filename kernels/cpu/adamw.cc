@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "zeroth/kernels/cpu/parallel.h"
 
@@ -236,11 +237,18 @@ namespace zeroth::cpu {
 
 HWY_EXPORT(AdamWPiece);
 
-void AdamW(const AdamWCall& call) {
+void AdamW(absl::Span<const AdamWCall> calls) {
+  // In whole blocks, so that a cut of all ranges cuts none of their blocks.
   static_assert(kElementGrain % kMomentBlock == 0);
+  std::vector<int64_t> lengths;
+  lengths.reserve(calls.size());
+  for (const AdamWCall& call : calls) {
+    lengths.push_back((call.count + kMomentBlock - 1) / kMomentBlock * kMomentBlock);
+  }
   const auto piece = HWY_DYNAMIC_DISPATCH(AdamWPiece);
-  ParallelFor(call.count, kElementGrain,
-              [&](int64_t, int64_t begin, int64_t end) { piece(call, begin, end); });
+  ParallelForRanges(lengths, kElementGrain, [&](size_t i, int64_t begin, int64_t end) {
+    piece(calls[i], begin, std::min(end, calls[i].count));
+  });
 }
 
 }  // namespace zeroth::cpu

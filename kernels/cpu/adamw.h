@@ -5,12 +5,14 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/adamw_coefficients.h"
 
 namespace zeroth::cpu {
 
-// As AdamWArgs, its types checked.
+// One of the ranges of a step: as AdamWArgs, its types checked.
 struct AdamWCall {
   int64_t count = 0;
   AdamWCoefficients coefficients;
@@ -27,8 +29,9 @@ struct AdamWCall {
   int64_t first_element = 0;
 };
 
-// One step in place in one pass over memory.
-void AdamW(const AdamWCall& call);
+// One step of every range, in place, in one pass over memory and one parallel loop, whose pieces
+// are of one size however ranges differ in theirs.
+void AdamW(absl::Span<const AdamWCall> calls);
 
 }  // namespace zeroth::cpu
 

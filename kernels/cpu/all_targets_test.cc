@@ -12,10 +12,12 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/testing/activation_suite.h"
+#include "zeroth/kernels/testing/adamw_ranges_suite.h"
 #include "zeroth/kernels/testing/adamw_suite.h"
 #include "zeroth/kernels/testing/cast_suite.h"
 #include "zeroth/kernels/testing/elementwise_suite.h"
 #include "zeroth/kernels/testing/embedding_suite.h"
+#include "zeroth/kernels/testing/fp8_suite.h"
 #include "zeroth/kernels/testing/low_precision_adamw_suite.h"
 #include "zeroth/kernels/testing/norm_suite.h"
 #include "zeroth/kernels/testing/quantize_suite.h"
@@ -26,6 +28,7 @@ namespace zeroth::testing {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, ActivationSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, AdamWRangesSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, AdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, CastSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, ElementwiseSuite, ::testing::Values("cpu"));
@@ -34,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LowPrecisionAdamWSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, NormSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, QuantizeSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, RopeSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Suite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, SumOfSquaresSuite, ::testing::Values("cpu"));
 
 // Each repetition of all tests runs on the next target.

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
@@ -18,6 +20,7 @@
 #include "zeroth/kernels/cpu/column_sum.h"
 #include "zeroth/kernels/cpu/elementwise.h"
 #include "zeroth/kernels/cpu/embedding.h"
+#include "zeroth/kernels/cpu/fp8.h"
 #include "zeroth/kernels/cpu/gelu.h"
 #include "zeroth/kernels/cpu/gemm.h"
 #include "zeroth/kernels/cpu/gemm_epilogue.h"
@@ -366,39 +369,62 @@ absl::Status CpuKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args) 
   });
 }
 
-absl::Status CpuKernels::AdamW(const AdamWArgs& args) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
-  return stream_.Enqueue([args] {
-    cpu::AdamWCall call;
-    if (args.coefficients.defined()) {
-      std::memcpy(&call.coefficients, args.coefficients.raw_data(), sizeof(call.coefficients));
-    } else {
-      call.coefficients = DeriveAdamWCoefficients(args);
+namespace {
+
+// What counts now, the factor on the device included.
+AdamWCoefficients CurrentCoefficients(const AdamWArgs& args) {
+  AdamWCoefficients coefficients;
+  if (args.coefficients.defined()) {
+    std::memcpy(&coefficients, args.coefficients.raw_data(), sizeof(coefficients));
+  } else {
+    coefficients = DeriveAdamWCoefficients(args);
+  }
+  if (args.grad_factor.defined()) coefficients.grad_scale *= *args.grad_factor.data<float>();
+  return coefficients;
+}
+
+cpu::AdamWCall CallOf(const AdamWArgs& args, const AdamWCoefficients& coefficients) {
+  cpu::AdamWCall call;
+  call.count = args.param.numel();
+  call.coefficients = coefficients;
+  call.param_dtype = args.param.dtype();
+  call.grad_dtype = args.grad.dtype();
+  call.moment_dtype = args.m.dtype();
+  call.param = args.param.raw_data();
+  call.grad = args.grad.raw_data();
+  call.m = args.m.raw_data();
+  call.v = args.v.raw_data();
+  call.m_scale = static_cast<float*>(RawDataOrNull(args.m_scale));
+  call.v_scale = static_cast<float*>(RawDataOrNull(args.v_scale));
+  call.stream = args.stream;
+  call.first_element = args.first_element;
+  return call;
+}
+
+}  // namespace
+
+absl::Status CpuKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, ranges));
+  return stream_.Enqueue([ranges = std::vector<AdamWArgs>(ranges.begin(), ranges.end())] {
+    std::vector<cpu::AdamWCall> calls;
+    calls.reserve(ranges.size());
+    for (const AdamWArgs& args : ranges) {
+      const AdamWCoefficients coefficients = CurrentCoefficients(args);
+      if (std::isnan(coefficients.grad_scale)) continue;  // a step to be skipped
+      calls.push_back(CallOf(args, coefficients));
     }
-    float& scale = call.coefficients.grad_scale;
-    if (args.grad_factor.defined()) scale *= *args.grad_factor.data<float>();
-    if (std::isnan(scale)) return absl::OkStatus();  // a step to be skipped
-    call.count = args.param.numel();
-    call.param_dtype = args.param.dtype();
-    call.grad_dtype = args.grad.dtype();
-    call.moment_dtype = args.m.dtype();
-    call.param = args.param.raw_data();
-    call.grad = args.grad.raw_data();
-    call.m = args.m.raw_data();
-    call.v = args.v.raw_data();
-    call.m_scale = static_cast<float*>(RawDataOrNull(args.m_scale));
-    call.v_scale = static_cast<float*>(RawDataOrNull(args.v_scale));
-    call.stream = args.stream;
-    call.first_element = args.first_element;
-    cpu::AdamW(call);
+    cpu::AdamW(calls);
     return absl::OkStatus();
   });
 }
 
-absl::Status CpuKernels::AddSquares(const Tensor& x, const Tensor& sum) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
-  return stream_.Enqueue([x, sum] {
-    cpu::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>());
+absl::Status CpuKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
+  return stream_.Enqueue([xs = std::vector<Tensor>(xs.begin(), xs.end()), sum] {
+    std::vector<SquaresCall> calls;
+    calls.reserve(xs.size());
+    for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
+    cpu::AddSquares(calls, sum.data<int64_t>());
     return absl::OkStatus();
   });
 }
@@ -412,9 +438,49 @@ absl::Status CpuKernels::ClipFactor(const Tensor& sum, double scale, double max_
   });
 }
 
+absl::Status CpuKernels::CastFp8(const CastFp8Args& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
+  return stream_.Enqueue([this, args] {
+    CastFp8Call call;
+    call.rows = args.values.rows;
+    call.cols = args.values.cols;
+    call.stride = args.values.stride;
+    call.dtype = args.values.tensor.dtype();
+    call.values = RawData(args.values);
+    call.format = args.format;
+    call.codes = static_cast<uint8_t*>(RawDataOrNull(args.codes));
+    call.codes_transposed = static_cast<uint8_t*>(RawDataOrNull(args.codes_transposed));
+    call.scale = args.scale.data<float>();
+    return cpu::CastFp8(call, workspace_);
+  });
+}
+
+absl::Status CpuKernels::Fp8Gemm(const Fp8GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateFp8Gemm(device_, args));
+  return stream_.Enqueue([this, args] {
+    Fp8GemmCall call;
+    call.m = args.c.rows;
+    call.n = args.c.cols;
+    call.k = args.a.codes.dim(1);
+    call.a = args.a.codes.data<uint8_t>();
+    call.a_format = args.a.format;
+    call.b = args.b.codes.data<uint8_t>();
+    call.b_format = args.b.format;
+    call.scale = args.a.scale.data<float>()[0] * args.b.scale.data<float>()[0];
+    call.c_dtype = args.c.tensor.dtype();
+    call.c = RawData(args.c);
+    call.ldc = args.c.stride;
+    call.accumulate = args.accumulate;
+    call.bias = RawDataOrNull(args.bias);
+    call.any_team = device_.options().bits_of_any_team;
+    return cpu::Fp8Gemm(call, workspace_, gemm_workspace_);
+  });
+}
+
 namespace {
 
-absl::StatusOr<std::unique_ptr<Kernels>> CreateCpuKernels(Device& device, Stream& stream) {
+absl::StatusOr<std::unique_ptr<Kernels>> CreateCpuKernels(Device& device, Stream& stream,
+                                                          const KernelOptions&) {
   return std::make_unique<CpuKernels>(device, CpuStream::From(stream));
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/cpu/cpu_stream.h"
 #include "zeroth/core/device/device.h"
@@ -55,10 +56,15 @@ class CpuKernels final : public Kernels {
   absl::Status Dequantize(const DequantizeArgs& args) override;
   absl::Status SumQuantized(const SumQuantizedArgs& args) override;
   absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) override;
-  absl::Status AdamW(const AdamWArgs& args) override;
-  absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;
+  using Kernels::AdamW;
+  absl::Status AdamW(absl::Span<const AdamWArgs> ranges) override;
+  using Kernels::AddSquares;
+  absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) override;
   absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                           const Tensor& norm_and_factor) override;
+  absl::Status SupportsFp8() const override { return absl::OkStatus(); }
+  absl::Status CastFp8(const CastFp8Args& args) override;
+  absl::Status Fp8Gemm(const Fp8GemmArgs& args) override;
 
  private:
   Device& device_;

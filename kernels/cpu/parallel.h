@@ -6,7 +6,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
 
 namespace zeroth::cpu {
 
@@ -26,6 +30,27 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   for (int64_t piece = 0; piece < pieces; ++piece) {
     body(piece, piece * grain, std::min(count, (piece + 1) * grain));
   }
+}
+
+// The same over ranges of such lengths, laid end to end, so that pieces are of one size however the
+// ranges differ in theirs: body(range, begin, end) for each part of a range, in [0,
+// lengths[range]), that a piece has.
+template <typename Body>
+void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const Body& body) {
+  std::vector<int64_t> ends;
+  ends.reserve(lengths.size());
+  int64_t total = 0;
+  for (const int64_t length : lengths) ends.push_back(total += length);
+  ParallelFor(total, grain, [&](int64_t, int64_t begin, int64_t end) {
+    auto range =
+        static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
+    for (int64_t at = begin; at < end; ++range) {
+      const int64_t start = ends[range] - lengths[range];
+      const int64_t stop = std::min(end, ends[range]);
+      if (at < stop) body(range, at - start, stop - start);
+      at = stop;
+    }
+  });
 }
 
 // Elements per piece of elementwise work: small enough to divide a layer's activations over a few

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <mutex>
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -197,17 +198,20 @@ HWY_EXPORT(AddPieceF32);
 HWY_EXPORT(AddPieceBF16);
 HWY_EXPORT(AddPieceF16);
 
-void AddSquares(int64_t n, DType dtype, const void* x, int64_t* words) {
-  const auto add =
-      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(AddPieceF32), HWY_DYNAMIC_DISPATCH(AddPieceBF16),
-                    HWY_DYNAMIC_DISPATCH(AddPieceF16));
+void AddSquares(absl::Span<const SquaresCall> calls, int64_t* words) {
   // A word takes less than 2^27 units a square, so a piece's words stay far from overflow until
   // they are normalised.
   constexpr int64_t kPiece = int64_t{1} << 18;
+  std::vector<int64_t> lengths;
+  lengths.reserve(calls.size());
+  for (const SquaresCall& call : calls) lengths.push_back(call.count);
   std::mutex mutex;
-  ParallelFor(n, kPiece, [=, &mutex](int64_t, int64_t begin, int64_t end) {
+  ParallelForRanges(lengths, kPiece, [=, &mutex](size_t i, int64_t begin, int64_t end) {
+    const auto add =
+        ByElementType(calls[i].dtype, HWY_DYNAMIC_DISPATCH(AddPieceF32),
+                      HWY_DYNAMIC_DISPATCH(AddPieceBF16), HWY_DYNAMIC_DISPATCH(AddPieceF16));
     std::array<int64_t, ExactSum::kWords> piece{};
-    add(begin, end, x, piece.data());
+    add(begin, end, calls[i].x, piece.data());
     ExactSum::Normalize(absl::MakeSpan(piece));
     std::lock_guard<std::mutex> lock(mutex);
     for (int word = 0; word < ExactSum::kWords; ++word) words[word] += piece[word];

@@ -137,6 +137,29 @@ TEST_F(ThreadsTest, ElementwiseAndAdamW) {
   });
 }
 
+// Small ranges share a piece, and large ones are cut anywhere.
+TEST_F(ThreadsTest, AdamWOfManyRanges) {
+  ExpectSameBits([&]() -> std::vector<Tensor> {
+    std::vector<AdamWArgs> ranges;
+    std::vector<Tensor> results;
+    for (const int64_t count : {5, 0, 70001, 768, 768, 1, 129, 300000, 3}) {
+      AdamWArgs args;
+      args.lr = 0.1;
+      args.weight_decay = count == 768 ? 0.1 : 0.0;
+      args.stream = static_cast<uint64_t>(count);
+      args.first_element = 77;
+      args.param = Random({count});
+      args.grad = Random({count});
+      args.m = Random({count});
+      args.v = *Tensor::Zeros(*device_, {count}, dtype_, MemoryCategory::kOptimizer);
+      ranges.push_back(args);
+      results.insert(results.end(), {args.param, args.m, args.v});
+    }
+    EXPECT_TRUE(kernels_->AdamW(ranges).ok());
+    return results;
+  });
+}
+
 TEST_F(ThreadsTest, PositionBackward) {
   ExpectSameBits([&]() -> std::vector<Tensor> {
     const Tensor dpositions = Random({301, 130}, DType::kBFloat16);
@@ -153,6 +176,9 @@ TEST_F(ThreadsTest, AddSquares) {
       const Tensor sum =
           *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
       ASSERT_TRUE(kernels_->AddSquares(Random({600001}, dtype), sum).ok());
+      const std::vector<Tensor> more = {Random({3}, dtype), Random({0}, dtype),
+                                        Random({300000}, dtype), Random({7}, dtype)};
+      ASSERT_TRUE(kernels_->AddSquares(more, sum).ok());
       const std::vector<int64_t> words = *sum.ToHost<int64_t>();
       if (threads == 1) expected = words;
       EXPECT_EQ(words, expected) << threads << " threads";

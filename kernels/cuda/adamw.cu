@@ -2,8 +2,10 @@
 
 #include <type_traits>
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/adamw.h"
+#include "zeroth/kernels/cuda/adamw_plan.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/low_precision.h"
 #include "zeroth/kernels/cuda/warp.h"
@@ -26,26 +28,45 @@ __device__ __forceinline__ void Update(const AdamWCoefficients& c, float scale, 
   param = __fsub_rn(param, change);
 }
 
-// What a kernel is told: the call without its types, and where they are its template's.
+// A range with its types. What is wanted of it is read from the table every time: kept, it would
+// take the registers of a third of the threads.
 template <typename P, typename G, typename M>
 struct Arrays {
-  int64_t count;
-  P* param;
-  const G* grad;
-  M* m;
-  M* v;
-  float* m_scale;
-  float* v_scale;
-  const float* grad_factor;
-  uint64_t stream;
-  int64_t first_element;
+  const AdamWRange& range;
+
+  __device__ __forceinline__ P* param() const { return static_cast<P*>(range.param); }
+  __device__ __forceinline__ const G* grad() const { return static_cast<const G*>(range.grad); }
+  __device__ __forceinline__ M* m() const { return static_cast<M*>(range.m); }
+  __device__ __forceinline__ M* v() const { return static_cast<M*>(range.v); }
 };
 
-template <typename P, typename G, typename M>
-__device__ __forceinline__ float GradScale(const AdamWCoefficients& c,
-                                           const Arrays<P, G, M>& arrays) {
-  return arrays.grad_factor == nullptr ? c.grad_scale
-                                       : __fmul_rn(c.grad_scale, *arrays.grad_factor);
+__device__ __forceinline__ AdamWCoefficients CoefficientsOf(const AdamWTable& table,
+                                                            const AdamWRange& range) {
+  return range.on_device == nullptr ? table.coefficients[range.set] : *range.on_device;
+}
+
+__device__ __forceinline__ float GradScale(const AdamWCoefficients& c, const AdamWTable& table) {
+  return table.grad_factor == nullptr ? c.grad_scale : __fmul_rn(c.grad_scale, *table.grad_factor);
+}
+
+// update(coefficients, scale, arrays, tile) for the tiles of this thread block among those of all
+// ranges, laid end to end: a range's scalars are read once, however many of its tiles there are.
+template <typename P, typename G, typename M, typename UpdateTile>
+__device__ __forceinline__ void ForTiles(const AdamWTable& table, const UpdateTile& update) {
+  int64_t tile = blockIdx.x;
+  for (int i = 0; i < table.count; ++i) {
+    const AdamWRange& range = table.ranges[i];
+    const int64_t tiles = (range.count + kAdamWTile - 1) / kAdamWTile;
+    if (tile < tiles) {
+      const AdamWCoefficients c = CoefficientsOf(table, range);
+      const float scale = GradScale(c, table);
+      const Arrays<P, G, M> arrays{range};
+      for (; tile < tiles; tile += gridDim.x) {
+        if (scale == scale) update(c, scale, arrays, tile);  // NaN: a step to be skipped
+      }
+    }
+    tile -= tiles;
+  }
 }
 
 // Of N elements from `first` on, which is even unless N is 1.
@@ -88,36 +109,48 @@ __device__ __forceinline__ void UpdateElements(const AdamWCoefficients& c, float
   float param[N];
   float m[N];
   float v[N];
-  LoadPack<N>(arrays.grad + at, grad);
-  LoadPack<N>(arrays.param + at, param);
-  LoadPack<N>(arrays.m + at, m);
-  LoadPack<N>(arrays.v + at, v);
+  LoadPack<N>(arrays.grad() + at, grad);
+  LoadPack<N>(arrays.param() + at, param);
+  LoadPack<N>(arrays.m() + at, m);
+  LoadPack<N>(arrays.v() + at, v);
 #pragma unroll
   for (int i = 0; i < N; ++i) Update(c, scale, grad[i], param[i], m[i], v[i]);
   uint32_t moments[N] = {};
   uint32_t params[N] = {};
   if constexpr (std::is_same_v<P, bf16> || std::is_same_v<M, bf16>) {
-    DrawElements<N>(c, arrays.stream, arrays.first_element + at, moments, params);
+    DrawElements<N>(c, arrays.range.stream, arrays.range.first_element + at, moments, params);
   }
-  StoreRounded<N>(param, params, 0, arrays.param + at);
-  StoreRounded<N>(m, moments, 0, arrays.m + at);
-  StoreRounded<N>(v, moments, 16, arrays.v + at);
+  StoreRounded<N>(param, params, 0, arrays.param() + at);
+  StoreRounded<N>(m, moments, 0, arrays.m() + at);
+  StoreRounded<N>(v, moments, 16, arrays.v() + at);
 }
 
-template <int N, typename P, typename G, typename M>
-__global__ void __launch_bounds__(kMapThreads)
-    AdamWKernel(AdamWCoefficients scalars, const AdamWCoefficients* on_device,
-                Arrays<P, G, M> arrays) {
-  const AdamWCoefficients c = on_device == nullptr ? scalars : *on_device;
-  const float scale = GradScale(c, arrays);
-  if (scale != scale) return;  // a step to be skipped
-  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t at = first * N; at + N <= arrays.count; at += step * N) {
-    UpdateElements<N>(c, scale, arrays, at);
+template <typename P, typename G, typename M>
+__device__ __forceinline__ void UpdateTile(const AdamWCoefficients& c, float scale,
+                                           const Arrays<P, G, M>& arrays, int64_t tile) {
+  const int64_t begin = tile * kAdamWTile;
+  if (arrays.range.packed) {
+    const int64_t at = begin + int64_t{threadIdx.x} * kAdamWWidth;
+    if (at + kAdamWWidth <= arrays.range.count) {
+      UpdateElements<kAdamWWidth>(c, scale, arrays, at);
+      return;
+    }
+    for (int64_t e = at; e < arrays.range.count; ++e) UpdateElements<1>(c, scale, arrays, e);
+    return;
   }
-  const int64_t rest = arrays.count / N * N + first;
-  if (rest < arrays.count) UpdateElements<1>(c, scale, arrays, rest);
+  for (int turn = 0; turn < kAdamWWidth; ++turn) {
+    const int64_t at = begin + turn * kMapThreads + threadIdx.x;
+    if (at < arrays.range.count) UpdateElements<1>(c, scale, arrays, at);
+  }
+}
+
+// At least six blocks to a multiprocessor: what 40 registers allow, and the compiler needs no more.
+template <typename P, typename G, typename M>
+__global__ void __launch_bounds__(kMapThreads, 6)
+    AdamWKernel(const __grid_constant__ AdamWTable table) {
+  ForTiles<P, G, M>(table,
+                    [](const AdamWCoefficients& c, float scale, const Arrays<P, G, M>& arrays,
+                       int64_t tile) { UpdateTile(c, scale, arrays, tile); });
 }
 
 // Elements that a lane has of a block of 8-bit moments, which is a warp's work: its maxima are
@@ -126,9 +159,9 @@ constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
 // Where packs may be read, or elements one by one; zeros past the end.
 template <typename T>
-__device__ __forceinline__ void LoadUpTo(const T* from, int64_t left, bool packed,
+__device__ __forceinline__ void LoadUpTo(const T* from, int left, bool packed,
                                          float (&to)[kBlockWidth]) {
-  if (packed && left >= kBlockWidth) {
+  if (packed && left == kBlockWidth) {
     LoadPack<kBlockWidth>(from, to);
     return;
   }
@@ -137,10 +170,10 @@ __device__ __forceinline__ void LoadUpTo(const T* from, int64_t left, bool packe
 }
 
 template <typename Code>
-__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int64_t left, bool packed,
-                                           float scale, float (&to)[kBlockWidth]) {
+__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, bool packed, float scale,
+                                           float (&to)[kBlockWidth]) {
   Pack<uint8_t, kBlockWidth> codes = {};
-  if (packed && left >= kBlockWidth) {
+  if (packed && left == kBlockWidth) {
     codes = *reinterpret_cast<const Pack<uint8_t, kBlockWidth>*>(from);
   } else {
     for (int i = 0; i < kBlockWidth && i < left; ++i) codes.at[i] = from[i];
@@ -150,9 +183,9 @@ __device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int64_t left, bo
 }
 
 template <typename T>
-__device__ __forceinline__ void StoreUpTo(const Pack<T, kBlockWidth>& pack, int64_t left,
-                                          bool packed, T* to) {
-  if (packed && left >= kBlockWidth) {
+__device__ __forceinline__ void StoreUpTo(const Pack<T, kBlockWidth>& pack, int left, bool packed,
+                                          T* to) {
+  if (packed && left == kBlockWidth) {
     *reinterpret_cast<Pack<T, kBlockWidth>*>(to) = pack;
     return;
   }
@@ -184,82 +217,70 @@ __device__ __forceinline__ Pack<uint8_t, kBlockWidth> EncodeBlock(
   return codes;
 }
 
+// Each warp has one block of the tile's.
 template <typename P, typename G>
-__global__ void __launch_bounds__(kMapThreads)
-    EightBitAdamWKernel(AdamWCoefficients scalars, const AdamWCoefficients* on_device,
-                        Arrays<P, G, uint8_t> arrays, bool packed) {
-  const AdamWCoefficients c = on_device == nullptr ? scalars : *on_device;
-  const float grad_scale = GradScale(c, arrays);
-  if (grad_scale != grad_scale) return;  // a step to be skipped
+__device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, float grad_scale,
+                                                  const Arrays<P, G, uint8_t>& arrays,
+                                                  int64_t tile) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int64_t warps = int64_t{gridDim.x} * (blockDim.x / 32);
-  int64_t block = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;
-  for (; block * kMomentBlock < arrays.count; block += warps) {
-    const int64_t at = block * kMomentBlock + lane * kBlockWidth;
-    const int64_t left = arrays.count - at;
-    float grad[kBlockWidth];
-    float param[kBlockWidth];
-    float m[kBlockWidth];
-    float v[kBlockWidth];
-    LoadUpTo(arrays.grad + at, left, packed, grad);
-    LoadUpTo(arrays.param + at, left, packed, param);
-    DecodeUpTo<FirstMomentCode>(arrays.m + at, left, packed, arrays.m_scale[block], m);
-    DecodeUpTo<SecondMomentCode>(arrays.v + at, left, packed, arrays.v_scale[block], v);
+  const int64_t block = tile * (kAdamWTile / kMomentBlock) + threadIdx.x / 32;
+  if (block * kMomentBlock >= arrays.range.count) return;
+  const bool packed = arrays.range.packed;
+  const int64_t at = block * kMomentBlock + lane * kBlockWidth;
+  // Of this lane's elements, at most all.
+  const int64_t rest = arrays.range.count - at;
+  const int left = static_cast<int>(rest < kBlockWidth ? rest : kBlockWidth);
+  float grad[kBlockWidth];
+  float param[kBlockWidth];
+  float m[kBlockWidth];
+  float v[kBlockWidth];
+  LoadUpTo(arrays.grad() + at, left, packed, grad);
+  LoadUpTo(arrays.param() + at, left, packed, param);
+  DecodeUpTo<FirstMomentCode>(arrays.m() + at, left, packed, arrays.range.m_scale[block], m);
+  DecodeUpTo<SecondMomentCode>(arrays.v() + at, left, packed, arrays.range.v_scale[block], v);
 #pragma unroll
-    for (int i = 0; i < kBlockWidth; ++i) Update(c, grad_scale, grad[i], param[i], m[i], v[i]);
-      // Past the end, where scales that are NaN must not spread from.
+  for (int i = 0; i < kBlockWidth; ++i) Update(c, grad_scale, grad[i], param[i], m[i], v[i]);
+    // Past the end, where scales that are NaN must not spread from.
 #pragma unroll
-    for (int i = 0; i < kBlockWidth; ++i) {
-      m[i] = i < left ? m[i] : 0.0f;
-      v[i] = i < left ? v[i] : 0.0f;
-    }
-    uint32_t moments[kBlockWidth];
-    uint32_t params[kBlockWidth];
-    DrawElements<kBlockWidth>(c, arrays.stream, arrays.first_element + at, moments, params);
-    Pack<P, kBlockWidth> rounded;
+  for (int i = 0; i < kBlockWidth; ++i) {
+    m[i] = i < left ? m[i] : 0.0f;
+    v[i] = i < left ? v[i] : 0.0f;
+  }
+  uint32_t moments[kBlockWidth];
+  uint32_t params[kBlockWidth];
+  DrawElements<kBlockWidth>(c, arrays.range.stream, arrays.range.first_element + at, moments,
+                            params);
+  Pack<P, kBlockWidth> rounded;
 #pragma unroll
-    for (int i = 0; i < kBlockWidth; ++i) rounded.at[i] = RoundBy<P>(param[i], params[i]);
-    StoreUpTo(rounded, left, packed, arrays.param + at);
-    // The shuffles in here come after every lane has read the old scales.
-    const float m_scale = BlockScale<FirstMomentCode>(m);
-    const float v_scale = BlockScale<SecondMomentCode>(v);
-    StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m + at);
-    StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v + at);
-    if (lane == 0) {
-      arrays.m_scale[block] = m_scale;
-      arrays.v_scale[block] = v_scale;
-    }
+  for (int i = 0; i < kBlockWidth; ++i) rounded.at[i] = RoundBy<P>(param[i], params[i]);
+  StoreUpTo(rounded, left, packed, arrays.param() + at);
+  // The shuffles in here come after every lane has read the old scales.
+  const float m_scale = BlockScale<FirstMomentCode>(m);
+  const float v_scale = BlockScale<SecondMomentCode>(v);
+  StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m() + at);
+  StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v() + at);
+  if (lane == 0) {
+    arrays.range.m_scale[block] = m_scale;
+    arrays.range.v_scale[block] = v_scale;
   }
 }
 
+template <typename P, typename G>
+__global__ void __launch_bounds__(kMapThreads)
+    EightBitAdamWKernel(const __grid_constant__ AdamWTable table) {
+  static_assert(kAdamWTile / kMomentBlock == kMapThreads / 32);
+  ForTiles<P, G, uint8_t>(
+      table, [](const AdamWCoefficients& c, float scale, const Arrays<P, G, uint8_t>& arrays,
+                int64_t tile) { UpdateBlockOfTile(c, scale, arrays, tile); });
+}
+
 template <typename P, typename G, typename M>
-absl::Status Launch(const AdamWCall& call, const LaunchTarget& target) {
-  Arrays<P, G, M> arrays;
-  arrays.count = call.count;
-  arrays.param = static_cast<P*>(call.param);
-  arrays.grad = static_cast<const G*>(call.grad);
-  arrays.m = static_cast<M*>(call.m);
-  arrays.v = static_cast<M*>(call.v);
-  arrays.m_scale = call.m_scale;
-  arrays.v_scale = call.v_scale;
-  arrays.grad_factor = call.grad_factor;
-  arrays.stream = call.stream;
-  arrays.first_element = call.first_element;
-  const bool packed = ArePacked(arrays.param, arrays.grad, arrays.m, arrays.v);
+absl::Status Launch(const AdamWLaunch& launch, const LaunchTarget& target) {
+  const LaunchShape shape = MapShape(launch.tiles * kMapThreads, target.multiprocessors);
   if constexpr (std::is_same_v<M, uint8_t>) {
-    const int64_t blocks = (call.count + kMomentBlock - 1) / kMomentBlock;
-    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>), MapShape(blocks * 32, target.multiprocessors),
-                         target.stream, call.coefficients, call.on_device, arrays, packed);
+    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>), shape, target.stream, launch.table);
   } else {
-    // Four floats of each array in flight hide the memory's latency; more cost registers.
-    constexpr int kWidth = 4;
-    if (packed && call.first_element % 2 == 0) {
-      return ZEROTH_LAUNCH((AdamWKernel<kWidth, P, G, M>),
-                           MapShape((call.count + kWidth - 1) / kWidth, target.multiprocessors),
-                           target.stream, call.coefficients, call.on_device, arrays);
-    }
-    return ZEROTH_LAUNCH((AdamWKernel<1, P, G, M>), MapShape(call.count, target.multiprocessors),
-                         target.stream, call.coefficients, call.on_device, arrays);
+    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), shape, target.stream, launch.table);
   }
 }
 
@@ -269,19 +290,26 @@ absl::Status DispatchKept(DType dtype, const Function& function) {
   return dtype == DType::kBFloat16 ? function(TypeTag<bf16>()) : function(TypeTag<float>());
 }
 
-}  // namespace
-
-absl::Status AdamW(const AdamWCall& call, const LaunchTarget& target) {
-  return DispatchKept(call.param_dtype, [&](auto param) {
-    return DispatchType(call.grad_dtype, [&](auto grad) {
+absl::Status LaunchAny(const AdamWLaunch& launch, const LaunchTarget& target) {
+  return DispatchKept(launch.param_dtype, [&](auto param) {
+    return DispatchType(launch.grad_dtype, [&](auto grad) {
       using P = typename decltype(param)::type;
       using G = typename decltype(grad)::type;
-      if (call.moment_dtype == DType::kUInt8) return Launch<P, G, uint8_t>(call, target);
-      return DispatchKept(call.moment_dtype, [&](auto moment) {
-        return Launch<P, G, typename decltype(moment)::type>(call, target);
+      if (launch.moment_dtype == DType::kUInt8) return Launch<P, G, uint8_t>(launch, target);
+      return DispatchKept(launch.moment_dtype, [&](auto moment) {
+        return Launch<P, G, typename decltype(moment)::type>(launch, target);
       });
     });
   });
+}
+
+}  // namespace
+
+absl::Status AdamW(absl::Span<const AdamWCall> calls, const LaunchTarget& target) {
+  for (const AdamWLaunch& launch : PlanAdamW(calls)) {
+    ZEROTH_RETURN_IF_ERROR(LaunchAny(launch, target));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth::cuda

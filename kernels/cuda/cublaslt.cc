@@ -40,6 +40,10 @@ cudaDataType_t CudaType(DType dtype) {
   }
 }
 
+cudaDataType_t CudaType(Fp8Format format) {
+  return format == Fp8Format::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
 bool HasAux(Epilogue epilogue) {
   return epilogue == Epilogue::kGeluAux || epilogue == Epilogue::kBiasGeluAux ||
          epilogue == Epilogue::kGeluBackward;
@@ -90,6 +94,13 @@ const void* AddressOfAlignment(uint32_t alignment) {
   return reinterpret_cast<const void*>(uintptr_t{1} << 16 | alignment);
 }
 
+// What the operands of a product of 8-bit floats are multiplied by. Its "fast accumulation" stays
+// off, as it is unless asked for: sums move to fp32 registers every few terms.
+absl::Status SetScales(cublasLtMatmulDesc_t desc, const float* first, const float* second) {
+  ZEROTH_RETURN_IF_ERROR(Set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first));
+  return Set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
+}
+
 struct PreferenceHolder {
   cublasLtMatmulPreference_t preference = nullptr;
   ~PreferenceHolder() {
@@ -97,10 +108,10 @@ struct PreferenceHolder {
   }
 };
 
-absl::Status MakeLayout(DType dtype, bool transposed, int64_t rows, int64_t columns, int64_t ld,
-                        cublasLtMatrixLayout_t* layout) {
+absl::Status MakeLayout(cudaDataType_t type, bool transposed, int64_t rows, int64_t columns,
+                        int64_t ld, cublasLtMatrixLayout_t* layout) {
   if (transposed) std::swap(rows, columns);
-  return ToStatus(cublasLtMatrixLayoutCreate(layout, CudaType(dtype), static_cast<uint64_t>(rows),
+  return ToStatus(cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(rows),
                                              static_cast<uint64_t>(columns), ld),
                   "cublasLtMatrixLayoutCreate");
 }
@@ -201,12 +212,18 @@ absl::StatusOr<std::unique_ptr<CublasLt::Plan>> CublasLt::MakePlan(const Product
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, CudaType(key.c_dtype)));
   }
+  if (key.fp8) {
+    ZEROTH_RETURN_IF_ERROR(SetScales(plan->desc, static_cast<const float*>(AddressOfAlignment(16)),
+                                     static_cast<const float*>(AddressOfAlignment(16))));
+  }
+  const cudaDataType_t first_type = key.fp8 ? CudaType(key.first_format) : CudaType(key.dtype);
+  const cudaDataType_t second_type = key.fp8 ? CudaType(key.second_format) : CudaType(key.dtype);
   ZEROTH_RETURN_IF_ERROR(
-      MakeLayout(key.dtype, key.transpose_first, key.rows, key.depth, key.first_ld, &plan->first));
-  ZEROTH_RETURN_IF_ERROR(MakeLayout(key.dtype, key.transpose_second, key.depth, key.columns,
+      MakeLayout(first_type, key.transpose_first, key.rows, key.depth, key.first_ld, &plan->first));
+  ZEROTH_RETURN_IF_ERROR(MakeLayout(second_type, key.transpose_second, key.depth, key.columns,
                                     key.second_ld, &plan->second));
-  ZEROTH_RETURN_IF_ERROR(
-      MakeLayout(key.c_dtype, /*transposed=*/false, key.rows, key.columns, key.c_ld, &plan->c));
+  ZEROTH_RETURN_IF_ERROR(MakeLayout(CudaType(key.c_dtype), /*transposed=*/false, key.rows,
+                                    key.columns, key.c_ld, &plan->c));
   ZEROTH_RETURN_IF_ERROR(AskForAlgorithm(key, *plan));
   return plan;
 }
@@ -251,6 +268,9 @@ absl::StatusOr<bool> CublasLt::Multiply(const ProductKey& key, const ProductPoin
   if (HasAux(key.epilogue)) {
     ZEROTH_RETURN_IF_ERROR(
         Set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux));
+  }
+  if (key.fp8) {
+    ZEROTH_RETURN_IF_ERROR(SetScales(plan->desc, pointers.first_scale, pointers.second_scale));
   }
   const float alpha = 1.0f;
   const float beta = key.accumulate ? 1.0f : 0.0f;

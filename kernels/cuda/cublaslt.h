@@ -21,6 +21,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
+#include "zeroth/kernels/fp8.h"
 
 namespace zeroth::cuda {
 
@@ -44,6 +45,10 @@ struct ProductKey {
   int64_t depth = 0;
   DType dtype = DType::kFloat32;
   DType c_dtype = DType::kFloat32;
+  // Operands are 8-bit floats of these formats, with a scale each; `dtype` is the bias's then.
+  bool fp8 = false;
+  Fp8Format first_format = Fp8Format::kE4M3;
+  Fp8Format second_format = Fp8Format::kE4M3;
   bool transpose_first = false;
   bool transpose_second = false;
   int64_t first_ld = 0;
@@ -59,9 +64,10 @@ struct ProductKey {
   Epilogue epilogue = Epilogue::kNone;
 
   auto Tied() const {
-    return std::tie(rows, columns, depth, dtype, c_dtype, transpose_first, transpose_second,
-                    first_ld, second_ld, c_ld, accumulate, allow_tf32, first_alignment,
-                    second_alignment, c_alignment, bias_alignment, aux_alignment, epilogue);
+    return std::tie(rows, columns, depth, dtype, c_dtype, fp8, first_format, second_format,
+                    transpose_first, transpose_second, first_ld, second_ld, c_ld, accumulate,
+                    allow_tf32, first_alignment, second_alignment, c_alignment, bias_alignment,
+                    aux_alignment, epilogue);
   }
   bool operator<(const ProductKey& other) const { return Tied() < other.Tied(); }
 };
@@ -78,6 +84,9 @@ struct ProductPointers {
   const void* bias = nullptr;
   // [rows, columns], columns `rows` apart; the Aux epilogues write it.
   const void* aux = nullptr;
+  // Of 8-bit floats: what each operand's values are multiplied by, in the device's memory.
+  const float* first_scale = nullptr;
+  const float* second_scale = nullptr;
 };
 
 // A handle, its workspace and its plans, for one stream. Not thread-safe.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
@@ -12,6 +15,8 @@
 #include "zeroth/kernels/cuda/column_sum.h"
 #include "zeroth/kernels/cuda/elementwise.h"
 #include "zeroth/kernels/cuda/embedding.h"
+#include "zeroth/kernels/cuda/fp8.h"
+#include "zeroth/kernels/cuda/fp8_gemm.h"
 #include "zeroth/kernels/cuda/gemm.h"
 #include "zeroth/kernels/cuda/linear_cross_entropy.h"
 #include "zeroth/kernels/cuda/norm.h"
@@ -22,6 +27,10 @@
 
 namespace zeroth::cuda {
 namespace {
+
+// Older devices have no TF32, where cuBLASLt would multiply in fp32 and say nothing.
+constexpr int kLeastTf32Capability = 80;
+constexpr int kLeastFp8Capability = 89;
 
 void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 float* FloatsOrNull(const Tensor& tensor) {
@@ -72,14 +81,21 @@ NormBackwardCall CommonBackwardCall(const Args& args) {
 
 }  // namespace
 
-CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream)
+CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOptions& options)
     : device_(device),
       stream_(stream),
+      allow_tf32_(options.fp32_precision == Fp32Precision::kTf32),
       target_{stream.handle(), device.properties().multiprocessors} {}
 
-absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
-                                                             CudaStream& stream) {
-  return std::unique_ptr<Kernels>(new CudaKernels(device, stream));
+absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device, CudaStream& stream,
+                                                             const KernelOptions& options) {
+  const int capability = device.properties().compute_capability;
+  if (options.fp32_precision == Fp32Precision::kTf32 && capability < kLeastTf32Capability) {
+    return absl::UnimplementedError(absl::StrCat(
+        "fp32_precision = tf32: ", device.name(), " has compute capability ", capability / 10, ".",
+        capability % 10, ", and TF32 begins with 8.0; expected ieee, fp32 products in fp32"));
+  }
+  return std::unique_ptr<Kernels>(new CudaKernels(device, stream, options));
 }
 
 template <typename... Tensors>
@@ -107,8 +123,8 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
 
 absl::StatusOr<CublasLt*> CudaKernels::Blas() {
   if (blas_ == nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        blas_, CublasLt::Create(stream_.handle(), device_.allocator(), /*allow_tf32=*/false));
+    ZEROTH_ASSIGN_OR_RETURN(blas_,
+                            CublasLt::Create(stream_.handle(), device_.allocator(), allow_tf32_));
   }
   return blas_.get();
 }
@@ -422,13 +438,16 @@ absl::Status CudaKernels::LinearCrossEntropy(const LinearCrossEntropyArgs& args)
                 args.targets, args.loss, args.dhidden, args.dweight);
 }
 
-absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, args));
-  ZEROTH_RETURN_IF_ERROR(stream_.status());
-  cuda::AdamWCall call;
+namespace {
+
+AdamWCall CallOf(const AdamWArgs& args) {
+  AdamWCall call;
   call.count = args.param.numel();
-  call.coefficients = DeriveAdamWCoefficients(args);
-  call.on_device = static_cast<const AdamWCoefficients*>(DataOrNull(args.coefficients));
+  if (args.coefficients.defined()) {
+    call.on_device = static_cast<const AdamWCoefficients*>(args.coefficients.raw_data());
+  } else {
+    call.coefficients = DeriveAdamWCoefficients(args);
+  }
   call.grad_factor = FloatsOrNull(args.grad_factor);
   call.param_dtype = args.param.dtype();
   call.grad_dtype = args.grad.dtype();
@@ -441,15 +460,34 @@ absl::Status CudaKernels::AdamW(const AdamWArgs& args) {
   call.v_scale = FloatsOrNull(args.v_scale);
   call.stream = args.stream;
   call.first_element = args.first_element;
-  return Finish(cuda::AdamW(call, target_), args.param, args.grad, args.m, args.v, args.m_scale,
-                args.v_scale, args.grad_factor, args.coefficients);
+  return call;
 }
 
-absl::Status CudaKernels::AddSquares(const Tensor& x, const Tensor& sum) {
-  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, x, sum));
+}  // namespace
+
+absl::Status CudaKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAdamW(device_, ranges));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  return Finish(cuda::AddSquares(x.numel(), x.dtype(), x.raw_data(), sum.data<int64_t>(), target_),
-                x, sum);
+  std::vector<AdamWCall> calls;
+  calls.reserve(ranges.size());
+  for (const AdamWArgs& args : ranges) calls.push_back(CallOf(args));
+  ZEROTH_RETURN_IF_ERROR(stream_.Update(cuda::AdamW(calls, target_)));
+  for (const AdamWArgs& args : ranges) {
+    ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), args.param, args.grad, args.m, args.v,
+                                  args.m_scale, args.v_scale, args.grad_factor, args.coefficients));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
+  ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  std::vector<SquaresCall> calls;
+  calls.reserve(xs.size());
+  for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
+  ZEROTH_RETURN_IF_ERROR(Finish(cuda::AddSquares(calls, sum.data<int64_t>(), target_), sum));
+  for (const Tensor& x : xs) ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), x));
+  return absl::OkStatus();
 }
 
 absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max_norm,
@@ -461,12 +499,64 @@ absl::Status CudaKernels::ClipFactor(const Tensor& sum, double scale, double max
                 sum, norm_and_factor);
 }
 
+absl::Status CudaKernels::SupportsFp8() const {
+  const int capability = device_.properties().compute_capability;
+  if (capability >= kLeastFp8Capability) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      device_.name(), " has compute capability ", capability / 10, ".", capability % 10,
+      ", and products of 8-bit floats begin with 8.9 (Ada) and 9.0 (Hopper)"));
+}
+
+absl::Status CudaKernels::CastFp8(const CastFp8Args& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  CastFp8Call call;
+  call.rows = args.values.rows;
+  call.cols = args.values.cols;
+  call.stride = args.values.stride;
+  call.dtype = args.values.tensor.dtype();
+  call.values = RawData(args.values);
+  call.format = args.format;
+  call.codes = static_cast<uint8_t*>(DataOrNull(args.codes));
+  call.codes_transposed = static_cast<uint8_t*>(DataOrNull(args.codes_transposed));
+  call.scale = args.scale.data<float>();
+  return Finish(cuda::CastFp8(call, target_), args.values.tensor, args.codes, args.codes_transposed,
+                args.scale);
+}
+
+absl::Status CudaKernels::Fp8Gemm(const Fp8GemmArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(SupportsFp8());
+  ZEROTH_RETURN_IF_ERROR(ValidateFp8Gemm(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  Fp8GemmCall call;
+  call.m = args.c.rows;
+  call.n = args.c.cols;
+  call.k = args.a.codes.dim(1);
+  call.a = args.a.codes.raw_data();
+  call.a_format = args.a.format;
+  call.a_scale = args.a.scale.data<float>();
+  call.b = args.b.codes.raw_data();
+  call.b_format = args.b.format;
+  call.b_scale = args.b.scale.data<float>();
+  call.c_dtype = args.c.tensor.dtype();
+  call.c = RawData(args.c);
+  call.ldc = args.c.stride;
+  call.accumulate = args.accumulate;
+  call.bias = DataOrNull(args.bias);
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, Blas());
+  return Finish(cuda::Fp8Gemm(call, *blas, target_), args.a.codes, args.a.scale, args.b.codes,
+                args.b.scale, args.c.tensor, args.bias);
+}
+
 namespace {
 
 const KernelRegistration registration(
-    "cuda", [](Device& device, Stream& stream) -> absl::StatusOr<std::unique_ptr<Kernels>> {
-      return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream));
-    });
+    "cuda",
+    [](Device& device, Stream& stream,
+       const KernelOptions& options) -> absl::StatusOr<std::unique_ptr<Kernels>> {
+      return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream), options);
+    },
+    {.tf32 = true});
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -17,11 +18,12 @@
 namespace zeroth::cuda {
 
 // The kernels of a GPU: checks a call, then enqueues what the functions of this folder launch.
-// Registered for device type "cuda". Products in fp32 are fp32 products; TF32 is off.
+// Registered for device type "cuda".
 class CudaKernels final : public Kernels {
  public:
-  // Both outlive the result.
-  static absl::StatusOr<std::unique_ptr<Kernels>> Create(CudaDevice& device, CudaStream& stream);
+  // Both outlive the result. Unimplemented for TF32 on a GPU before Ampere.
+  static absl::StatusOr<std::unique_ptr<Kernels>> Create(CudaDevice& device, CudaStream& stream,
+                                                         const KernelOptions& options = {});
 
   Stream& stream() override { return stream_; }
 
@@ -53,13 +55,18 @@ class CudaKernels final : public Kernels {
   absl::Status Dequantize(const DequantizeArgs& args) override;
   absl::Status SumQuantized(const SumQuantizedArgs& args) override;
   absl::Status LinearCrossEntropy(const LinearCrossEntropyArgs& args) override;
-  absl::Status AdamW(const AdamWArgs& args) override;
-  absl::Status AddSquares(const Tensor& x, const Tensor& sum) override;
+  using Kernels::AdamW;
+  absl::Status AdamW(absl::Span<const AdamWArgs> ranges) override;
+  using Kernels::AddSquares;
+  absl::Status AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) override;
   absl::Status ClipFactor(const Tensor& sum, double scale, double max_norm,
                           const Tensor& norm_and_factor) override;
+  absl::Status SupportsFp8() const override;
+  absl::Status CastFp8(const CastFp8Args& args) override;
+  absl::Status Fp8Gemm(const Fp8GemmArgs& args) override;
 
  private:
-  CudaKernels(CudaDevice& device, CudaStream& stream);
+  CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOptions& options);
 
   // Ends a call: an error fails the stream, and on side streams `tensors` and scratch are kept
   // until it has passed.
@@ -73,6 +80,7 @@ class CudaKernels final : public Kernels {
 
   CudaDevice& device_;
   CudaStream& stream_;
+  const bool allow_tf32_;
   const LaunchTarget target_;
   std::unique_ptr<CublasLt> blas_;
   std::shared_ptr<Buffer> scratch_;  // of this call, on side streams

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/sum_of_squares.h"
@@ -81,12 +82,39 @@ __device__ __forceinline__ void Take(float x, int& exponent, unsigned& mantissa)
 __device__ __forceinline__ int UnitOf(int exponent) { return 2 * (exponent - 1); }
 static_assert(ExactSum::kMinExponent == -298);
 
+__host__ __device__ __forceinline__ int64_t TilesOf(int64_t count) {
+  return (count + kTile - 1) / kTile;
+}
+
+// What a launch is told: as many arrays of one type as a kernel's parameter has room for on every
+// device, for adamw_plan.h's reasons.
+constexpr int kArrays = (4096 - 16) / 16;
+struct SquaresTable {
+  struct Array {
+    const void* x;
+    int64_t count;
+  };
+  int64_t* words;
+  int32_t count;
+  Array arrays[kArrays];
+};
+static_assert(sizeof(SquaresTable) <= 4096);
+
 template <typename T>
-__global__ void __launch_bounds__(kThreads) SquareSums(int64_t count, const T* x, int64_t* words) {
+__global__ void __launch_bounds__(kThreads) SquareSums(const __grid_constant__ SquaresTable table) {
   __shared__ float largest_scratch[kThreads / 32];
   __shared__ u64 low_scratch[kThreads / 32];
   __shared__ u64 high_scratch[kThreads / 32];
-  for (int64_t tile = blockIdx.x; tile * kTile < count; tile += gridDim.x) {
+  int64_t* const words = table.words;
+  // Arrays' tiles are laid end to end; `tile` is counted from the current array's first.
+  int array = 0;
+  for (int64_t tile = blockIdx.x;; tile += gridDim.x) {
+    while (array < table.count && tile >= TilesOf(table.arrays[array].count)) {
+      tile -= TilesOf(table.arrays[array++].count);
+    }
+    if (array == table.count) return;
+    const T* const x = static_cast<const T*>(table.arrays[array].x);
+    const int64_t count = table.arrays[array].count;
     float values[kItems];
     float largest_here = 0.0f;
 #pragma unroll
@@ -195,18 +223,34 @@ __global__ void ClipFactorKernel(const int64_t* words, double scale, double max_
   out[1] = is_finite ? static_cast<float>(factor) : out[0] - out[0];
 }
 
+absl::Status LaunchSums(DType dtype, const SquaresTable& table, int64_t tiles,
+                        const LaunchTarget& target) {
+  const LaunchShape shape = MapShape(tiles * kThreads, target.multiprocessors);
+  return DispatchType(dtype, [&](auto tag) {
+    return ZEROTH_LAUNCH(SquareSums<typename decltype(tag)::type>, shape, target.stream, table);
+  });
+}
+
 }  // namespace
 
-absl::Status AddSquares(int64_t count, DType dtype, const void* x, int64_t* words,
+absl::Status AddSquares(absl::Span<const SquaresCall> calls, int64_t* words,
                         const LaunchTarget& target) {
-  return DispatchType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    LaunchShape shape = MapShape((count + kItems - 1) / kItems, target.multiprocessors);
-    const absl::Status launched =
-        ZEROTH_LAUNCH(SquareSums<T>, shape, target.stream, count, static_cast<const T*>(x), words);
-    if (!launched.ok()) return launched;
-    return ZEROTH_LAUNCH(NormalizeWords, LaunchShape{}, target.stream, words);
-  });
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    SquaresTable table = {words, 0, {}};
+    int64_t tiles = 0;
+    for (const SquaresCall& call : calls) {
+      if (call.dtype != dtype || call.count == 0) continue;
+      if (table.count == kArrays) {
+        ZEROTH_RETURN_IF_ERROR(LaunchSums(dtype, table, tiles, target));
+        table.count = 0;
+        tiles = 0;
+      }
+      table.arrays[table.count++] = {call.x, call.count};
+      tiles += TilesOf(call.count);
+    }
+    ZEROTH_RETURN_IF_ERROR(LaunchSums(dtype, table, tiles, target));
+  }
+  return ZEROTH_LAUNCH(NormalizeWords, LaunchShape{}, target.stream, words);
 }
 
 absl::Status ClipFactor(const int64_t* words, double scale, double max_norm, float* norm_and_factor,

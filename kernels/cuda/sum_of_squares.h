@@ -6,16 +6,24 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {
 
-// words (ExactSum::kWords, see exact_sum.h) += the exact sum of squares of x. A block adds its
-// elements up in 128-bit integers under an exponent that all its elements share, and then adds few
-// words.
-absl::Status AddSquares(int64_t count, DType dtype, const void* x, int64_t* words,
+// x[0, count) in device memory.
+struct SquaresCall {
+  int64_t count = 0;
+  DType dtype = DType::kFloat32;
+  const void* x = nullptr;
+};
+
+// words (ExactSum::kWords, see exact_sum.h) += the exact sum of squares of all elements. A block
+// adds its elements up in 128-bit integers under an exponent that all its elements share, and then
+// adds few words. Those of one type share launches, 254 of them each.
+absl::Status AddSquares(absl::Span<const SquaresCall> calls, int64_t* words,
                         const LaunchTarget& target);
 
 // As Kernels::ClipFactor.

@@ -109,6 +109,24 @@ TEST_P(SumOfSquaresSuite, NeitherOrderNorCutsShow) {
   }
 }
 
+// More tensors of more types than one launch takes, empty ones among them.
+TEST_P(SumOfSquaresSuite, ManyTensorsAreOneSum) {
+  std::vector<Tensor> xs;
+  std::vector<float> all;
+  for (int i = 0; i < 700; ++i) {
+    const DType dtype = i % 7 == 0 ? kElementTypes[RandomSize(0, 2)] : DType::kFloat32;
+    const int64_t count = i == 300 ? 9000 : RandomSize(0, 40);
+    const std::vector<float> values = RoundTo(dtype, WildValues(count, 90, 140));
+    xs.push_back(Upload({count}, values, dtype));
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  const Tensor sum = NewSum();
+  ASSERT_TRUE(kernels().AddSquares(xs, sum).ok());
+  EXPECT_EQ(Words(sum), HostSum(all));
+  ASSERT_TRUE(kernels().AddSquares(std::vector<Tensor>(), sum).ok());
+  EXPECT_EQ(Words(sum), HostSum(all));
+}
+
 TEST_P(SumOfSquaresSuite, DecodesToTheSumInDouble) {
   const std::vector<float> values = RandomNormal(20000, 0.01f);
   const Tensor sum = NewSum();
@@ -183,6 +201,8 @@ TEST_P(SumOfSquaresSuite, RefusesWhatDoesNotFit) {
   ExpectInvalid(kernels().AddSquares(x, x), {"AddSquares", "sum is fp32, expected int64"});
   ExpectInvalid(kernels().AddSquares(UploadTokens({1}, {1}), NewSum()),
                 {"AddSquares", "x is int32, expected fp32, bf16 or fp16"});
+  ExpectInvalid(kernels().AddSquares(std::vector<Tensor>{x, UploadTokens({1}, {1})}, NewSum()),
+                {"AddSquares", "xs[1] is int32, expected fp32, bf16 or fp16"});
   ExpectInvalid(kernels().ClipFactor(x, 1.0, 1.0, x), {"ClipFactor", "sum is fp32"});
   ExpectInvalid(kernels().ClipFactor(NewSum(), -1.0, 1.0, x), {"ClipFactor", "scale is -1"});
   ExpectInvalid(kernels().ClipFactor(NewSum(), 1.0, std::nan(""), x),

@@ -4,7 +4,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/fp8_linear.h"
+#include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
 
@@ -25,9 +29,24 @@ Linear::Linear(std::string name, const LinearOptions& options)
 absl::StatusOr<Value> Linear::Forward(Context& context, const Value& x, Activation activation) {
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value out, LinearOp(context, in, parts_, layout_, activation));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, Product(context, in, activation));
     return CastOutput(context, out);
   });
+}
+
+bool Linear::UseFp8() {
+  uses_fp8_ = FitsFp8(parts_, layout_);
+  return uses_fp8_;
+}
+
+absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation) {
+  if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation);
+  if (activation == Activation::kSilu) {
+    return absl::UnimplementedError(
+        absl::StrCat("layer '", name(), "' multiplies in fp8, which takes no fused SiLU"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Value y, Fp8LinearOp(context, x, parts_, layout_));
+  return activation == Activation::kGelu ? GeluOp(context, y) : y;
 }
 
 }  // namespace zeroth

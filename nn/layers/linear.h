@@ -40,9 +40,20 @@ class Linear : public Module {
   const std::vector<LinearPart>& parts() const { return parts_; }
   WeightLayout layout() const { return layout_; }
 
+  // From now on multiply in 8-bit floats, see Fp8LinearOp. True, or false and nothing has changed
+  // if it has sizes for which there are no such products (FitsFp8).
+  bool UseFp8();
+  bool uses_fp8() const { return uses_fp8_; }
+
+ protected:
+  // The weights' products with x and the biases, then `activation`, in whatever products are made
+  // in; x has the type that the hooks ask for.
+  absl::StatusOr<Value> Product(Context& context, const Value& x, Activation activation);
+
  private:
   std::vector<LinearPart> parts_;
   WeightLayout layout_;
+  bool uses_fp8_ = false;
 };
 
 }  // namespace zeroth

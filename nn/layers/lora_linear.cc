@@ -107,7 +107,7 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   }
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(Value y, LinearOp(context, in, parts(), layout()));
+    ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, Activation::kNone));
     ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, low_rank_, layout(), scale_));
     if (activation != Activation::kNone) {
       ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));

@@ -56,7 +56,8 @@ struct LoraAdapter {
 // A linear layer some of whose projections have adapters: parameters [projection.]lora_A, normal
 // with the variance 1 / (3 in) that PEFT's uniform values have, and [projection.]lora_B, zero, so
 // that training starts from the layer without them. Lora products are made in the type of the
-// activations. Freezing the weights is the caller's: see FreezeAllButAdapters.
+// activations, also where the layer itself multiplies in fp8. Freezing the weights is the caller's:
+// see FreezeAllButAdapters.
 class LoraLinear : public Linear {
  public:
   // `lora` is enabled.

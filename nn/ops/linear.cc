@@ -13,23 +13,6 @@
 namespace zeroth {
 namespace {
 
-int64_t OutFeatures(const LinearPart& part, WeightLayout layout) {
-  return part.weight->shape().dim(layout == WeightLayout::kInOut ? 1 : 0);
-}
-
-absl::Status Validate(const Value& x, absl::Span<const LinearPart> parts, WeightLayout layout) {
-  for (const LinearPart& part : parts) {
-    const Shape& shape = part.weight->shape();
-    const int64_t in = shape.rank() == 2 ? shape.dim(layout == WeightLayout::kInOut ? 0 : 1) : -1;
-    if (x.data.shape().rank() < 1 || x.data.dim(-1) != in) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("linear layer with weight '", part.weight->name(), "' ", shape.ToString(),
-                       ": its input is ", x.data.shape().ToString(), ", expected [.., ", in, "]"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout,
                           const Matrix& x, const Matrix& dy) {
   if (part.weight->requires_grad()) {
@@ -85,9 +68,31 @@ absl::Status GeluBackward(Context& context, GradientNode& node, const Tensor& ge
 
 }  // namespace
 
+int64_t InFeatures(const LinearPart& part, WeightLayout layout) {
+  return part.weight->shape().dim(layout == WeightLayout::kInOut ? 0 : 1);
+}
+
+int64_t OutFeatures(const LinearPart& part, WeightLayout layout) {
+  return part.weight->shape().dim(layout == WeightLayout::kInOut ? 1 : 0);
+}
+
+absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
+                                 WeightLayout layout) {
+  for (const LinearPart& part : parts) {
+    const Shape& shape = part.weight->shape();
+    const int64_t in = shape.rank() == 2 ? InFeatures(part, layout) : -1;
+    if (x.shape().rank() < 1 || x.dim(-1) != in) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("linear layer with weight '", part.weight->name(), "' ", shape.ToString(),
+                       ": its input is ", x.shape().ToString(), ", expected [.., ", in, "]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation) {
-  ZEROTH_RETURN_IF_ERROR(Validate(x, parts, layout));
+  ZEROTH_RETURN_IF_ERROR(ValidateLinearInput(x.data, parts, layout));
   if (activation == Activation::kSilu && context.recording()) {
     return absl::FailedPreconditionError(
         "linear layer: a fused SiLU keeps nothing for backward; use it with recording off");

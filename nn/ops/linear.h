@@ -3,6 +3,7 @@
 #ifndef ZEROTH_NN_OPS_LINEAR_H_
 #define ZEROTH_NN_OPS_LINEAR_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
@@ -19,6 +20,12 @@ struct LinearPart {
   Parameter* weight = nullptr;  // kInOut: [in, out]; kOutIn: [out, in]
   Parameter* bias = nullptr;    // [out], or nullptr
 };
+
+int64_t InFeatures(const LinearPart& part, WeightLayout layout);
+int64_t OutFeatures(const LinearPart& part, WeightLayout layout);
+// InvalidArgument names the weight and the shapes unless x is what the parts multiply.
+absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> parts,
+                                 WeightLayout layout);
 
 // x [.., in] → [.., sum of the parts' out]: each part's product side by side, so that projections
 // of one input that are stored apart (query, key and value; gate and up) still give one packed

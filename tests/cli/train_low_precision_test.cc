@@ -81,6 +81,46 @@ TEST(TrainLowPrecisionTest, Fp16LearnsTextAndAnnouncesOverflows) {
   EXPECT_NEAR(MeanLoss(steps, kSteps - 10, kSteps), last, 0.1 * (first - last));
 }
 
+// Scales are made just in time, so that a checkpoint needs to hold nothing of them.
+TEST(TrainLowPrecisionTest, Fp8LearnsTextAndGoesOnWithTheSameBits) {
+  constexpr int kSteps = 40;
+  const fs::path plain_out = Scratch() / "bf16";
+  const Outcome plain = RunTrainer(With(OnText(plain_out, kSteps), {"--param_dtype=bf16"}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  const Flags fp8 = {"--param_dtype=bf16", "--fp8=tensorwise", "--checkpoint_every=20",
+                     "--keep_last=0"};
+  const fs::path out = Scratch() / "fp8";
+  const Outcome run = RunTrainer(With(OnText(out, kSteps), fp8));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("fp8       16 of 16 linear layers, scales tensorwise\n"),
+            std::string::npos)
+      << run.output;
+  const std::vector<nlohmann::json> steps = Steps(out);
+  const std::vector<nlohmann::json> reference = Steps(plain_out);
+  ASSERT_EQ(steps.size(), static_cast<size_t>(kSteps));
+  EXPECT_NE(steps[1]["loss"], reference[1]["loss"]) << "nothing was multiplied in 8 bits";
+  const double first = MeanLoss(reference, 0, 5);
+  const double last = MeanLoss(reference, kSteps - 10, kSteps);
+  EXPECT_LT(last, 0.7 * first);
+  EXPECT_NEAR(MeanLoss(steps, kSteps - 10, kSteps), last, 0.02 * (first - last));
+
+  const fs::path again = Scratch() / "again";
+  const Outcome resumed = RunTrainer(
+      With(OnText(again, kSteps), With(fp8, {"--resume=" + (out / "step-00000020").string()})));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(Read(again / "final" / "model.safetensors"), Read(out / "final" / "model.safetensors"));
+}
+
+TEST(TrainLowPrecisionTest, WhatADeviceHasNotIsRefusedBeforeAnythingIsBuilt) {
+  const Outcome tf32 = RunTrainer(With(OnText(Scratch() / "tf32", 1), {"--fp32_precision=tf32"}));
+  EXPECT_NE(tf32.exit_code, 0);
+  EXPECT_NE(tf32.errors.find("--device=cpu: fp32_precision = tf32: devices of type 'cpu' have no "
+                             "TF32; expected ieee"),
+            std::string::npos)
+      << tf32.errors;
+  EXPECT_FALSE(fs::exists(Scratch() / "tf32"));
+}
+
 TEST(TrainLowPrecisionTest, QuantizedTrafficIsWhatTheFlagsSay) {
   const auto collectives = [](const char* name, const Flags& flags) {
     const fs::path out = Scratch() / name;

@@ -61,6 +61,8 @@ TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_GT(bits.size(), 1000u);
   EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
   EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "hybrid_shard over 4 ranks"));
+  EXPECT_TRUE(absl::StrContains(Logs(ranks.logs[0]), "gathers   by copy engines (NCCL "))
+      << Logs(ranks.logs[0]);
   // One rank speaks for all.
   EXPECT_EQ(Logs(ranks.logs[1]), "");
 }
@@ -83,6 +85,22 @@ TEST(TrainNcclTest, ProcessesSaveTogetherAndGoOnWithTheSameBits) {
   ASSERT_EQ(local.exit_code, 0) << local.output;
   const fs::path weights = fs::path("final") / "model.safetensors";
   EXPECT_TRUE(Read(out / weights) == Read(Scratch() / "local" / weights));
+}
+
+TEST(TrainNcclTest, RecordedStepsOfProcessesHaveTheBitsOfEnqueuedOnes) {
+  const Flags steps = {"--steps=5", "--param_dtype=bf16", "--batch_size=2"};
+  const RankLogs ranks = StartRanks(
+      {0, 1}, 2, With(With(OnCuda(Scratch() / "nccl", "nccl"), steps), {"--cuda_graphs"}));
+  for (size_t i = 0; i < ranks.children.size(); ++i) {
+    EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
+  }
+  const Outcome local =
+      RunTrainer(With(With(OnCuda(Scratch() / "local", "local"), steps), {"--world_size=2"}));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  const fs::path weights = fs::path("final") / "model.safetensors";
+  const std::string bits = Read(Scratch() / "nccl" / weights);
+  EXPECT_GT(bits.size(), 1000u);
+  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
 }
 
 TEST(TrainNcclTest, ARankThatIsMissingIsNamed) {

@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/nccl/copy_engine.h"
 #include "zeroth/core/comm/nccl/nccl_communicator.h"
+#include "zeroth/core/comm/nccl/nccl_memory.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
@@ -58,7 +60,11 @@ absl::Status RunRank(const ProcessEnvironment& environment, const LaunchOptions&
                      Rank& rank) {
   ZEROTH_ASSIGN_OR_RETURN(const int device, ChooseDevice(environment));
   ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device));
-  rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl");
+  ZEROTH_ASSIGN_OR_RETURN(
+      nccl::CopyEnginePlan copy_engines,
+      nccl::AgreeOnCopyEngines(*processes, nccl::OwnAbility(options.nccl_copy_engine, device)));
+  rank.world = std::make_shared<nccl::World>(processes, device, options.reduction == "nccl",
+                                             std::move(copy_engines));
   absl::StatusOr<std::unique_ptr<nccl::NcclCommunicator>> communicator =
       nccl::NcclCommunicator::CreateWorld(rank.world);
   if (!communicator.ok()) {

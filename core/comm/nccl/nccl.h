@@ -5,7 +5,8 @@
 // Another program starts the processes (torchrun, mpirun, srun: process/process_environment.h);
 // they meet at rank 0 by TCP. Calls are non-blocking; an account of them is kept beside the library
 // (process/process_world.h), so that what would hang in it is an error that says who called what.
-// Reductions have the bits of the local back end (LaunchOptions::reduction).
+// Reductions have the bits of the local back end (LaunchOptions::reduction); gathers may go by copy
+// engine, in memory that is registered (LaunchOptions::nccl_copy_engine).
 
 #ifndef ZEROTH_CORE_COMM_NCCL_NCCL_H_
 #define ZEROTH_CORE_COMM_NCCL_NCCL_H_

@@ -10,6 +10,8 @@
 
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/nccl/nccl_recorded_calls.h"
+#include "zeroth/core/comm/nccl/nccl_window.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/cuda/cuda_stream.h"
@@ -47,16 +49,28 @@ class NcclCommunicator final : public Communicator {
                          absl::string_view label) override;
   absl::Status Barrier(Stream& stream, absl::string_view label) override;
 
+  // Plays are agreed on and watched like calls.
+  bool SupportsRecording() const override { return true; }
+  std::shared_ptr<MemorySource> memory_source() override;
+  absl::StatusOr<std::unique_ptr<MemoryRegistration>> Register(BufferView memory,
+                                                               absl::string_view label) override;
+  std::string GatherNote() const override;
+
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
   void Abort(const absl::Status& reason) override;
   absl::Status status() const override { return world_->processes().status(); }
 
-  const CommStats& stats() const override { return stats_; }
-  CommStats& stats() override { return stats_; }
+  const CommStats& stats() const override { return *stats_; }
+  CommStats& stats() override { return *stats_; }
 
  private:
   NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
-                   std::shared_ptr<Handle> handle);
+                   std::shared_ptr<Handle> handle, bool by_copy_engine);
+
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitInto(int color, int key, bool for_gathers);
+  // This communicator's calls in a recording, of which it hears from now on when it is played.
+  RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
   // Announces `call` and enqueues it with `enqueue`. Wrong arguments (`checked`) and whatever else
   // fails on this rank alone break the world: the others wait for a call that cannot come. `full`
@@ -68,6 +82,9 @@ class NcclCommunicator final : public Communicator {
   // Memory for what the other ranks send, until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
 
+  // What the library is to send, of `send`, for a gather into `recv`.
+  absl::StatusOr<const void*> GatherSource(const BufferView& send, const BufferView& recv,
+                                           cuda::CudaStream& stream);
   absl::Status EnqueueReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
                                     bool accumulate, cuda::CudaStream& stream);
   absl::Status EnqueueAllReduce(const BufferView& buffer, ReduceOp op, cuda::CudaStream& stream);
@@ -83,14 +100,19 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<Handle> handle_;
   const std::shared_ptr<Traffic> traffic_;
   const std::shared_ptr<cuda::HostCondition> agreement_;
+  const std::shared_ptr<Windows> windows_;
   const std::string name_;
-  CommStats stats_;
+  const bool by_copy_engine_;
+  const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
   // Keeps its stream's order: scratch_ belongs to the last call there.
   std::shared_ptr<const void> scratch_;
   char* scratch_data_ = nullptr;
   size_t scratch_bytes_ = 0;
-  const Stream* last_stream_ = nullptr;
-  std::shared_ptr<Event> last_end_;
+  const std::shared_ptr<LastCall> last_call_ = std::make_shared<LastCall>();
+  // The latest recording with calls in it, and the last of these.
+  std::weak_ptr<cuda::Playback> recorded_in_;
+  std::shared_ptr<RecordedCalls> recorded_;
+  LastCall last_recorded_;
 };
 
 }  // namespace zeroth::nccl

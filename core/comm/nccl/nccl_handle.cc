@@ -32,6 +32,24 @@ absl::StatusCode CodeOf(ncclResult_t result) {
   }
 }
 
+// Headers before 2.28 have none of it; a plan then says so (copy_engine.h), and nobody calls these.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+void UseNoMultiprocessors(ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; }
+ncclResult_t RegisterSymmetric(ncclComm_t communicator, void* data, size_t bytes,
+                               ncclWindow_t* window) {
+  return ncclCommWindowRegister(communicator, data, bytes, window, NCCL_WIN_COLL_SYMMETRIC);
+}
+ncclResult_t Deregister(ncclComm_t communicator, ncclWindow_t window) {
+  return ncclCommWindowDeregister(communicator, window);
+}
+#else
+void UseNoMultiprocessors(ncclConfig_t&) {}
+ncclResult_t RegisterSymmetric(ncclComm_t, void*, size_t, ncclWindow_t*) {
+  return ncclInvalidUsage;
+}
+ncclResult_t Deregister(ncclComm_t, ncclWindow_t) { return ncclInvalidUsage; }
+#endif
+
 }  // namespace
 
 absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t communicator) {
@@ -45,12 +63,13 @@ absl::Status ToStatus(ncclResult_t result, absl::string_view call, ncclComm_t co
 
 Handle::~Handle() { Abort(); }
 
-absl::Status Handle::Start(absl::string_view call,
+absl::Status Handle::Start(absl::string_view call, bool by_copy_engine,
                            const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   // Communicators of their own make progress of their own.
   config.splitShare = 0;
+  if (by_copy_engine) UseNoMultiprocessors(config);
   std::lock_guard<std::mutex> lock(mutex_);
   if (gone_) return absl::AbortedError(absl::StrCat(call, ": aborted"));
   return ToStatus(start(&communicator_, &config), call, nullptr);
@@ -95,8 +114,46 @@ absl::Status Handle::Await(absl::string_view call) {
   }
 }
 
-absl::Status Handle::AsyncError() {
+absl::StatusOr<ncclWindow_t> Handle::RegisterWindow(void* data, size_t bytes) {
+  ncclWindow_t* window = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    window = &windows_.emplace_back();
+  }
+  ZEROTH_RETURN_IF_ERROR(Call("ncclCommWindowRegister", [&](ncclComm_t communicator) {
+    return RegisterSymmetric(communicator, data, bytes, window);
+  }));
   std::lock_guard<std::mutex> lock(mutex_);
+  ++registered_;
+  return *window;
+}
+
+void Handle::DeregisterWindow(ncclWindow_t window) {
+  bool live = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    live = !gone_ && !finalizing_;
+  }
+  // The memory goes whatever this says, and a communicator that has failed says so at its next
+  // call.
+  if (live && window != nullptr) {
+    Call("ncclCommWindowDeregister", [&](ncclComm_t communicator) {
+      return Deregister(communicator, window);
+    }).IgnoreError();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  --registered_;
+}
+
+void Handle::ForgetWindows() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  registered_ = 0;
+}
+
+absl::Status Handle::AsyncError() {
+  // Who has it may be aborting, for ever if copy engines wait.
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return absl::OkStatus();
   // Until then Await tells, which knows the call.
   if (gone_ || !is_made_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
@@ -114,8 +171,10 @@ void Handle::Abort() {
 }
 
 bool Handle::TryDestroy() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   if (gone_) return true;
+  if (registered_ > 0 && !finalizing_) return false;
   if (communicator_ != nullptr) {
     if (!finalizing_) {
       finalizing_ = true;

@@ -7,6 +7,8 @@
 
 #include <nccl.h>
 
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
+typedef struct ncclWindow_vidmem* ncclWindow_t;  // as later headers have it
+#endif
 
 namespace zeroth::nccl {
 
@@ -39,20 +45,31 @@ class Handle {
 
   // Begins to make the communicator, which all its ranks do at once, and Await ends it. `start` is
   // one of the library's functions that take a place for it and its configuration; it may leave
-  // none, where this rank takes no part.
-  absl::Status Start(absl::string_view call,
+  // none, where this rank takes no part. `by_copy_engine`: it is to use no multiprocessors where it
+  // can do without (see copy_engine.h).
+  absl::Status Start(absl::string_view call, bool by_copy_engine,
                      const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start);
   // Returns when the library has done `call` or enqueued it. Aborted if the communicator is gone.
   absl::Status Await(absl::string_view call);
   // Makes calls on the communicator, and awaits them.
   absl::Status Call(absl::string_view call, const std::function<ncclResult_t(ncclComm_t)>& make);
 
+  // Memory that the library knows as a symmetric window, until it is told otherwise or the
+  // communicator goes. All ranks register windows of one size in one order; each gives up its own
+  // once no call uses it. nullptr where the library has no use for it.
+  absl::StatusOr<ncclWindow_t> RegisterWindow(void* data, size_t bytes);
+  void DeregisterWindow(ncclWindow_t window);
+  // The world ends: those that are left go with the communicator.
+  void ForgetWindows();
+
   // What the library has to report of work that it has enqueued; OK while all goes well, and before
-  // the first Await has ended, whose errors are its own to report.
+  // the first Await has ended, whose errors are its own to report. Waits for no other thread here,
+  // nor does TryDestroy.
   absl::Status AsyncError();
   // Ends all work, at once, and frees the communicator.
   void Abort();
-  // Begins to free it, after what is enqueued. True if that is done, or needs no doing.
+  // Begins to free it, after what is enqueued, unless it has windows. True if that is done, or
+  // needs no doing.
   bool TryDestroy();
 
  private:
@@ -61,6 +78,9 @@ class Handle {
   std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
   bool is_made_ = false;  // as Await has seen
+  // The library may write to these, which never move, as long as it is at work.
+  std::deque<ncclWindow_t> windows_;
+  int registered_ = 0;
   bool gone_ = false;
   bool finalizing_ = false;
 };

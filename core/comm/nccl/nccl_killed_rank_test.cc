@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -14,8 +16,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl.h"
 #include "zeroth/core/comm/nccl/nccl_test_ranks.h"
 
@@ -58,6 +63,52 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
     std::ifstream report(absl::StrCat(file, ".", rank));
     const std::string text((std::istreambuf_iterator<char>(report)), {});
     EXPECT_TRUE(absl::StartsWith(text, "UNAVAILABLE")) << text;
+  }
+}
+
+// The library cannot end what the device does then: the process ends instead, with the reason.
+TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
+  constexpr int kVictim = 1;
+  const std::string file = NcclTestFile();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 2; ++rank) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    ASSERT_NE(std::freopen(absl::StrCat(file, ".log.", rank).c_str(), "w", stderr), nullptr);
+    nccl::emulation::LeaveCopyEnginesWaiting();
+    LaunchOptions options;
+    options.world_size = 2;
+    options.timeout = absl::Seconds(1);
+    const auto gather = [&](TestRank& test) -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const auto group, test.world.SplitForGathers(0, rank));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor full, TransportFloats(test, 8));
+      ZEROTH_ASSIGN_OR_RETURN(const auto registration, group->Register(full, "full"));
+      ZEROTH_RETURN_IF_ERROR(CheckGatherInto(test, *group, full, 1, /*in_place=*/true));
+      if (rank == kVictim) {
+        while (!std::ifstream(file + ".enqueued")) SleepFor(1000);
+        kill(getpid(), SIGKILL);
+      }
+      ZEROTH_RETURN_IF_ERROR(
+          group->AllGather(full.View(0, Shape({4})), full, test.stream, "gather"));
+      std::ofstream(file + ".enqueued") << "yes";
+      return test.stream.Synchronize();
+    };
+    RunNcclRank(NcclTestEnvironment(rank, 2, file), options, OnCuda(gather)).IgnoreError();
+    _exit(0);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(children[1], &state, 0), children[1]);
+  EXPECT_TRUE(WIFSIGNALED(state));
+  ASSERT_EQ(waitpid(children[0], &state, 0), children[0]);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == EXIT_FAILURE) << state;
+  std::ifstream log(absl::StrCat(file, ".log.0"));
+  const std::string text((std::istreambuf_iterator<char>(log)), {});
+  for (const char* const words : {"rank 1", "this process ends", "all_gather 'gather' (call 3"}) {
+    EXPECT_TRUE(absl::StrContains(text, words)) << text;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "zeroth/core/comm/nccl/nccl.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -15,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
@@ -24,6 +26,7 @@
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl_test_ranks.h"
 #include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -157,12 +160,16 @@ TEST(NcclTest, AnErrorOfTheNetworkNamesTheRankThatSawIt) {
 TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
   LaunchOptions options;
   options.timeout = absl::Seconds(1);
+  std::atomic<int> past_barrier{0};
   const absl::Status status = RunRanks(
       2,
-      [](TestRank& rank) -> absl::Status {
+      [&](TestRank& rank) -> absl::Status {
         ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
         ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "before"));
         ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+        // The barrier's own bytes must have come to both.
+        ++past_barrier;
+        while (past_barrier < 2) testing::SleepFor(100);
         nccl::emulation::StallTransfers(true);
         return TwoAllReduces(rank);
       },
@@ -171,6 +178,239 @@ TEST(NcclTest, ANetworkThatStallsIsATimeoutThatSaysSo) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 1s in all_reduce 'h.0' (call 4, 4 x fp32, sum)",
                        "all ranks have called it"});
+}
+
+// A gather of one rank's part of each, in memory that is registered with a group for gathers.
+absl::Status GatherInRegisteredMemory(TestRank& rank) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor full, testing::TransportFloats(rank, 100 * rank.size()));
+  ZEROTH_ASSIGN_OR_RETURN(const auto registration, group->Register(full, "full"));
+  ZEROTH_RETURN_IF_ERROR(testing::CheckGatherInto(rank, *group, full, 1, /*in_place=*/true));
+  return testing::CheckGatherInto(rank, *group, full, 2, /*in_place=*/false);
+}
+
+TEST(NcclTest, GathersGoByCopyEngineUnlessTheyAreNotTo) {
+  for (const char* const mode : {"auto", "on", "off"}) {
+    LaunchOptions options;
+    options.nccl_copy_engine = mode;
+    const int64_t before = nccl::emulation::CopyEngineGathers();
+    const absl::Status status = RunRanks(3, GatherInRegisteredMemory, options);
+    EXPECT_TRUE(status.ok()) << status;
+    // Two gathers of three ranks.
+    const int64_t expected = options.nccl_copy_engine == "off" ? 0 : 6;
+    EXPECT_EQ(nccl::emulation::CopyEngineGathers() - before, expected) << mode;
+  }
+}
+
+// Groups that reduce are made for kernels, and what is not registered is gathered by them.
+TEST(NcclTest, OtherGathersGoByKernels) {
+  const int64_t before = nccl::emulation::CopyEngineGathers();
+  const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, testing::TransportFloats(rank, 100 * rank.size()));
+    ZEROTH_ASSIGN_OR_RETURN(const auto registration, rank.world.Register(full, "full"));
+    EXPECT_NE(registration, nullptr);
+    ZEROTH_RETURN_IF_ERROR(testing::CheckGatherInto(rank, rank.world, full, 1, /*in_place=*/true));
+    ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
+    return testing::CheckGatherInto(rank, *group, full, 2, /*in_place=*/true);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl::emulation::CopyEngineGathers(), before);
+}
+
+TEST(NcclTest, OneRankWhoseRegistrationFailsFailsAll) {
+  const absl::Status status = RunRanks(3, [](TestRank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+    if (rank.rank() == 1) nccl::emulation::FailNextRegistration(ncclSystemError);
+    ZEROTH_RETURN_IF_ERROR(rank.world.Barrier(rank.stream, "all"));
+    return GatherInRegisteredMemory(rank);
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  ExpectWords(status,
+              {"failed: register_memory 'full' on nccl world ranks [0, 1, 2]",
+               "ncclCommWindowRegister: NCCL: unhandled system error", "--nccl_copy_engine=off"});
+}
+
+TEST(NcclTest, MemoryFromElsewhereIsRefused) {
+  const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor other,
+                            ToDevice(rank.device, std::vector<float>(1024, 1.0f)));
+    return rank.world.Register(other, "other").status();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  ExpectWords(status, {"register_memory 'other'", "4096 bytes", "AllocateForTransport"});
+}
+
+// A rank that has no such memory when the world is made: all do without, or none go on.
+TEST(NcclTest, WithoutMemoryToRegisterAllGatherByKernels) {
+  for (const char* const mode : {"auto", "on"}) {
+    LaunchOptions options;
+    options.nccl_copy_engine = mode;
+    options.world_size = 3;
+    const int64_t before = nccl::emulation::CopyEngineGathers();
+    cuda::emulation::FailNextAllocations(1);
+    std::atomic<int> notes{0};
+    const absl::Status status = RunNcclThreads(
+        options, OnCuda([&](TestRank& rank) -> absl::Status {
+          EXPECT_EQ(rank.world.memory_source(), nullptr);
+          ZEROTH_ASSIGN_OR_RETURN(const auto group, rank.world.SplitForGathers(0, rank.rank()));
+          const std::string note = group->GatherNote();
+          if (absl::StrContains(note, "has no memory to register")) ++notes;
+          return GatherInRegisteredMemory(rank);
+        }));
+    EXPECT_EQ(nccl::emulation::CopyEngineGathers(), before);
+    if (options.nccl_copy_engine == "auto") {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(notes, 3);
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      ExpectWords(status, {"nccl_copy_engine is on, but rank ", "has no memory to register"});
+    }
+  }
+}
+
+// No rank waits in the library for one that does not come.
+TEST(NcclTest, ARankThatDoesNotRegisterIsATimeoutThatNamesIt) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = RunRanks(
+      3,
+      [](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor full, testing::TransportFloats(rank, 300));
+        if (rank.rank() == 2) {
+          SleepUntilBroken(rank.world);
+          return rank.world.status();
+        }
+        return rank.world.Register(full, "full").status();
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"missing rank 2", "register_memory 'full' (call 1, 1200 x uint8)"});
+}
+
+// Some calls of two communicators on two streams, as a rank's step has: each play adds to `values`
+// the sum of all ranks' at the time, and gathers what that makes into `full`.
+class RecordedRank {
+ public:
+  static absl::StatusOr<std::unique_ptr<RecordedRank>> Create(TestRank& rank) {
+    auto made = std::make_unique<RecordedRank>();
+    made->compute_ = &rank.device.compute_stream();
+    made->side_ = &rank.stream;
+    ZEROTH_ASSIGN_OR_RETURN(made->gathers_, rank.world.SplitForGathers(0, rank.rank()));
+    ZEROTH_ASSIGN_OR_RETURN(made->sums_, rank.world.Duplicate());
+    ZEROTH_ASSIGN_OR_RETURN(made->full_, testing::TransportFloats(rank, kCount * rank.size()));
+    ZEROTH_ASSIGN_OR_RETURN(made->registration_, made->gathers_->Register(made->full_, "full"));
+    ZEROTH_ASSIGN_OR_RETURN(
+        made->values_,
+        ToDevice(rank.device, std::vector<float>(kCount, static_cast<float>(rank.rank() + 1))));
+    // What has run before is recorded without one-time work.
+    ZEROTH_RETURN_IF_ERROR(made->Enqueue());
+    ZEROTH_RETURN_IF_ERROR(rank.device.BeginRecording());
+    const absl::Status enqueued = made->Enqueue();
+    absl::StatusOr<std::unique_ptr<Recording>> recording = rank.device.EndRecording();
+    ZEROTH_RETURN_IF_ERROR(enqueued);
+    ZEROTH_RETURN_IF_ERROR(recording.status());
+    made->recording_ = *std::move(recording);
+    return made;
+  }
+
+  // As Play, directly.
+  absl::Status Enqueue() {
+    ZEROTH_RETURN_IF_ERROR(sums_->AllReduce(values_, ReduceOp::kSum, *compute_, "sum"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> summed, compute_->Record());
+    ZEROTH_RETURN_IF_ERROR(side_->Wait(summed));
+    ZEROTH_RETURN_IF_ERROR(gathers_->AllGather(values_, full_, *side_, "gather"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, side_->Record());
+    return compute_->Wait(gathered);
+  }
+  absl::Status Play() { return recording_->Play(*compute_); }
+  absl::StatusOr<std::vector<float>> Full() { return Fetch<float>(full_, *compute_); }
+  const CommStats& gather_stats() const { return gathers_->stats(); }
+
+  static constexpr int64_t kCount = 5;
+
+ private:
+  Stream* compute_ = nullptr;
+  Stream* side_ = nullptr;
+  std::unique_ptr<Communicator> gathers_;
+  std::unique_ptr<Communicator> sums_;
+  Tensor full_;
+  std::unique_ptr<MemoryRegistration> registration_;
+  Tensor values_;
+  std::unique_ptr<Recording> recording_;  // last: it goes before what it uses
+};
+
+TEST(NcclTest, RecordedCallsArePlayedAmongOthers) {
+  const int64_t before = nccl::emulation::CopyEngineGathers();
+  const absl::Status status = RunRanks(3, [](TestRank& rank) -> absl::Status {
+    EXPECT_TRUE(rank.world.SupportsRecording());
+    ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+    // 1 + 2 + 3, and three times that at each further time.
+    float expected = 6;
+    const bool plays[] = {true, true, false, true, false, false, true, true};
+    for (const bool play : plays) {
+      ZEROTH_RETURN_IF_ERROR(play ? recorded->Play() : recorded->Enqueue());
+      expected *= 3;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> full, recorded->Full());
+    EXPECT_EQ(full, std::vector<float>(3 * RecordedRank::kCount, expected));
+    // Once before it was recorded, and each time since.
+    EXPECT_EQ(recorded->gather_stats()[CollectiveOp::kAllGather].calls, 9);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(nccl::emulation::CopyEngineGathers() - before, 3 * 9);
+}
+
+TEST(NcclTest, ARankThatDoesNotPlayIsATimeoutThatNamesIt) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = RunRanks(
+      3,
+      [](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        if (rank.rank() == 1) {
+          SleepUntilBroken(rank.world);
+          return rank.world.status();
+        }
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        return recorded->Full().status();
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"missing rank 1", "waiting in play '", " and 0 more' (call "});
+}
+
+TEST(NcclTest, ACallInPlaceOfAPlayIsAMismatch) {
+  const absl::Status status = RunRanks(2, [](TestRank& rank) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+    ZEROTH_RETURN_IF_ERROR(rank.rank() == 0 ? recorded->Play() : recorded->Enqueue());
+    return recorded->Full().status();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  ExpectWords(status, {"rank 0 called play '", "rank 1 called all_"});
+}
+
+TEST(NcclTest, APlayThatStallsIsATimeoutThatSaysSo) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  std::atomic<int> played{0};
+  const absl::Status status = RunRanks(
+      2,
+      [&](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        ZEROTH_RETURN_IF_ERROR(recorded->Full().status());
+        ++played;
+        while (played < 2) testing::SleepFor(100);
+        nccl::emulation::StallTransfers(true);
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        return recorded->Full().status();
+      },
+      options);
+  nccl::emulation::StallTransfers(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s in play '", "all ranks have called it"});
 }
 
 TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {

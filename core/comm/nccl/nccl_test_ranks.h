@@ -68,6 +68,7 @@ inline RankMain OnCuda(const std::function<absl::Status(TestRank&)>& function) {
   return [function](Communicator& world) -> absl::Status {
     DeviceOptions options;
     options.index = world.device_index();
+    options.transport_memory = world.memory_source();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cuda", options));
     device->BindThread();

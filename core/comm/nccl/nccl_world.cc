@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/wire.h"
 
 namespace zeroth::nccl {
 namespace {
@@ -20,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
+// How long copies may go on in a broken world: gigabytes take a small part of this.
+constexpr absl::Duration kCopyGrace = absl::Seconds(30);
 constexpr auto kBuryPause = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -64,6 +69,15 @@ std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
   return entries_.front().call;
 }
 
+std::optional<CollectiveCall> Traffic::FindCopying() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ForgetDoneLocked();
+  if (!by_copy_engine_ || entries_.empty() || !entries_.front().begin->IsDone()) {
+    return std::nullopt;
+  }
+  return entries_.front().call;
+}
+
 void HandleSet::Add(const std::shared_ptr<Handle>& handle) {
   std::lock_guard<std::mutex> lock(mutex_);
   handles_.erase(std::remove_if(handles_.begin(), handles_.end(),
@@ -92,10 +106,39 @@ void HandleSet::AbortAll() {
   for (const std::shared_ptr<Handle>& handle : Get()) handle->Abort();
 }
 
-World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces)
+absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own) {
+  const std::string all_key = "nccl abilities";
+  const auto key = [](int rank) { return absl::StrCat("nccl ability of rank ", rank); };
+  WireWriter all;
+  if (processes.rank() == 0) {
+    for (int rank = 0; rank < processes.size(); ++rank) {
+      std::string bytes = own.Serialize();
+      if (rank > 0) {
+        ZEROTH_ASSIGN_OR_RETURN(bytes, processes.Get(key(rank)));
+      }
+      all.String(bytes);
+    }
+    ZEROTH_RETURN_IF_ERROR(processes.Put(all_key, all.bytes()));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(processes.Put(key(processes.rank()), own.Serialize()));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::string bytes, processes.Get(all_key));
+  WireReader reader(bytes);
+  std::vector<RankAbility> ranks;
+  for (int rank = 0; rank < processes.size(); ++rank) {
+    ZEROTH_ASSIGN_OR_RETURN(RankAbility ability, RankAbility::Parse(reader.String()));
+    ranks.push_back(std::move(ability));
+  }
+  return CopyEnginePlan::Make(std::move(ranks));
+}
+
+World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
+             CopyEnginePlan copy_engines)
     : processes_(std::move(processes)),
       device_(device),
       library_reduces_(library_reduces),
+      copy_engines_(std::move(copy_engines)),
+      memory_(std::make_shared<NcclMemory>(device)),
       handles_(std::make_shared<HandleSet>()) {
   processes_->OnBreak([handles = handles_] { handles->AbortAll(); });
   watcher_ = std::thread([this] { Watch(); });
@@ -108,6 +151,7 @@ World::~World() {
     stop_changed_.notify_all();
   }
   watcher_.join();
+  for (const std::shared_ptr<Handle>& handle : handles_->Get()) handle->ForgetWindows();
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
                          std::min(processes_->timeout(), absl::Hours(24))));
@@ -119,14 +163,22 @@ World::~World() {
 
 std::string World::Failed() const { return absl::StrCat("rank ", processes_->rank(), " failed"); }
 
+absl::Status World::Fail(const absl::Status& error, absl::string_view what) {
+  if (absl::Status broken = processes_->SettledStatus(); !broken.ok()) return broken;
+  const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
+  processes_->Break(annotated);
+  return annotated;
+}
+
 std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
   auto handle = std::make_shared<Handle>(name, processes_->timeout());
   handles_->Add(handle);
   return handle;
 }
 
-std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle) {
-  auto traffic = std::make_shared<Traffic>(group, std::move(handle));
+std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
+                                           bool by_copy_engine) {
+  auto traffic = std::make_shared<Traffic>(group, std::move(handle), by_copy_engine);
   std::lock_guard<std::mutex> lock(mutex_);
   traffic_.push_back(traffic);
   return traffic;
@@ -143,10 +195,12 @@ void World::Watch() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    if (processes_->status().ok()) {
+    if (processes_->UnsettledStatus().ok()) {
       CheckHandles();
       CheckTraffic();
       static_cast<void>(Bury());
+    } else {
+      CheckCopyEngines();
     }
     lock.lock();
     // The system's clock, since sanitizers cannot follow waits on the steady one.
@@ -161,17 +215,42 @@ void World::CheckHandles() {
   }
 }
 
-void World::CheckTraffic() {
+std::vector<std::shared_ptr<Traffic>> World::AllTraffic() {
   std::vector<std::shared_ptr<Traffic>> all;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::weak_ptr<Traffic>& weak : traffic_) all.push_back(weak.lock());
-    traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
-                                  [](const auto& weak) { return weak.expired(); }),
-                   traffic_.end());
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const std::weak_ptr<Traffic>& weak : traffic_) {
+    if (std::shared_ptr<Traffic> traffic = weak.lock(); traffic != nullptr) {
+      all.push_back(std::move(traffic));
+    }
   }
-  for (const std::shared_ptr<Traffic>& traffic : all) {
-    if (traffic == nullptr) continue;
+  traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
+                                [](const auto& weak) { return weak.expired(); }),
+                 traffic_.end());
+  return all;
+}
+
+void World::CheckCopyEngines() {
+  const Clock::time_point now = Clock::now();
+  if (!broken_since_.has_value()) broken_since_ = now;
+  const absl::Duration grace = std::min(kCopyGrace, processes_->timeout());
+  if (absl::FromChrono(now - *broken_since_) <= grace) return;
+  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
+    const std::optional<CollectiveCall> call = traffic->FindCopying();
+    if (!call.has_value()) continue;
+    const std::string text = absl::StrCat(
+        Annotate(processes_->UnsettledStatus(), absl::StrCat("rank ", processes_->rank()))
+            .ToString(),
+        "; this process ends: the copy "
+        "engines of its device do not come out of ",
+        call->ToString(), " on ", traffic->handle().name(), ", which NCCL cannot abort\n");
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+    std::_Exit(EXIT_FAILURE);
+  }
+}
+
+void World::CheckTraffic() {
+  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
     const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(

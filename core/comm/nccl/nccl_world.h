@@ -21,7 +21,9 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/nccl/copy_engine.h"
 #include "zeroth/core/comm/nccl/nccl_handle.h"
+#include "zeroth/core/comm/nccl/nccl_memory.h"
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/device/device.h"
 
@@ -30,8 +32,8 @@ namespace zeroth::nccl {
 // One communicator's calls that the device has yet to run. Thread-safe.
 class Traffic {
  public:
-  Traffic(uint32_t group, std::shared_ptr<Handle> handle)
-      : group_(group), handle_(std::move(handle)) {}
+  Traffic(uint32_t group, std::shared_ptr<Handle> handle, bool by_copy_engine)
+      : group_(group), by_copy_engine_(by_copy_engine), handle_(std::move(handle)) {}
 
   Handle& handle() { return *handle_; }
   // `call`, the `number`-th, runs between the events.
@@ -43,6 +45,8 @@ class Traffic {
   bool IsIdle();
   // A call that all ranks have made and that the device has been at for longer than `timeout`.
   std::optional<CollectiveCall> FindStuck(const ProcessWorld& world, absl::Duration timeout);
+  // A call that copy engines are at.
+  std::optional<CollectiveCall> FindCopying();
 
  private:
   struct Entry {
@@ -55,6 +59,7 @@ class Traffic {
   void ForgetDoneLocked();
 
   const uint32_t group_;
+  const bool by_copy_engine_;
   const std::shared_ptr<Handle> handle_;
   std::mutex mutex_;
   std::deque<Entry> entries_;  // oldest first
@@ -76,12 +81,20 @@ class HandleSet {
   bool aborted_ = false;
 };
 
+// What all ranks of the world can do about gathers by copy engines, made a plan; collective.
+absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own);
+
 // When the world breaks, every communicator is aborted, so that no kernel waits for a peer that
 // will not come; when the library reports an error, or the device does not finish a call, the world
 // breaks. Thread-safe.
+//
+// Copy engines wait for what peers write to memory, and the library has no means of ending that.
+// Where they do not come to an end by themselves soon after the world has broken, nothing on the
+// device ever will, nor any host that waits for it: the process then ends, saying why.
 class World {
  public:
-  World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces);
+  World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
+        CopyEnginePlan copy_engines = {});
   // Frees all communicators: in turn with the other ranks if all is well, at once otherwise.
   ~World();
 
@@ -91,12 +104,19 @@ class World {
   int device() const { return device_; }
   // Leave floating-point sums to the library.
   bool library_reduces() const { return library_reduces_; }
+  const CopyEnginePlan& copy_engines() const { return copy_engines_; }
+  // What is registered with the library comes from here.
+  const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
   // "rank 3 failed".
   std::string Failed() const;
+  // The world breaks with `error` in `what` this rank does, unless it has already; the world's
+  // error.
+  absl::Status Fail(const absl::Status& error, absl::string_view what);
 
   // A handle that is watched from now on.
   std::shared_ptr<Handle> NewHandle(const std::string& name);
-  std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle);
+  std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
+                                      bool by_copy_engine);
   // Nothing more will be added to it: its communicator goes when it is idle.
   void Retire(std::shared_ptr<Traffic> traffic);
 
@@ -104,18 +124,25 @@ class World {
   void Watch();
   void CheckHandles();
   void CheckTraffic();
+  // In a broken world.
+  void CheckCopyEngines();
+  std::vector<std::shared_ptr<Traffic>> AllTraffic();
   // Frees retired communicators that are idle; true if none is left.
   bool Bury();
 
   const std::shared_ptr<ProcessWorld> processes_;
   const int device_;
   const bool library_reduces_;
+  const CopyEnginePlan copy_engines_;
+  const std::shared_ptr<NcclMemory> memory_;
   const std::shared_ptr<HandleSet> handles_;  // shared with the hook that aborts them
   std::mutex mutex_;
   std::vector<std::weak_ptr<Traffic>> traffic_;
   std::vector<std::shared_ptr<Traffic>> retired_;
   bool stop_ = false;
   std::condition_variable stop_changed_;
+  // The watcher's: when it first saw that the world had broken.
+  std::optional<std::chrono::steady_clock::time_point> broken_since_;
   std::thread watcher_;
 };
 

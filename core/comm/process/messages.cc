@@ -2,6 +2,7 @@
 
 #include "zeroth/core/comm/process/messages.h"
 
+#include <iterator>
 #include <string>
 
 #include "zeroth/core/comm/comm_stats.h"
@@ -13,6 +14,14 @@ namespace {
 constexpr uint32_t kNone = 0;
 constexpr int kDTypeCount = static_cast<int>(DType::kUInt8) + 1;
 constexpr int kReduceOpCount = static_cast<int>(ReduceOp::kMax) + 1;
+
+// Operations by their code on the wire; empty beyond the last.
+absl::string_view OperationName(int code) {
+  if (code < kCollectiveOpCount) return CollectiveOpName(static_cast<CollectiveOp>(code));
+  constexpr absl::string_view kOthers[] = {kRegisterMemoryOperation, kPlayOperation};
+  const auto other = static_cast<size_t>(code - kCollectiveOpCount);
+  return other < std::size(kOthers) ? kOthers[other] : "";
+}
 
 template <typename T>
 uint32_t Encode(const std::optional<T>& value) {
@@ -34,9 +43,7 @@ absl::Status ReadStatus(WireReader& reader) {
 
 void WriteCall(const CollectiveCall& call, WireWriter& writer) {
   uint8_t op = 0;
-  while (op < kCollectiveOpCount &&
-         CollectiveOpName(static_cast<CollectiveOp>(op)) != call.operation)
-    ++op;
+  while (!OperationName(op).empty() && OperationName(op) != call.operation) ++op;
   writer.U8(op)
       .U64(call.index)
       .U64(static_cast<uint64_t>(call.count))
@@ -55,10 +62,10 @@ std::optional<CollectiveCall> ReadCall(WireReader& reader) {
   const uint32_t reduce = reader.U32();
   const uint32_t root = reader.U32();
   call.label = reader.String();
-  if (!reader.ok() || op >= kCollectiveOpCount || dtype > kDTypeCount || reduce > kReduceOpCount) {
+  call.operation = OperationName(op);
+  if (!reader.ok() || call.operation.empty() || dtype > kDTypeCount || reduce > kReduceOpCount) {
     return std::nullopt;
   }
-  call.operation = CollectiveOpName(static_cast<CollectiveOp>(op));
   if (dtype != kNone) call.dtype = static_cast<DType>(dtype - 1);
   if (reduce != kNone) call.reduce = static_cast<ReduceOp>(reduce - 1);
   if (root != kNone) call.root = static_cast<int>(root - 1);

@@ -322,6 +322,11 @@ absl::Status ProcessWorld::SettledStatus() const {
   return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
 }
 
+absl::Status ProcessWorld::UnsettledStatus() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return broken_.has_value() ? broken_->ToStatus() : absl::OkStatus();
+}
+
 absl::Status ProcessWorld::Send(const WireWriter& message) {
   std::lock_guard<std::mutex> lock(send_mutex_);
   return SendAll(socket_, Frame(message.bytes()));

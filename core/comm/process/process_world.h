@@ -64,6 +64,8 @@ class ProcessWorld {
   absl::Status status() const;
   // The same, where the transport has been found stopped, which happens just before.
   absl::Status SettledStatus() const;
+  // The same, while the transport is still being stopped, too, which may take for ever.
+  absl::Status UnsettledStatus() const;
   // Breaks it on all ranks, unless it is broken already; waits until this rank knows. `reason` must
   // name this rank.
   void Break(const absl::Status& reason);

@@ -19,8 +19,9 @@ size_t RoundUp(size_t bytes, size_t multiple) {
 
 }  // namespace
 
-CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, bool exact)
-    : source_(std::move(source)), exact_(exact) {}
+CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, bool exact,
+                                   std::shared_ptr<MemorySource> transport)
+    : source_(std::move(source)), exact_(exact), transport_(std::move(transport)) {}
 
 CachingAllocator::~CachingAllocator() {
   ZEROTH_CHECK(pools_.empty());
@@ -63,14 +64,16 @@ void CachingAllocator::TrimLocked() {
       ++at;
       if (block->previous != nullptr || block->next != nullptr) continue;  // not a whole segment
       blocks.erase(block);
-      source_->Free(block->data, block->bytes);
-      account_.AddReserved(-static_cast<int64_t>(block->bytes));
-      Erase(block);
+      ReturnSegment(block);
     }
   }
 }
 
-void CachingAllocator::Erase(Block* block) { blocks_.erase(block->data); }
+void CachingAllocator::ReturnSegment(Block* block) {
+  (block->transport ? *transport_ : *source_).Free(block->data, block->bytes);
+  account_.AddReserved(-static_cast<int64_t>(block->bytes));
+  blocks_.erase(block->data);
+}
 
 CachingAllocator::Block* CachingAllocator::TakeFree(size_t block_bytes, bool small) {
   FreeBlocks& blocks = FreeIn(open_pool_, small);
@@ -144,7 +147,7 @@ void CachingAllocator::JoinNext(Block* block) {
   block->born = std::min(block->born, next->born);
   block->next = next->next;
   if (block->next != nullptr) block->next->previous = block;
-  Erase(next);
+  blocks_.erase(next->data);
 }
 
 absl::StatusOr<void*> CachingAllocator::AllocateRaw(size_t bytes, MemoryCategory category) {
@@ -165,6 +168,31 @@ absl::StatusOr<void*> CachingAllocator::AllocateRaw(size_t bytes, MemoryCategory
   account_.Allocated(bytes, category);
   if (block->pool != nullptr) block->pool->Allocated(bytes, category);
   return static_cast<void*>(block->data);
+}
+
+absl::StatusOr<void*> CachingAllocator::AllocateTransportRaw(size_t bytes,
+                                                             MemoryCategory category) {
+  if (transport_ == nullptr) return Allocator::AllocateTransportRaw(bytes, category);
+  if (bytes > kMaxRequestBytes) {
+    return absl::ResourceExhaustedError("more than the memory of any device");
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  const size_t segment_bytes = std::max<size_t>(bytes, 1);
+  absl::StatusOr<void*> data = transport_->Allocate(segment_bytes);
+  if (!data.ok() && open_pool_ == nullptr) {
+    TrimLocked();
+    data = transport_->Allocate(segment_bytes);
+  }
+  ZEROTH_RETURN_IF_ERROR(data.status());
+  auto block = std::make_unique<Block>();
+  block->data = static_cast<char*>(*data);
+  block->bytes = segment_bytes;
+  block->transport = true;
+  block->born = ++last_born_;
+  blocks_.emplace(block->data, std::move(block));
+  account_.AddReserved(static_cast<int64_t>(segment_bytes));
+  account_.Allocated(bytes, category);
+  return *data;
 }
 
 void CachingAllocator::FreeRaw(void* data, size_t bytes, MemoryCategory category) {
@@ -194,6 +222,7 @@ void CachingAllocator::GiveBack(Block* block) {
     held_.push_back(block);
     return;
   }
+  if (block->transport) return ReturnSegment(block);
   block->free = true;
   if (block->next != nullptr && block->next->free) {
     FreeOf(*block).erase(block->next);

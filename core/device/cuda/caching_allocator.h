@@ -36,16 +36,6 @@
 
 namespace zeroth::cuda {
 
-// Where an allocator's memory comes from.
-class MemorySource {
- public:
-  virtual ~MemorySource() = default;
-  // At least 256-byte aligned. ResourceExhausted if there is no more.
-  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
-  // Waits until the device no longer uses the memory.
-  virtual void Free(void* data, size_t bytes) = 0;
-};
-
 // Takes segments from a source and cuts them into blocks: best fit, neighbours that are free are
 // joined. Requests of 1 MiB or more are not mixed with smaller ones. Thread-safe.
 class CachingAllocator final : public Allocator {
@@ -57,8 +47,9 @@ class CachingAllocator final : public Allocator {
   static constexpr size_t kLargeRounding = size_t{2} << 20;
 
   // `exact`: every block is a segment of just its size, so that tools which watch the source's
-  // allocations see each access outside of a block.
-  explicit CachingAllocator(std::unique_ptr<MemorySource> source, bool exact = false);
+  // allocations see each access outside of a block. `transport`: see has_transport_memory().
+  explicit CachingAllocator(std::unique_ptr<MemorySource> source, bool exact = false,
+                            std::shared_ptr<MemorySource> transport = nullptr);
   // Every Buffer keeps its allocator alive, so none is left here.
   ~CachingAllocator() override;
 
@@ -66,6 +57,7 @@ class CachingAllocator final : public Allocator {
   void ResetPeaks() override;
   // Not what pools have, nor what they hold.
   void Trim() override;
+  bool has_transport_memory() const override { return transport_ != nullptr; }
 
   using PoolId = uint64_t;
   // Opens a private pool for a recording; no other may be open, on any thread. Segments that nobody
@@ -82,6 +74,8 @@ class CachingAllocator final : public Allocator {
  protected:
   absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) override;
   void FreeRaw(void* data, size_t bytes, MemoryCategory category) override;
+  // Belongs to no pool, and is never kept for others; recordings hold it as they hold the rest.
+  absl::StatusOr<void*> AllocateTransportRaw(size_t bytes, MemoryCategory category) override;
 
  private:
   struct Pool;
@@ -91,7 +85,8 @@ class CachingAllocator final : public Allocator {
     size_t bytes = 0;
     bool small = false;
     bool free = false;
-    bool held = false;     // freed by its owner, but a recording may still use it
+    bool held = false;       // freed by its owner, but a recording may still use it
+    bool transport = false;  // a segment of the other source
     bool touched = false;  // of a pool's blocks: some of it was handed out while the pool was open
     uint64_t born = 0;  // number of the allocation that it serves or, joined, of the first of them
     Pool* pool = nullptr;  // all blocks of a segment have the same; nullptr: everybody's
@@ -142,12 +137,14 @@ class CachingAllocator final : public Allocator {
   void Split(Block* block, size_t bytes);
   // Joins `block` with its free neighbour behind it.
   void JoinNext(Block* block);
-  void Erase(Block* block);
+  // A whole segment goes back to its source.
+  void ReturnSegment(Block* block);
   void TrimLocked();
 
   mutable std::mutex mutex_;
   const std::unique_ptr<MemorySource> source_;
   const bool exact_;
+  const std::shared_ptr<MemorySource> transport_;
   MemoryAccount account_;
   std::map<void*, std::unique_ptr<Block>> blocks_;  // all of them, by address
   FreeBlocks free_[2];                              // large, small; of no pool

@@ -79,6 +79,55 @@ class CachingAllocatorTest : public testing::Test {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
+TEST_F(CachingAllocatorTest, TransportMemoryIsOfItsOwnSourceAndNeverKept) {
+  Make(1 << 30);
+  EXPECT_FALSE(allocator_->has_transport_memory());
+  EXPECT_EQ(
+      allocator_->AllocateForTransport(kMiB, MemoryCategory::kGatheredParameters).status().code(),
+      absl::StatusCode::kUnimplemented);
+
+  const auto transport = std::make_shared<FakeMemory>(100 * kMiB);
+  allocator_ = std::make_shared<CachingAllocator>(std::make_unique<FakeMemory>(1 << 30),
+                                                  /*exact=*/false, transport);
+  EXPECT_TRUE(allocator_->has_transport_memory());
+  const auto take = [&](size_t bytes) {
+    return allocator_->AllocateForTransport(bytes, MemoryCategory::kGatheredParameters);
+  };
+  absl::StatusOr<Handle> first = take(60 * kMiB - 3);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(transport->Contains((*first)->data(), 60 * kMiB - 3));
+  EXPECT_EQ(allocator_->stats()[MemoryCategory::kGatheredParameters].current_bytes,
+            static_cast<int64_t>(60 * kMiB - 3));
+  const absl::Status full = take(41 * kMiB).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  first = absl::CancelledError();
+  EXPECT_EQ(transport->used(), 0u);
+  EXPECT_EQ(allocator_->stats().total.current_bytes, 0);
+  EXPECT_EQ(allocator_->stats().reserved_bytes, 0);
+  EXPECT_TRUE(take(100 * kMiB).ok());
+}
+
+TEST_F(CachingAllocatorTest, ARecordingHoldsTransportMemoryThatIsFreed) {
+  const auto transport = std::make_shared<FakeMemory>(100 * kMiB);
+  allocator_ = std::make_shared<CachingAllocator>(std::make_unique<FakeMemory>(1 << 30),
+                                                  /*exact=*/false, transport);
+  const auto take = [&] {
+    return *allocator_->AllocateForTransport(10 * kMiB, MemoryCategory::kGradients);
+  };
+  Handle before = take();
+  const CachingAllocator::PoolId pool = allocator_->OpenPool();
+  Handle during = take();
+  allocator_->ClosePool(pool);
+  Handle after = take();
+  before = nullptr;
+  during = nullptr;
+  EXPECT_EQ(transport->used(), 30 * kMiB);
+  after = nullptr;  // nothing recorded knows it
+  EXPECT_EQ(transport->used(), 20 * kMiB);
+  allocator_->ReleasePool(pool);
+  EXPECT_EQ(transport->used(), 0u);
+}
+
 TEST_F(CachingAllocatorTest, WhatIsFreedIsHandedOutAgain) {
   Make(1 << 30);
   Handle block = Take(100 * kMiB);

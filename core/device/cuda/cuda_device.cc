@@ -52,6 +52,34 @@ class CudaMemory final : public MemorySource {
   const int ordinal_;
 };
 
+// A transport's memory, which the device is not at work on when it goes back.
+class TransportMemory final : public MemorySource {
+ public:
+  TransportMemory(std::shared_ptr<MemorySource> source, std::shared_ptr<LiveStreams> streams)
+      : source_(std::move(source)), streams_(std::move(streams)) {}
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override { return source_->Allocate(bytes); }
+  void Free(void* data, size_t bytes) override {
+    for (CudaStream* const stream : streams_->Get()) {
+      // One that is being recorded had nothing left to do when that began.
+      if (stream->playback() != nullptr) continue;
+      // Its error has been reported where somebody waited, or concerns nobody any more.
+      static_cast<void>(cudaStreamSynchronize(stream->handle()));
+    }
+    source_->Free(data, bytes);
+  }
+
+ private:
+  const std::shared_ptr<MemorySource> source_;
+  const std::shared_ptr<LiveStreams> streams_;
+};
+
+std::shared_ptr<MemorySource> MakeTransportMemory(const DeviceOptions& options,
+                                                  const std::shared_ptr<LiveStreams>& streams) {
+  if (options.transport_memory == nullptr) return nullptr;
+  return std::make_shared<TransportMemory>(options.transport_memory, streams);
+}
+
 bool ExactBlocks() {
 #if defined(ZEROTH_CUDA_EMULATION) && defined(__SANITIZE_ADDRESS__)
   return true;
@@ -85,7 +113,8 @@ CudaDevice::CudaDevice(const DeviceOptions& options, DeviceProperties properties
     : options_(options),
       properties_(std::move(properties)),
       allocator_(std::make_shared<CachingAllocator>(std::make_unique<CudaMemory>(options.index),
-                                                    ExactBlocks())) {}
+                                                    ExactBlocks(),
+                                                    MakeTransportMemory(options, streams_))) {}
 
 absl::StatusOr<std::shared_ptr<Device>> CudaDevice::Open(const DeviceOptions& options) {
   int count = 0;

@@ -71,9 +71,9 @@ class CudaDevice final : public Device {
 
   const DeviceOptions options_;
   const DeviceProperties properties_;
+  const std::shared_ptr<LiveStreams> streams_ = std::make_shared<LiveStreams>();
   const std::shared_ptr<CachingAllocator> allocator_;
   HostStaging staging_;
-  const std::shared_ptr<LiveStreams> streams_ = std::make_shared<LiveStreams>();
   std::unique_ptr<CudaStream> compute_stream_;
   std::unique_ptr<RecordingInProgress> recording_;
 };

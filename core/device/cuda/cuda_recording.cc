@@ -39,10 +39,13 @@ class CudaRecording final : public Recording {
       return absl::FailedPreconditionError(absl::StrCat(
           "stream '", on.name(), "' is being recorded; a recording cannot be part of another"));
     }
+    const std::vector<std::shared_ptr<PlayObserver>> observers = playback_->observers();
+    for (const auto& observer : observers) ZEROTH_RETURN_IF_ERROR(observer->BeforePlay(on));
     ZEROTH_RETURN_IF_ERROR(
         on.Update(ToStatus(cudaGraphLaunch(graph_, on.handle()), "cudaGraphLaunch")));
-    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> end, on.Record());
-    playback_->set_last(std::move(end));
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> end, on.Record());
+    playback_->set_last(end);
+    for (const auto& observer : observers) ZEROTH_RETURN_IF_ERROR(observer->AfterPlay(on, end));
     return absl::OkStatus();
   }
 

@@ -47,6 +47,8 @@
 #define __global__
 #undef __device__
 #define __device__
+#undef __grid_constant__
+#define __grid_constant__
 #undef __forceinline__
 #define __forceinline__ inline
 #undef __constant__

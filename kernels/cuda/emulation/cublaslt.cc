@@ -7,6 +7,7 @@
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,7 @@ struct Layout {
 };
 
 struct Desc {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cublasOperation_t first_op = CUBLAS_OP_N;
   cublasOperation_t second_op = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -35,6 +37,8 @@ struct Desc {
   void* aux = nullptr;
   int64_t aux_ld = 0;
   cudaDataType_t aux_type = CUDA_R_32F;
+  const float* first_scale = nullptr;
+  const float* second_scale = nullptr;
 };
 
 // What a caller promises of the addresses of a, b, c, d, bias and aux. An algorithm holds what it
@@ -57,9 +61,22 @@ float Load(const void* data, cudaDataType_t type, int64_t at) {
       return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[at]);
     case CUDA_R_16F:
       return __half2float(static_cast<const __half*>(data)[at]);
+    case CUDA_R_8F_E4M3:
+      return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(data)[at]);
+    case CUDA_R_8F_E5M2:
+      return static_cast<float>(static_cast<const __nv_fp8_e5m2*>(data)[at]);
     default:
       return static_cast<const float*>(data)[at];
   }
+}
+
+// A float with 10 bits of mantissa, to the nearest: what TF32 products are made of.
+float RoundedToTf32(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (std::isfinite(value)) bits = (bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu;
+  std::memcpy(&value, &bits, sizeof(bits));
+  return value;
 }
 
 void Store(void* data, cudaDataType_t type, int64_t at, float value) {
@@ -75,7 +92,9 @@ void Store(void* data, cudaDataType_t type, int64_t at, float value) {
   }
 }
 
-size_t SizeOf(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+bool IsFp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+size_t SizeOf(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : (IsFp8(type) ? 1 : 2); }
 
 double GeluArgument(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
 double Gelu(double x) { return 0.5 * x * (1 + std::tanh(GeluArgument(x))); }
@@ -123,7 +142,7 @@ void Compute(const Product& p) {
   const auto rows = static_cast<int64_t>(p.c.rows);
   const auto columns = static_cast<int64_t>(p.c.columns);
   // Converted once, since each element is used many times.
-  const auto unpack = [](const void* data, const Layout& layout, bool by_column) {
+  const auto unpack = [&p](const void* data, const Layout& layout, bool by_column) {
     std::vector<float> values(layout.rows * layout.columns);
     size_t next = 0;
     const auto r_count = static_cast<int64_t>(layout.rows);
@@ -139,12 +158,19 @@ void Compute(const Product& p) {
           values[next++] = Load(data, layout.type, c * layout.ld + r);
       }
     }
+    if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+      for (float& value : values) value = RoundedToTf32(value);
+    }
     return values;
   };
   // Both with the depth innermost.
   const std::vector<float> first = unpack(p.first_data, p.first, p.desc.first_op == CUBLAS_OP_T);
   const std::vector<float> second =
       unpack(p.second_data, p.second, p.desc.second_op == CUBLAS_OP_N);
+  float alpha = p.alpha;
+  // Read when the stream gets here: what writes them may be just before it.
+  if (p.desc.first_scale != nullptr) alpha *= *p.desc.first_scale;
+  if (p.desc.second_scale != nullptr) alpha *= *p.desc.second_scale;
   for (int64_t column = 0; column < columns; ++column) {
     for (int64_t row = 0; row < rows; ++row) {
       const float* x = first.data() + row * depth;
@@ -156,7 +182,7 @@ void Compute(const Product& p) {
         for (int64_t i = begin; i < std::min(depth, begin + 64); ++i) part += x[i] * y[i];
         sum += part;
       }
-      sum *= p.alpha;
+      sum *= alpha;
       const int64_t at = column * p.c.ld + row;
       if (p.beta != 0) sum += p.beta * Load(p.c_data, p.c.type, at);
       const cublasLtEpilogue_t epilogue = p.desc.epilogue;
@@ -174,6 +200,21 @@ void Compute(const Product& p) {
 
 // What the library asks of its tensor-core kernels: rows that start on 16 bytes, an auxiliary
 // matrix in steps of 8 elements, a bias of c's type.
+// What it asks of products of 8-bit floats on top: the "TN" layout, sizes that are multiples of 16
+// bytes where they are contiguous, no two e5m2, a scale for each, a result and a bias of 16 bits or
+// an fp32 result without.
+bool IsSupportedFp8(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
+  if (desc.first_op != CUBLAS_OP_T || desc.second_op != CUBLAS_OP_N) return false;
+  if (first.type == CUDA_R_8F_E5M2 && second.type == CUDA_R_8F_E5M2) return false;
+  if (first.rows % 16 != 0 || second.rows % 16 != 0 || first.columns % 16 != 0) return false;
+  if (desc.compute != CUBLAS_COMPUTE_32F || IsFp8(c.type)) return false;
+  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+      (desc.epilogue != CUBLASLT_EPILOGUE_BIAS || c.type == CUDA_R_32F)) {
+    return false;
+  }
+  return desc.first_scale != nullptr && desc.second_scale != nullptr;
+}
+
 bool IsSupported(const Desc& desc, const Layout& first, const Layout& second, const Layout& c) {
   const bool low = first.type != CUDA_R_32F;
   for (const Layout* layout : {&first, &second, &c}) {
@@ -182,6 +223,9 @@ bool IsSupported(const Desc& desc, const Layout& first, const Layout& second, co
   }
   if (UsesBias(desc.epilogue) && desc.bias_type != c.type) return false;
   if (UsesAux(desc.epilogue) && (desc.aux_ld % 8 != 0 || desc.aux_type != c.type)) return false;
+  if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && low) return false;
+  if (IsFp8(first.type) != IsFp8(second.type)) return false;
+  if (IsFp8(first.type)) return IsSupportedFp8(desc, first, second, c);
   return first.type == second.type;
 }
 
@@ -202,10 +246,12 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale_type) {
   if (scale_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc);
+  auto* const made = new Desc;
+  made->compute = compute;
+  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(made);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
@@ -228,6 +274,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(to.second_op);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
       return set(to.epilogue);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(to.first_scale);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(to.second_scale);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(to.bias);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:

@@ -4,13 +4,15 @@
 // machine, whose bytes go over local sockets. As in the library, calls return at once and are done
 // by streams, those of one communicator in the order in which they were made; sends and receives of
 // a group progress together; calls that do not match hang, or leave garbage, until the communicator
-// is aborted; and a peer that dies is an asynchronous error. Unlike the library it lets ranks share
-// a device.
+// is aborted; and a peer that dies is an asynchronous error. Windows may cover memory of
+// ncclMemAlloc alone, and gathers into them are at one place on all ranks. Unlike the library it
+// lets ranks share a device, and its copy engines reach every rank.
 
 #include <nccl.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -25,13 +27,17 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
+#include "zeroth/core/comm/nccl/emulation/registered_memory.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/split_groups.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
+using zeroth::nccl::emulation::IsAllocated;
 using zeroth::nccl::emulation::MeshSockets;
+using zeroth::nccl::emulation::Place;
 using zeroth::nccl::emulation::ServeMeeting;
 using zeroth::nccl::emulation::Transfer;
+using zeroth::nccl::emulation::WindowSet;
 
 namespace {
 
@@ -43,9 +49,13 @@ struct Shared {
   std::atomic<ncclResult_t> state{ncclInProgress};
   std::shared_ptr<MeshSockets> mesh;  // set before `connected`
   std::atomic<bool> connected{false};
+  bool uses_no_multiprocessors = false;
 };
 
 std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
+std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
+std::atomic<int64_t> copy_engine_gathers{0};
+std::atomic<bool> copy_engines_wait{false};
 std::atomic<ncclResult_t> transfer_failure{ncclRemoteError};
 
 struct UniqueId {
@@ -112,24 +122,34 @@ struct Operation {
   cudaStream_t stream = nullptr;
   std::vector<Transfer> transfers;
   std::function<void()> finish;  // with all that was received
+  bool by_copy_engine = false;
 };
 
 thread_local int group_depth = 0;
 thread_local std::vector<Operation> group;
 
+void Run(const Operation& operation, uint64_t number) {
+  const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
+  if (done.ok()) {
+    if (operation.by_copy_engine) ++copy_engine_gathers;
+    if (operation.finish != nullptr) operation.finish();
+  } else if (operation.by_copy_engine && copy_engines_wait) {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  } else if (!operation.shared->aborted) {
+    ncclResult_t expected = ncclSuccess;
+    operation.shared->state.compare_exchange_strong(expected, transfer_failure);
+  }
+}
+
+// As the library orders the launches of a graph among its other calls: by the host.
 ncclResult_t Enqueue(Operation operation) {
-  const uint64_t number = operation.shared->mesh->TakeNumber();
   const cudaStream_t stream = operation.stream;
-  const auto work = [operation = std::move(operation), number] {
-    const absl::Status done = operation.shared->mesh->Run(number, operation.transfers);
-    if (done.ok()) {
-      if (operation.finish != nullptr) operation.finish();
-    } else if (!operation.shared->aborted) {
-      ncclResult_t expected = ncclSuccess;
-      operation.shared->state.compare_exchange_strong(expected, transfer_failure);
-    }
+  const auto shared = std::make_shared<const Operation>(std::move(operation));
+  const auto prepare = [shared]() -> std::function<void()> {
+    const uint64_t number = shared->shared->mesh->TakeNumber();
+    return [shared, number] { Run(*shared, number); };
   };
-  return zeroth::cuda::emulation::EnqueueOnEmulatedStream(stream, work).ok()
+  return zeroth::cuda::emulation::EnqueuePreparedOnEmulatedStream(stream, prepare).ok()
              ? ncclSuccess
              : ncclUnhandledCudaError;
 }
@@ -137,7 +157,17 @@ ncclResult_t Enqueue(Operation operation) {
 }  // namespace
 
 struct ncclComm {
+  ncclComm() = default;
+  // As `config`, which may be nullptr, says.
+  explicit ncclComm(const ncclConfig_t* config)
+      : blocking(config == nullptr || config->blocking != 0) {
+    shared->uses_no_multiprocessors =
+        config != nullptr && config->CTAPolicy == NCCL_CTA_POLICY_ZERO;
+  }
+
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
+  const bool blocking = true;
+  WindowSet windows;
   std::thread background;
 
   ~ncclComm() {
@@ -193,6 +223,70 @@ std::vector<Transfer> Exchange(const Shared& shared, size_t bytes, PieceOf piece
 }
 
 char* Mutable(const void* data) { return const_cast<char*>(static_cast<const char*>(data)); }
+
+// Where a gather's buffers lie, which all ranks tell each other: a rank that reaches into another's
+// window believes that its own place is the other's. Keeps the windows in use.
+class Places {
+ public:
+  Places(const Shared& shared, const Place& from, const Place& into)
+      : all_(static_cast<size_t>(shared.ranks)), rank_(static_cast<size_t>(shared.rank)) {
+    all_[rank_] = {kMagic, Number(into), into.offset};
+    for (const Place& place : {from, into}) {
+      if (place.window == nullptr) continue;
+      ++place.window->uses;
+      used_.push_back(place.window);
+    }
+  }
+  ~Places() {
+    for (const auto& window : used_) --window->uses;
+  }
+  Places(const Places&) = delete;
+  Places& operator=(const Places&) = delete;
+
+  std::vector<Transfer> Transfers(const Shared& shared) {
+    const auto at = [&](int rank) {
+      return reinterpret_cast<char*>(&all_[static_cast<size_t>(rank)]);
+    };
+    return Exchange(
+        shared, sizeof(Told), [&](int) { return at(shared.rank); }, at);
+  }
+  // Of ranks that are at this call: what others send is none of this.
+  bool Match() const {
+    return std::all_of(all_.begin(), all_.end(), [&](const Told& told) {
+      const Told& own = all_[rank_];
+      return told.magic != kMagic || (told.window == own.window && told.offset == own.offset);
+    });
+  }
+
+ private:
+  static constexpr uint64_t kMagic = 0x5a65726f57696e64;
+  struct Told {
+    uint64_t magic = 0;
+    uint64_t window = 0;  // 0: none
+    uint64_t offset = 0;
+  };
+  static uint64_t Number(const Place& place) {
+    return place.window == nullptr ? 0 : place.window->number;
+  }
+
+  std::vector<Told> all_;
+  const size_t rank_;
+  std::vector<std::shared_ptr<ncclWindow_vidmem>> used_;
+};
+
+// Tells all ranks how large the window is to be, and hears of theirs.
+ncclResult_t MeetAtWindow(const Shared& shared, uint64_t bytes) {
+  std::vector<uint64_t> sizes(static_cast<size_t>(shared.ranks), bytes);
+  const auto size_of = [&](int rank) {
+    return reinterpret_cast<char*>(&sizes[static_cast<size_t>(rank)]);
+  };
+  const auto exchange = Exchange(
+      shared, sizeof(bytes), [&](int) { return size_of(shared.rank); }, size_of);
+  if (!shared.mesh->Run(shared.mesh->TakeNumber(), exchange).ok()) return ncclRemoteError;
+  const bool same =
+      std::all_of(sizes.begin(), sizes.end(), [&](uint64_t size) { return size == bytes; });
+  return same ? ncclSuccess : ncclInvalidUsage;
+}
 
 // Sums piece `at(peer)` of everybody's send buffer into `to`.
 ncclResult_t Reduce(const void* send, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -293,11 +387,11 @@ void Await(ncclComm_t communicator) {
   if (communicator->background.joinable()) communicator->background.join();
 }
 
-// Begins `work` for `communicator`, and ends it if its configuration asks for that.
-ncclResult_t StartOrDo(ncclComm_t communicator, const ncclConfig_t* config,
+// Begins `work` for `communicator`, and ends it if that is to block.
+ncclResult_t StartOrDo(ncclComm_t communicator, bool blocking,
                        const std::function<ncclResult_t()>& work) {
   communicator->Start(work);
-  if (config != nullptr && config->blocking == 0) return ncclInProgress;
+  if (!blocking) return ncclInProgress;
   Await(communicator);
   return communicator->shared->state;
 }
@@ -311,6 +405,9 @@ void FailNextTransfer(ncclResult_t result) {
   transfer_failure = result;
   fail_next_transfer = true;
 }
+void FailNextRegistration(ncclResult_t result) { fail_next_registration = result; }
+void LeaveCopyEnginesWaiting() { copy_engines_wait = true; }
+int64_t CopyEngineGathers() { return copy_engine_gathers; }
 void StallTransfers(bool on) { stall_transfers = on; }
 
 }  // namespace zeroth::nccl::emulation
@@ -336,26 +433,57 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   UniqueId content;
   std::memcpy(&content, id.internal, sizeof(content));
   if (content.magic != kIdMagic || rank < 0 || rank >= ranks) return ncclInvalidArgument;
-  *communicator = new ncclComm;
+  *communicator = new ncclComm(config);
   const std::shared_ptr<Shared> shared = (*communicator)->shared;
   shared->ranks = ranks;
   shared->rank = rank;
-  return StartOrDo(*communicator, config,
+  return StartOrDo(*communicator, (*communicator)->blocking,
                    [shared, meeting = content.meeting] { return Connect(shared, meeting); });
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* communicator,
                            ncclConfig_t* config) {
   if (const ncclResult_t ready = Check(parent); ready != ncclSuccess) return ready;
-  *communicator = color == NCCL_SPLIT_NOCOLOR ? NCCL_COMM_NULL : new ncclComm;
+  *communicator = color == NCCL_SPLIT_NOCOLOR ? NCCL_COMM_NULL : new ncclComm(config);
   const std::shared_ptr<Shared> shared = parent->shared;
   const std::shared_ptr<Shared> child =
       *communicator == nullptr ? nullptr : (*communicator)->shared;
-  return StartOrDo(parent, config, [shared, child, color, key] {
+  return StartOrDo(parent, config == nullptr || config->blocking != 0, [shared, child, color, key] {
     const ncclResult_t result = Split(shared, child, color, key);
     if (child != nullptr) child->state = result;
     return result;
   });
+}
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  return zeroth::nccl::emulation::AllocateMemory(data, bytes);
+}
+
+ncclResult_t ncclMemFree(void* data) { return zeroth::nccl::emulation::FreeMemory(data); }
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* data, size_t bytes,
+                                    ncclWindow_t* window, int flags) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (flags != NCCL_WIN_COLL_SYMMETRIC || bytes == 0 ||
+      address % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+    return ncclInvalidArgument;
+  }
+  const std::shared_ptr<Shared> shared = communicator->shared;
+  return StartOrDo(communicator, communicator->blocking, [=] {
+    const ncclResult_t injected = fail_next_registration.exchange(ncclSuccess);
+    if (injected != ncclSuccess) return injected;
+    // Of memory from elsewhere there is no handle that others could map.
+    if (!IsAllocated(data, bytes)) return ncclUnhandledCudaError;
+    const ncclResult_t met = MeetAtWindow(*shared, bytes);
+    if (met == ncclSuccess) *window = communicator->windows.Add(data, bytes);
+    return met;
+  });
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {
+  if (const ncclResult_t ready = Check(communicator); ready != ncclSuccess) return ready;
+  return communicator->windows.Remove(window) ? ncclSuccess : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
@@ -435,14 +563,23 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
   const size_t bytes = count * Size(type);
   char* const to = static_cast<char*>(receive);
   char* const own = to + static_cast<size_t>(shared->rank) * bytes;
+  const Place from = communicator->windows.Find(send, bytes);
+  const Place into =
+      communicator->windows.Find(receive, bytes * static_cast<size_t>(shared->ranks));
+  const auto places = std::make_shared<Places>(*shared, from, into);
   Operation operation;
+  operation.by_copy_engine =
+      shared->uses_no_multiprocessors && from.window != nullptr && into.window != nullptr;
   operation.shared = shared;
   operation.stream = stream;
-  operation.transfers = Exchange(
+  operation.transfers = places->Transfers(*shared);
+  const std::vector<Transfer> data = Exchange(
       *shared, bytes, [&](int) { return Mutable(send); },
       [&](int peer) { return to + static_cast<size_t>(peer) * bytes; });
-  operation.finish = [own, send, bytes] {
+  operation.transfers.insert(operation.transfers.end(), data.begin(), data.end());
+  operation.finish = [own, send, bytes, shared, places] {
     if (own != send) std::memcpy(own, send, bytes);
+    if (!places->Match()) shared->state = ncclInvalidUsage;
   };
   return Submit(std::move(operation), /*may_merge=*/false);
 }

@@ -30,6 +30,7 @@ struct Graph {
   struct Node {
     size_t lane = 0;
     std::function<void()> work;
+    std::function<std::function<void()>()> prepare;  // makes the work, at each launch
     Nodes after;
   };
   std::vector<Node> nodes;
@@ -62,10 +63,11 @@ class Capture {
     lane->second.last.insert(after.begin(), after.end());
   }
   void Leave(cudaStream_t stream) { lanes_.erase(stream); }
-  void Add(cudaStream_t stream, std::function<void()> work) {
+  void Add(cudaStream_t stream, std::function<void()> work,
+           std::function<std::function<void()>()> prepare = nullptr) {
     Lane& lane = lanes_.at(stream);
-    graph_.nodes.push_back(
-        {lane.index, std::move(work), std::exchange(lane.last, {graph_.nodes.size()})});
+    graph_.nodes.push_back({lane.index, std::move(work), std::move(prepare),
+                            std::exchange(lane.last, {graph_.nodes.size()})});
   }
   const Nodes& Last(cudaStream_t stream) const { return lanes_.at(stream).last; }
 
@@ -128,6 +130,13 @@ class Program {
 
   size_t lanes() const { return graph_.lanes; }
 
+  // On the thread that launches, before any lane runs.
+  void Prepare(uint64_t launch) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].prepare != nullptr) prepared_[{launch, i}] = graph_.nodes[i].prepare();
+    }
+  }
   void RunOrigin(uint64_t launch) {
     end_.Await(launch - 1);  // a graph does not run beside itself
     start_.Reach(launch);
@@ -149,12 +158,22 @@ class Program {
       for (const size_t before : node.after) {
         if (graph_.nodes[before].lane != lane) signals_[before]->Await(launch);
       }
-      node.work();
+      (node.prepare == nullptr ? node.work : Prepared(launch, i))();
       if (signals_[i] != nullptr) signals_[i]->Reach(launch);
     }
   }
 
+  std::function<void()> Prepared(uint64_t launch, size_t node) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = prepared_.find({launch, node});
+    std::function<void()> work = std::move(found->second);
+    prepared_.erase(found);
+    return work;
+  }
+
   const Graph graph_;
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, size_t>, std::function<void()>> prepared_;  // by launch and node
   std::vector<std::unique_ptr<Signal>> signals_;  // of nodes that other lanes wait for
   std::vector<Signal> lane_ends_;
   Signal start_;
@@ -214,6 +233,16 @@ bool CaptureWork(cudaStream_t stream, const std::function<void()>& work, cudaErr
   Capture& capture = *stream->capture;
   *result = capture.spoiled() ? Report(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
   if (!capture.spoiled()) capture.Add(stream, work);
+  return true;
+}
+
+bool CapturePrepared(cudaStream_t stream, const std::function<std::function<void()>()>& prepare,
+                     cudaError_t* result) {
+  if (!IsCaptured(stream)) return false;
+  std::lock_guard<std::mutex> lock(CaptureMutex());
+  Capture& capture = *stream->capture;
+  *result = capture.spoiled() ? Report(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+  if (!capture.spoiled()) capture.Add(stream, nullptr, prepare);
   return true;
 }
 
@@ -351,6 +380,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   std::lock_guard<std::mutex> lock(exec->mutex);
   const uint64_t launch = exec->launches + 1;
   const std::shared_ptr<Program>& program = exec->program;
+  if (StickyError() == cudaSuccess) program->Prepare(launch);
   if (!EnqueueOnEmulatedStream(stream, [program, launch] { program->RunOrigin(launch); }).ok()) {
     return StickyError();
   }

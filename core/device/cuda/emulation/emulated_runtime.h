@@ -92,6 +92,8 @@ cudaError_t RefuseIfCaptured(cudaEvent_t event);
 // If `stream` is captured: does the call's share in the capture, stores its result, and returns
 // true; there is nothing to run then. Otherwise false.
 bool CaptureWork(cudaStream_t stream, const std::function<void()>& work, cudaError_t* result);
+bool CapturePrepared(cudaStream_t stream, const std::function<std::function<void()>()>& prepare,
+                     cudaError_t* result);
 bool CaptureRecord(cudaEvent_t event, cudaStream_t stream, cudaError_t* result);
 bool CaptureWait(cudaStream_t stream, cudaEvent_t event, cudaError_t* result);
 // The stream is going away.

@@ -18,6 +18,12 @@ namespace zeroth::cuda::emulation {
 // a sticky error; thread-safe.
 absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> work);
 
+// The same of work that `prepare` makes when it is enqueued: in the order of the host's calls, as a
+// library's host takes part in them. Where the stream is captured, `prepare` makes it at each
+// launch of the graph instead.
+absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
+                                             std::function<std::function<void()>()> prepare);
+
 // The next calls to allocate memory fail, `count` of them, as on a full device.
 void FailNextAllocations(int count);
 // What the device has; allocations beyond it fail. 0: as much as the host gives.

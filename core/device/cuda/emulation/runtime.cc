@@ -227,6 +227,19 @@ absl::Status EnqueueOnEmulatedStream(cudaStream_t stream, std::function<void()> 
   return absl::InternalError(TextOf(error).words);
 }
 
+absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
+                                             std::function<std::function<void()>()> prepare) {
+  if (Machine::Get().sticky() == cudaSuccess) {
+    cudaError_t result = cudaSuccess;
+    if (!CapturePrepared(stream, prepare, &result)) {
+      return EnqueueOnEmulatedStream(stream, prepare());
+    }
+    if (result != cudaSuccess) return absl::InternalError(TextOf(result).words);
+    return absl::OkStatus();
+  }
+  return absl::InternalError(TextOf(Machine::Get().sticky()).words);
+}
+
 void FailNextAllocations(int count) { Machine::Get().FailNext(count); }
 void SetDeviceMemory(size_t bytes) { Machine::Get().SetCapacity(bytes); }
 void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }

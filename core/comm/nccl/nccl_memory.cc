@@ -1,0 +1,97 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/nccl/nccl_memory.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <climits>
+#include <fstream>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/cuda_recording.h"
+#include "zeroth/core/device/cuda/cuda_status.h"
+
+namespace zeroth::nccl {
+namespace {
+
+// Large enough for a piece of its own, and next to nothing.
+constexpr size_t kProbeBytes = size_t{1} << 20;
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+}  // namespace
+
+absl::StatusOr<void*> NcclMemory::Allocate(size_t bytes) {
+  const cuda::AllowDuringCapture allow;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(device_));
+  void* data = nullptr;
+  const ncclResult_t result = ncclMemAlloc(&data, bytes);
+  if (result != ncclSuccess) {
+    static_cast<void>(cudaGetLastError());  // not sticky: the next call is not about this one
+    return absl::ResourceExhaustedError(
+        absl::StrCat("ncclMemAlloc of ", bytes, " bytes on cuda:", device_,
+                     ": NCCL: ", ncclGetErrorString(result),
+                     "; use a smaller batch or model, more ranks, or --nccl_copy_engine=off, which "
+                     "needs no such memory"));
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  allocated_[static_cast<const char*>(data)] = bytes;
+  return data;
+}
+
+void NcclMemory::Free(void* data, size_t) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    allocated_.erase(static_cast<const char*>(data));
+  }
+  const cuda::AllowDuringCapture allow;
+  // At the end of a process CUDA may be gone before the last tensor.
+  static_cast<void>(cudaSetDevice(device_));
+  static_cast<void>(ncclMemFree(data));
+}
+
+bool NcclMemory::Contains(const void* data, size_t bytes) const {
+  const char* const begin = static_cast<const char*>(data);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto after = allocated_.upper_bound(begin);
+  if (after == allocated_.begin()) return false;
+  --after;
+  return static_cast<size_t>(begin - after->first) + bytes <= after->second;
+}
+
+RankAbility OwnAbility(const std::string& mode, int device) {
+  RankAbility ability;
+  ability.mode = mode;
+  ability.host = HostName();
+  ability.boot = BootId();
+  ability.compiled_version = NCCL_VERSION_CODE;
+  // What cannot be told stays 0, which no plan accepts.
+  static_cast<void>(ncclGetVersion(&ability.library_version));
+  static_cast<void>(cudaDriverGetVersion(&ability.driver_version));
+  if (mode == "off") return ability;
+  NcclMemory probe(device);
+  const absl::StatusOr<void*> data = probe.Allocate(kProbeBytes);
+  if (data.ok()) {
+    probe.Free(*data, kProbeBytes);
+  } else {
+    ability.memory_error = std::string(data.status().message());
+  }
+  return ability;
+}
+
+}  // namespace zeroth::nccl
