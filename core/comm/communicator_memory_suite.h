@@ -5,6 +5,7 @@
 #ifndef ZEROTH_CORE_COMM_COMMUNICATOR_MEMORY_SUITE_H_
 #define ZEROTH_CORE_COMM_COMMUNICATOR_MEMORY_SUITE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -64,10 +65,10 @@ TEST_P(CommunicatorTest, RegistrationsComeAndGo) {
 
 TEST_P(CommunicatorTest, AnotherSizeOfRegisteredMemoryIsAMismatch) {
   if (size() == 1) GTEST_SKIP() << "one rank cannot differ";
-  bool has_memory = true;
+  std::atomic<bool> has_memory{true};
   const absl::Status status = Launch([&](TestRank& rank) -> absl::Status {
     if (!rank.device.allocator().has_transport_memory()) {
-      if (rank.rank() == 0) has_memory = false;
+      has_memory = false;
       return absl::OkStatus();
     }
     ZEROTH_ASSIGN_OR_RETURN(const Tensor memory, TransportFloats(rank, rank.rank() == 1 ? 9 : 8));
