@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -125,8 +126,21 @@ MpirunOutcome AwaitMpirun(pid_t mpirun, const std::string& log) {
 
 MpirunOutcome RunMpirun(const Mpirun& run) {
   static std::atomic<int> count{0};
-  const std::string log = absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", ++count);
-  return AwaitMpirun(StartMpirun(run, log), log);
+  namespace fs = std::filesystem;
+  const fs::path folder = absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", ++count);
+  fs::create_directories(folder);
+  // A file for each rank: in one, they would break each other's lines.
+  Mpirun apart = run;
+  const std::string redirect = absl::StrCat("exec \"$@\" > '", folder.string(), "/rank'.$$ 2>&1");
+  apart.program.insert(apart.program.begin(), {"/bin/sh", "-c", redirect, "sh"});
+  const std::string log = (folder / "mpirun").string();
+  MpirunOutcome outcome = AwaitMpirun(StartMpirun(apart, log), log);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path() == log) continue;
+    std::ifstream file(entry.path());
+    outcome.output.append((std::istreambuf_iterator<char>(file)), {});
+  }
+  return outcome;
 }
 
 void ExpectRanksPass(const Mpirun& run, const std::string& filter,

@@ -41,7 +41,7 @@ struct Mpirun {
 
 struct MpirunOutcome {
   int exit_code = -1;  // of mpirun; -1 if a signal ended it
-  std::string output;  // of all ranks, both streams
+  std::string output;  // of mpirun and all ranks, both streams; of RunMpirun, one after another
 };
 
 // Starts them; what they print goes to the file `log`. The process is mpirun.
