@@ -24,7 +24,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/comm/nccl/emulation/elements.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/emulation/mesh_sockets.h"
 #include "zeroth/core/comm/nccl/emulation/registered_memory.h"
@@ -32,10 +32,12 @@
 #include "zeroth/core/comm/split_groups.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
+using zeroth::nccl::emulation::Add;
 using zeroth::nccl::emulation::IsAllocated;
 using zeroth::nccl::emulation::MeshSockets;
 using zeroth::nccl::emulation::Place;
 using zeroth::nccl::emulation::ServeMeeting;
+using zeroth::nccl::emulation::Size;
 using zeroth::nccl::emulation::Transfer;
 using zeroth::nccl::emulation::WindowSet;
 
@@ -63,58 +65,6 @@ struct UniqueId {
   int32_t meeting = 0;
 };
 constexpr uint32_t kIdMagic = 0x454d4e43;
-
-size_t Size(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-      return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
-template <typename T>
-void AddTo(char* sum, const char* more, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    T a{};
-    T b{};
-    std::memcpy(&a, sum + i * sizeof(T), sizeof(T));
-    std::memcpy(&b, more + i * sizeof(T), sizeof(T));
-    if constexpr (std::is_same_v<T, zeroth::BFloat16>) {
-      a = zeroth::ToBFloat16(zeroth::ToFloat(a) + zeroth::ToFloat(b));
-    } else if constexpr (std::is_same_v<T, zeroth::Float16>) {
-      a = zeroth::ToFloat16(zeroth::ToFloat(a) + zeroth::ToFloat(b));
-    } else {
-      a = a + b;
-    }
-    std::memcpy(sum + i * sizeof(T), &a, sizeof(T));
-  }
-}
-
-// Rounds after each addition, as rings do.
-bool Add(ncclDataType_t type, char* sum, const char* more, size_t count) {
-  switch (type) {
-    case ncclFloat32:
-      AddTo<float>(sum, more, count);
-      return true;
-    case ncclBfloat16:
-      AddTo<zeroth::BFloat16>(sum, more, count);
-      return true;
-    case ncclFloat16:
-      AddTo<zeroth::Float16>(sum, more, count);
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Something to be done on a stream.
 struct Operation {

@@ -1,0 +1,21 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_
+#define ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_
+
+#include <nccl.h>
+
+#include <cstddef>
+
+namespace zeroth::nccl::emulation {
+
+// Bytes of an element.
+size_t Size(ncclDataType_t type);
+
+// sum[i] += more[i], rounded after each addition, as rings do. False for types that are not summed
+// here.
+bool Add(ncclDataType_t type, char* sum, const char* more, size_t count);
+
+}  // namespace zeroth::nccl::emulation
+
+#endif  // ZEROTH_CORE_COMM_NCCL_EMULATION_ELEMENTS_H_
