@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/philox.h"
@@ -65,25 +68,47 @@ absl::StatusOr<double> Reduced(Communicator& world, Device& device, double value
   return static_cast<double>(result[0]);
 }
 
+// A product of matrices [size, size] on every rank; nullopt where one of them has no memory for it.
+absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
+                                                    Kernels& kernels, int64_t size, DType dtype) {
+  GemmArgs gemm;
+  double lacking = 0;
+  for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
+    const absl::StatusOr<Tensor> tensor = RandomMatrix(device, kernels, size, dtype);
+    if (absl::IsResourceExhausted(tensor.status())) {
+      lacking = 1;
+      break;
+    }
+    ZEROTH_RETURN_IF_ERROR(tensor.status());
+    *matrix = *tensor;
+  }
+  // What is measured is the speed of all at once.
+  ZEROTH_ASSIGN_OR_RETURN(lacking, Reduced(world, device, lacking, ReduceOp::kMax));
+  if (lacking > 0) return std::optional<GemmArgs>();
+  return std::optional<GemmArgs>(std::move(gemm));
+}
+
 }  // namespace
 
 absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype) {
-  for (int64_t size = kSmallest;; size *= 2) {
-    GemmArgs gemm;
-    for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor, RandomMatrix(device, kernels, size, dtype));
-      *matrix = tensor;
-    }
-    ZEROTH_ASSIGN_OR_RETURN(const double first, BestSeconds(world, kernels, gemm, /*rounds=*/2));
+  double peak = 0;
+  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
+                            MakeProduct(world, device, kernels, size, dtype));
+    if (!gemm.has_value()) break;
+    ZEROTH_ASSIGN_OR_RETURN(const double first, BestSeconds(world, kernels, *gemm, /*rounds=*/2));
     // Every rank goes by the slowest, so that all measure the same product.
     ZEROTH_ASSIGN_OR_RETURN(const double slowest, Reduced(world, device, first, ReduceOp::kMax));
-    if (slowest < kLongEnough && size < kLargest) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const double best, BestSeconds(world, kernels, gemm, kRounds));
+    const bool is_last = slowest >= kLongEnough || size == kLargest;
+    const int rounds = is_last ? kRounds : 1;
+    ZEROTH_ASSIGN_OR_RETURN(const double best, BestSeconds(world, kernels, *gemm, rounds));
     const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
                          static_cast<double>(size) / std::min(first, best);
-    return Reduced(world, device, flops, ReduceOp::kSum);
+    ZEROTH_ASSIGN_OR_RETURN(peak, Reduced(world, device, flops, ReduceOp::kSum));
+    if (is_last) break;
   }
+  return peak;
 }
 
 }  // namespace zeroth

@@ -14,7 +14,8 @@ namespace zeroth {
 
 // Floating-point operations per second that all ranks together reach on a large square product of
 // `dtype` matrices, all computing at once: what model FLOP utilisation is measured against.
-// Collective; the best of several rounds, well under a second each.
+// Collective; the best of several rounds, well under a second each. 0 if some rank has no memory
+// left for such matrices, which is no reason not to train.
 absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype);
 

@@ -127,7 +127,8 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
     if (options.world_size != 0 && options.world_size != *started) {
       return absl::InvalidArgumentError(
           absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
-                       *started, " ranks have been started; leave the flag out"));
+                       *started, " ranks have been started; leave the flag out, and have the ",
+                       "launcher start as many as you want (mpirun -n ", options.world_size, ")"));
     }
     options.world_size = *started;
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
@@ -391,10 +392,11 @@ class Reporter {
                           static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
     }
     progress_.Print(absl::StrFormat(
-        "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %.0f GFLOP/s",
+        "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %s",
         SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
         options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
-        gemm_peak / 1e9));
+        gemm_peak > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_peak / 1e9)
+                      : "unknown, for want of memory to measure it in"));
     if (options.deterministic_batch > 0) {
       progress_.Print(absl::StrFormat(
           "          in %d micro-batches, %d on each rank: the bits are those of any world size",
