@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
@@ -31,6 +32,10 @@ struct Matrix {
   template <typename T>
   T* data() const {
     return tensor.data<T>() + offset;
+  }
+  void* raw_data() const {
+    return static_cast<char*>(tensor.raw_data()) +
+           offset * static_cast<int64_t>(SizeOf(tensor.dtype()));
   }
 };
 

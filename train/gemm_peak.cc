@@ -101,8 +101,10 @@ absl::StatusOr<double> MeasureGemmPeak(Communicator& world, Device& device, Kern
     // Every rank goes by the slowest, so that all measure the same product.
     ZEROTH_ASSIGN_OR_RETURN(const double slowest, Reduced(world, device, first, ReduceOp::kMax));
     const bool is_last = slowest >= kLongEnough || size == kLargest;
-    const int rounds = is_last ? kRounds : 1;
-    ZEROTH_ASSIGN_OR_RETURN(const double best, BestSeconds(world, kernels, *gemm, rounds));
+    double best = first;
+    if (is_last) {
+      ZEROTH_ASSIGN_OR_RETURN(best, BestSeconds(world, kernels, *gemm, kRounds));
+    }
     const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) *
                          static_cast<double>(size) / std::min(first, best);
     ZEROTH_ASSIGN_OR_RETURN(peak, Reduced(world, device, flops, ReduceOp::kSum));

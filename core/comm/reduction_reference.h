@@ -56,6 +56,18 @@ T ReferenceReduce(ReduceOp op, absl::Span<const T> ranks) {
   }
 }
 
+// The reductions of all elements of values[rank], which are as many on every rank.
+template <typename T>
+std::vector<T> ReferenceReduceAll(const std::vector<std::vector<T>>& values, ReduceOp op) {
+  std::vector<T> result;
+  std::vector<T> ranks(values.size());
+  for (size_t i = 0; i < values.front().size(); ++i) {
+    for (size_t rank = 0; rank < values.size(); ++rank) ranks[rank] = values[rank][i];
+    result.push_back(ReferenceReduce<T>(op, ranks));
+  }
+  return result;
+}
+
 }  // namespace zeroth::testing
 
 #endif  // ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_

@@ -13,6 +13,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cpu/adamw.h"
 #include "zeroth/kernels/cpu/attention.h"
 #include "zeroth/kernels/cpu/cast.h"
@@ -40,10 +41,6 @@ float* DataOrNull(const Tensor& tensor) {
 }
 
 void* RawDataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
-
-void* RawData(const Matrix& matrix) {
-  return Advance(matrix.tensor.raw_data(), matrix.offset, matrix.tensor.dtype());
-}
 
 // The fields that both norms have.
 template <typename Args>
@@ -116,13 +113,13 @@ absl::Status CpuKernels::Gemm(const GemmArgs& args) {
     call.k = args.transpose_a ? args.a.rows : args.a.cols;
     call.dtype = args.a.tensor.dtype();
     call.c_dtype = args.c.tensor.dtype();
-    call.a = RawData(args.a);
+    call.a = args.a.raw_data();
     call.lda = args.a.stride;
     call.transpose_a = args.transpose_a;
-    call.b = RawData(args.b);
+    call.b = args.b.raw_data();
     call.ldb = args.b.stride;
     call.transpose_b = args.transpose_b;
-    call.c = RawData(args.c);
+    call.c = args.c.raw_data();
     call.ldc = args.c.stride;
     call.accumulate = args.accumulate;
     call.bias = RawDataOrNull(args.bias);
@@ -137,7 +134,7 @@ absl::Status CpuKernels::Gemm(const GemmArgs& args) {
 absl::Status CpuKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) {
   ZEROTH_RETURN_IF_ERROR(ValidateBiasGradient(device_, dy, dbias));
   return stream_.Enqueue([this, dy, dbias, accumulate] {
-    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), RawData(dy), accumulate,
+    return ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), dy.raw_data(), accumulate,
                      dbias.dtype(), dbias.raw_data(), workspace_);
   });
 }
@@ -421,10 +418,7 @@ absl::Status CpuKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
 absl::Status CpuKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
   ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
   return stream_.Enqueue([xs = std::vector<Tensor>(xs.begin(), xs.end()), sum] {
-    std::vector<SquaresCall> calls;
-    calls.reserve(xs.size());
-    for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
-    cpu::AddSquares(calls, sum.data<int64_t>());
+    cpu::AddSquares(CallsOf(xs), sum.data<int64_t>());
     return absl::OkStatus();
   });
 }
@@ -440,19 +434,7 @@ absl::Status CpuKernels::ClipFactor(const Tensor& sum, double scale, double max_
 
 absl::Status CpuKernels::CastFp8(const CastFp8Args& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
-  return stream_.Enqueue([this, args] {
-    CastFp8Call call;
-    call.rows = args.values.rows;
-    call.cols = args.values.cols;
-    call.stride = args.values.stride;
-    call.dtype = args.values.tensor.dtype();
-    call.values = RawData(args.values);
-    call.format = args.format;
-    call.codes = static_cast<uint8_t*>(RawDataOrNull(args.codes));
-    call.codes_transposed = static_cast<uint8_t*>(RawDataOrNull(args.codes_transposed));
-    call.scale = args.scale.data<float>();
-    return cpu::CastFp8(call, workspace_);
-  });
+  return stream_.Enqueue([this, args] { return cpu::CastFp8(CallOf(args), workspace_); });
 }
 
 absl::Status CpuKernels::Fp8Gemm(const Fp8GemmArgs& args) {
@@ -468,7 +450,7 @@ absl::Status CpuKernels::Fp8Gemm(const Fp8GemmArgs& args) {
     call.b_format = args.b.format;
     call.scale = args.a.scale.data<float>()[0] * args.b.scale.data<float>()[0];
     call.c_dtype = args.c.tensor.dtype();
-    call.c = RawData(args.c);
+    call.c = args.c.raw_data();
     call.ldc = args.c.stride;
     call.accumulate = args.accumulate;
     call.bias = RawDataOrNull(args.bias);

@@ -11,23 +11,11 @@
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/fp8.h"
 
 namespace zeroth::cpu {
-
-// Fields as in CastFp8Args of kernels.h; `stride` is that of the values' rows.
-struct CastFp8Call {
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;
-  DType dtype = DType::kFloat32;
-  const void* values = nullptr;
-  Fp8Format format = Fp8Format::kE4M3;
-  uint8_t* codes = nullptr;             // [rows, cols], or null
-  uint8_t* codes_transposed = nullptr;  // [cols, PaddedFp8Depth(rows)], or null
-  float* scale = nullptr;               // [2]
-};
 
 absl::Status CastFp8(const CastFp8Call& call, Workspace& workspace);
 

@@ -7,17 +7,10 @@
 
 #include "absl/types/span.h"
 
-#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/exact_sum.h"
 
 namespace zeroth::cpu {
-
-// x[0, count), fp32, bf16 or fp16.
-struct SquaresCall {
-  int64_t count = 0;
-  DType dtype = DType::kFloat32;
-  const void* x = nullptr;
-};
 
 // Adds the squares of all elements to words[0, ExactSum::kWords) exactly and leaves the words
 // normalised, so that even their bits do not depend on the order or the grouping of the elements.

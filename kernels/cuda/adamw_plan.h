@@ -61,8 +61,6 @@ struct AdamWRange {
   bool packed = false;
 };
 
-// What the parameters of a kernel may take on every device: 4 KiB up to CUDA 12.0.
-inline constexpr size_t kKernelParameterBytes = 4096;
 // Sets of scalars that come from the host. The optimizer's lie on the device; who calls with
 // scalars has one set for parameters that decay and one for the rest.
 inline constexpr int kAdamWSets = 4;

@@ -10,6 +10,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cuda/adamw.h"
 #include "zeroth/kernels/cuda/attention.h"
 #include "zeroth/kernels/cuda/column_sum.h"
@@ -35,11 +36,6 @@ constexpr int kLeastFp8Capability = 89;
 void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 float* FloatsOrNull(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<float>() : nullptr;
-}
-
-void* RawData(const Matrix& matrix) {
-  return static_cast<char*>(matrix.tensor.raw_data()) +
-         matrix.offset * static_cast<int64_t>(SizeOf(matrix.tensor.dtype()));
 }
 
 // The fields that both norms have.
@@ -138,13 +134,13 @@ absl::Status CudaKernels::Gemm(const GemmArgs& args) {
   call.k = args.transpose_a ? args.a.rows : args.a.cols;
   call.dtype = args.a.tensor.dtype();
   call.c_dtype = args.c.tensor.dtype();
-  call.a = RawData(args.a);
+  call.a = args.a.raw_data();
   call.lda = args.a.stride;
   call.transpose_a = args.transpose_a;
-  call.b = RawData(args.b);
+  call.b = args.b.raw_data();
   call.ldb = args.b.stride;
   call.transpose_b = args.transpose_b;
-  call.c = RawData(args.c);
+  call.c = args.c.raw_data();
   call.ldc = args.c.stride;
   call.accumulate = args.accumulate;
   call.bias = DataOrNull(args.bias);
@@ -162,7 +158,7 @@ absl::Status CudaKernels::BiasGradient(const Matrix& dy, const Tensor& dbias, bo
       const std::shared_ptr<Buffer> scratch,
       Scratch(static_cast<size_t>(ColumnSumScratch(dy.rows, dy.cols, 1)) * sizeof(float)));
   return Finish(
-      ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), RawData(dy), accumulate,
+      ColumnSum(dy.rows, dy.cols, dy.stride, dy.tensor.dtype(), dy.raw_data(), accumulate,
                 dbias.dtype(), dbias.raw_data(), static_cast<float*>(scratch->data()), target_),
       dy.tensor, dbias);
 }
@@ -482,10 +478,7 @@ absl::Status CudaKernels::AdamW(absl::Span<const AdamWArgs> ranges) {
 absl::Status CudaKernels::AddSquares(absl::Span<const Tensor> xs, const Tensor& sum) {
   ZEROTH_RETURN_IF_ERROR(ValidateAddSquares(device_, xs, sum));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  std::vector<SquaresCall> calls;
-  calls.reserve(xs.size());
-  for (const Tensor& x : xs) calls.push_back({x.numel(), x.dtype(), x.raw_data()});
-  ZEROTH_RETURN_IF_ERROR(Finish(cuda::AddSquares(calls, sum.data<int64_t>(), target_), sum));
+  ZEROTH_RETURN_IF_ERROR(Finish(cuda::AddSquares(CallsOf(xs), sum.data<int64_t>(), target_), sum));
   for (const Tensor& x : xs) ZEROTH_RETURN_IF_ERROR(Finish(absl::OkStatus(), x));
   return absl::OkStatus();
 }
@@ -510,18 +503,8 @@ absl::Status CudaKernels::SupportsFp8() const {
 absl::Status CudaKernels::CastFp8(const CastFp8Args& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateCastFp8(device_, args));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
-  CastFp8Call call;
-  call.rows = args.values.rows;
-  call.cols = args.values.cols;
-  call.stride = args.values.stride;
-  call.dtype = args.values.tensor.dtype();
-  call.values = RawData(args.values);
-  call.format = args.format;
-  call.codes = static_cast<uint8_t*>(DataOrNull(args.codes));
-  call.codes_transposed = static_cast<uint8_t*>(DataOrNull(args.codes_transposed));
-  call.scale = args.scale.data<float>();
-  return Finish(cuda::CastFp8(call, target_), args.values.tensor, args.codes, args.codes_transposed,
-                args.scale);
+  return Finish(cuda::CastFp8(CallOf(args), target_), args.values.tensor, args.codes,
+                args.codes_transposed, args.scale);
 }
 
 absl::Status CudaKernels::Fp8Gemm(const Fp8GemmArgs& args) {
@@ -539,7 +522,7 @@ absl::Status CudaKernels::Fp8Gemm(const Fp8GemmArgs& args) {
   call.b_format = args.b.format;
   call.b_scale = args.b.scale.data<float>();
   call.c_dtype = args.c.tensor.dtype();
-  call.c = RawData(args.c);
+  call.c = args.c.raw_data();
   call.ldc = args.c.stride;
   call.accumulate = args.accumulate;
   call.bias = DataOrNull(args.bias);

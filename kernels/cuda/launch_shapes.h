@@ -6,6 +6,7 @@
 #define ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "zeroth/core/device/cuda/launch.h"
@@ -21,6 +22,9 @@ struct LaunchTarget {
 // Blocks that a multiprocessor holds of the simple kernels here: 8 of 256 threads fill it.
 inline constexpr int kBlocksPerMultiprocessor = 8;
 inline constexpr int kMapThreads = 256;
+
+// What the parameters of a kernel may take on every device: 4 KiB up to CUDA 12.0.
+inline constexpr size_t kKernelParameterBytes = 4096;
 
 // A grid for `items` independent items, one per thread and turn: as many blocks as the device holds
 // at once, which then take turns, or fewer.

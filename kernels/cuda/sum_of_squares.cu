@@ -88,7 +88,7 @@ __host__ __device__ __forceinline__ int64_t TilesOf(int64_t count) {
 
 // What a launch is told: as many arrays of one type as a kernel's parameter has room for on every
 // device, for adamw_plan.h's reasons.
-constexpr int kArrays = (4096 - 16) / 16;
+constexpr int kArrays = static_cast<int>((kKernelParameterBytes - 16) / 16);
 struct SquaresTable {
   struct Array {
     const void* x;
@@ -98,7 +98,7 @@ struct SquaresTable {
   int32_t count;
   Array arrays[kArrays];
 };
-static_assert(sizeof(SquaresTable) <= 4096);
+static_assert(sizeof(SquaresTable) <= kKernelParameterBytes);
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) SquareSums(const __grid_constant__ SquaresTable table) {

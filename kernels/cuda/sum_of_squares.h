@@ -8,17 +8,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {
-
-// x[0, count) in device memory.
-struct SquaresCall {
-  int64_t count = 0;
-  DType dtype = DType::kFloat32;
-  const void* x = nullptr;
-};
 
 // words (ExactSum::kWords, see exact_sum.h) += the exact sum of squares of all elements. A block
 // adds its elements up in 128-bit integers under an exponent that all its elements share, and then

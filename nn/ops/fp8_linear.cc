@@ -61,12 +61,13 @@ absl::StatusOr<Fp8Operand> WeightOperand(Context& context, const Parameter& weig
 }
 
 absl::Status Multiply(Context& context, const Fp8Operand& a, const Fp8Operand& b, const Matrix& c,
-                      bool accumulate) {
+                      bool accumulate, const Tensor& bias = Tensor()) {
   Fp8GemmArgs gemm;
   gemm.a = a;
   gemm.b = b;
   gemm.c = c;
   gemm.accumulate = accumulate;
+  gemm.bias = bias;
   return context.kernels().Fp8Gemm(gemm);
 }
 
@@ -74,14 +75,11 @@ absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout 
                          const Fp8Operand& x, const Matrix& y) {
   ZEROTH_ASSIGN_OR_RETURN(const Fp8Operand weight,
                           WeightOperand(context, *part.weight, layout, /*depth_is_in=*/true));
-  Fp8GemmArgs gemm;
-  gemm.a = x;
-  gemm.b = weight;
-  gemm.c = y;
+  Tensor bias;
   if (part.bias != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(gemm.bias, FullValues(*part.bias));
+    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
   }
-  return context.kernels().Fp8Gemm(gemm);
+  return Multiply(context, x, weight, y, /*accumulate=*/false, bias);
 }
 
 absl::Status ParameterGradients(Context& context, const LinearPart& part, WeightLayout layout,

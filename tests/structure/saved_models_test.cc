@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -29,8 +28,8 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/local/local.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/tests/structure/small_gpt2.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -130,21 +129,15 @@ std::string NameOf(const Model& model, const Spread& spread) {
 using Rank = std::function<absl::Status(Communicator& world, Trainer& trainer)>;
 
 absl::Status RunRanks(const Model& kind, const Spread& spread, const Rank& run) {
-  return RunLocalRanks(spread.world_size, [&](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                            DeviceRegistry::Create("cpu", DeviceOptions()));
-    device->BindThread();
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model,
-                            ModelRegistry::Create(kind.config));
-    const std::vector<Parameter*> parameters = model->Parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (kind.frozen.count(i) > 0) parameters[i]->set_requires_grad(false);
-    }
-    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                            Trainer::Create(world, *device, std::move(model), spread.options));
-    ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(/*seed=*/3));
-    return run(world, *trainer);
-  });
+  return testing::RunModel(
+      kind.config, spread.world_size, spread.options,
+      [&](Trainer& trainer, Device&, int) { return run(trainer.world(), trainer); },
+      [&](LanguageModel& model) {
+        const std::vector<Parameter*> parameters = model.Parameters();
+        for (size_t i = 0; i < parameters.size(); ++i) {
+          if (kind.frozen.count(i) > 0) parameters[i]->set_requires_grad(false);
+        }
+      });
 }
 
 Batch BatchOf(int64_t vocabulary, int rank, int64_t step) {

@@ -23,12 +23,13 @@ nlohmann::json Config() {
           {"layer_norm_epsilon", 1e-5}};
 }
 
-absl::Status RunRank(Communicator& world, const TrainerOptions& options, const SmallGpt2Rank& rank,
+absl::Status RunRank(Communicator& world, const nlohmann::json& config,
+                     const TrainerOptions& options, const SmallGpt2Rank& rank,
                      const std::function<void(LanguageModel&)>& prepare) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", DeviceOptions()));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(Config()));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   if (prepare != nullptr) prepare(*model);
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
@@ -61,8 +62,15 @@ std::vector<Batch> MicroBatches(int rank, int step, int count) {
 
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare) {
-  return RunLocalRanks(world_size,
-                       [&](Communicator& world) { return RunRank(world, options, rank, prepare); });
+  return RunModel(Config(), world_size, options, rank, prepare);
+}
+
+absl::Status RunModel(const nlohmann::json& config, int world_size, const TrainerOptions& options,
+                      const SmallGpt2Rank& rank,
+                      const std::function<void(LanguageModel&)>& prepare) {
+  return RunLocalRanks(world_size, [&](Communicator& world) {
+    return RunRank(world, config, options, rank, prepare);
+  });
 }
 
 TrainerOptions OptionsOf(const std::string& strategy, int shard_size) {

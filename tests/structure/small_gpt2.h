@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/core/device/device.h"
@@ -43,6 +44,11 @@ using SmallGpt2Rank = std::function<absl::Status(Trainer& trainer, Device& devic
 // left in a rank's memory once its trainer is gone.
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare = nullptr);
+
+// The same with any model.
+absl::Status RunModel(const nlohmann::json& config, int world_size, const TrainerOptions& options,
+                      const SmallGpt2Rank& rank,
+                      const std::function<void(LanguageModel&)>& prepare = nullptr);
 
 TrainerOptions OptionsOf(const std::string& strategy, int shard_size = 0);
 

@@ -55,18 +55,6 @@ absl::Status AllReduceOnce(TestRank& rank) {
   return absl::OkStatus();
 }
 
-// Element i of what all ranks' values make along the tree.
-template <typename T>
-std::vector<T> Reference(const std::vector<std::vector<T>>& values, ReduceOp op) {
-  std::vector<T> result;
-  std::vector<T> ranks(values.size());
-  for (size_t i = 0; i < values.front().size(); ++i) {
-    for (size_t rank = 0; rank < values.size(); ++rank) ranks[rank] = values[rank][i];
-    result.push_back(ReferenceReduce<T>(op, ranks));
-  }
-  return result;
-}
-
 // Many blocks, with rests, and pieces of more than one message.
 TEST(MpiRanks, LargeReductionsHaveTheBitsOfTheTree) {
   const absl::Status status = RunOnCpu([](TestRank& rank) -> absl::Status {
@@ -74,7 +62,7 @@ TEST(MpiRanks, LargeReductionsHaveTheBitsOfTheTree) {
     const int64_t count = (int64_t{2} << 20) + 4099;
     const int64_t all_count = count * rank.size();
     const auto values = TestValuesOfAll<float>(7, rank.size(), all_count);
-    const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+    const std::vector<float> expected = ReferenceReduceAll<float>(values, ReduceOp::kMean);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor full, ToDevice(rank.device, values[me]));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor piece,
                             ToDevice(rank.device, std::vector<float>(static_cast<size_t>(count))));

@@ -33,7 +33,7 @@ class KilledRankTest : public ::testing::TestWithParam<int> {};
 TEST_P(KilledRankTest, TheOthersEndWithAnError) {
   const int victim = GetParam();
   constexpr int kSize = 3;
-  const std::string file = NcclTestFile();
+  const std::string file = TestRendezvousFile();
   std::vector<pid_t> children;
   for (int rank = 0; rank < kSize; ++rank) {
     const pid_t child = fork();
@@ -45,7 +45,7 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
     LaunchOptions options;
     options.world_size = kSize;
     const absl::Status status =
-        RunNcclRank(NcclTestEnvironment(rank, kSize, file), options, OnCuda([&](TestRank& test) {
+        RunNcclRank(TestEnvironment(rank, kSize, file), options, OnCuda([&](TestRank& test) {
                       absl::Status result = TwoAllReduces(test);
                       if (rank == victim) kill(getpid(), SIGKILL);
                       result.Update(TwoAllReduces(test));
@@ -69,7 +69,7 @@ TEST_P(KilledRankTest, TheOthersEndWithAnError) {
 // The library cannot end what the device does then: the process ends instead, with the reason.
 TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
   constexpr int kVictim = 1;
-  const std::string file = NcclTestFile();
+  const std::string file = TestRendezvousFile();
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {
     const pid_t child = fork();
@@ -97,7 +97,7 @@ TEST(StuckCopyEngineTest, EndsItsProcessWithTheReason) {
       std::ofstream(file + ".enqueued") << "yes";
       return test.stream.Synchronize();
     };
-    RunNcclRank(NcclTestEnvironment(rank, 2, file), options, OnCuda(gather)).IgnoreError();
+    RunNcclRank(TestEnvironment(rank, 2, file), options, OnCuda(gather)).IgnoreError();
     _exit(0);
   }
   int state = 0;

@@ -37,6 +37,7 @@ using testing::ExpectSameBits;
 using testing::ExpectWords;
 using testing::Fetch;
 using testing::OnCuda;
+using testing::ReferenceReduceAll;
 using testing::RunNcclThreads;
 using testing::SleepUntilBroken;
 using testing::TestRank;
@@ -50,25 +51,13 @@ absl::Status RunRanks(int size, const std::function<absl::Status(TestRank&)>& fu
   return RunNcclThreads(options, OnCuda(function));
 }
 
-// What all ranks' elements make along the tree, element by element.
-template <typename T>
-std::vector<T> Reference(const std::vector<std::vector<T>>& values, ReduceOp op) {
-  std::vector<T> result;
-  std::vector<T> ranks(values.size());
-  for (size_t i = 0; i < values.front().size(); ++i) {
-    for (size_t rank = 0; rank < values.size(); ++rank) ranks[rank] = values[rank][i];
-    result.push_back(testing::ReferenceReduce<T>(op, ranks));
-  }
-  return result;
-}
-
 // Large enough for pieces, with rests, empty pieces and the bits of the tree.
 TEST(NcclTest, LargeAllReducesHaveTheBitsOfTheTree) {
   for (int size : {1, 2, 3, 4}) {
     for (int64_t count : {int64_t{65536 * 2}, int64_t{100003}}) {
       const absl::Status status = RunRanks(size, [&](TestRank& rank) -> absl::Status {
         const auto values = TestValuesOfAll<float>(5, rank.size(), count);
-        const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+        const std::vector<float> expected = ReferenceReduceAll<float>(values, ReduceOp::kMean);
         ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
                                 ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
         ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "large"));
@@ -90,7 +79,7 @@ TEST(NcclTest, TheLibraryMayReduce) {
       [](TestRank& rank) -> absl::Status {
         constexpr int64_t kCount = 1001;
         const auto values = TestValuesOfAll<float>(6, 3, 3 * kCount);
-        const std::vector<float> expected = Reference<float>(values, ReduceOp::kMean);
+        const std::vector<float> expected = ReferenceReduceAll<float>(values, ReduceOp::kMean);
         ZEROTH_ASSIGN_OR_RETURN(const Tensor full,
                                 ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
         ZEROTH_ASSIGN_OR_RETURN(const Tensor shard,

@@ -6,9 +6,6 @@
 #ifndef ZEROTH_CORE_COMM_NCCL_NCCL_TEST_RANKS_H_
 #define ZEROTH_CORE_COMM_NCCL_NCCL_TEST_RANKS_H_
 
-#include <unistd.h>
-
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,38 +21,21 @@
 #include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/nccl/nccl.h"
-#include "zeroth/core/comm/process/process_environment.h"
+#include "zeroth/core/comm/process/test_environment.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth::testing {
 
-// As a launcher would describe it, of ranks on one node that meet through `file`.
-inline ProcessEnvironment NcclTestEnvironment(int rank, int world_size, const std::string& file) {
-  ProcessEnvironment environment;
-  environment.rank = rank;
-  environment.world_size = world_size;
-  environment.local_rank = rank;
-  environment.local_world_size = world_size;
-  environment.rendezvous_file = file;
-  environment.launcher = "test";
-  return environment;
-}
-
-inline std::string NcclTestFile() {
-  static std::atomic<int> count{0};
-  return absl::StrCat(::testing::TempDir(), "/nccl.", getpid(), ".", ++count);
-}
-
 // A Launcher. What it returns, every rank returned.
 inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain& rank_main) {
-  const std::string file = NcclTestFile();
+  const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(static_cast<size_t>(options.world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.world_size; ++rank) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
-          RunNcclRank(NcclTestEnvironment(rank, options.world_size, file), options, rank_main);
+          RunNcclRank(TestEnvironment(rank, options.world_size, file), options, rank_main);
     });
   }
   for (std::thread& thread : threads) thread.join();

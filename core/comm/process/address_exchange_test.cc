@@ -16,18 +16,14 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/process/test_environment.h"
 
 namespace zeroth {
 namespace {
 
 ProcessEnvironment EnvironmentOf(int rank, int world_size) {
-  ProcessEnvironment environment;
-  environment.rank = rank;
-  environment.world_size = world_size;
-  environment.local_rank = rank;
-  environment.local_world_size = world_size;
+  ProcessEnvironment environment = testing::TestEnvironment(rank, world_size);
   environment.address_by_launcher = true;
-  environment.launcher = "test";
   return environment;
 }
 

@@ -23,26 +23,13 @@
 
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
+#include "zeroth/core/comm/process/test_environment.h"
 
 namespace zeroth {
 namespace {
 
-// A file of this test's own through which ranks meet, so that tests side by side need no ports.
-std::string RendezvousFile() {
-  static std::atomic<int> count{0};
-  return absl::StrCat(::testing::TempDir(), "/meet.", getpid(), ".", ++count);
-}
-
-ProcessEnvironment EnvironmentOf(int rank, int world_size, const std::string& file) {
-  ProcessEnvironment environment;
-  environment.rank = rank;
-  environment.world_size = world_size;
-  environment.local_rank = rank;
-  environment.local_world_size = world_size;
-  environment.rendezvous_file = file;
-  environment.launcher = "test";
-  return environment;
-}
+using testing::TestEnvironment;
+using testing::TestRendezvousFile;
 
 LaunchOptions WithTimeout(absl::Duration timeout) {
   LaunchOptions options;
@@ -62,13 +49,13 @@ absl::Status RunRank(const ProcessEnvironment& environment, absl::Duration timeo
 // What each rank's Return says, of ranks that are threads.
 std::vector<absl::Status> RunThreads(int size, const RankMain& rank_main,
                                      absl::Duration timeout = absl::Minutes(5)) {
-  const std::string file = RendezvousFile();
+  const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
-          RunRank(EnvironmentOf(rank, size, file), timeout, rank_main);
+          RunRank(TestEnvironment(rank, size, file), timeout, rank_main);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -222,13 +209,13 @@ TEST(ProcessWorldTest, AWaitForAValueEndsWithTheWorld) {
 }
 
 TEST(ProcessWorldTest, RanksThatDoNotComeAreNamed) {
-  const std::string file = RendezvousFile();
+  const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
   for (int rank : {0, 1}) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
-          RunRank(EnvironmentOf(rank, 4, file), absl::Milliseconds(700),
+          RunRank(TestEnvironment(rank, 4, file), absl::Milliseconds(700),
                   [](ProcessWorld&) { return absl::OkStatus(); });
     });
   }
@@ -241,20 +228,20 @@ TEST(ProcessWorldTest, RanksThatDoNotComeAreNamed) {
 
 TEST(ProcessWorldTest, WithoutRank0) {
   const absl::Status status =
-      RunRank(EnvironmentOf(1, 2, RendezvousFile()), absl::Milliseconds(100),
+      RunRank(TestEnvironment(1, 2, TestRendezvousFile()), absl::Milliseconds(100),
               [](ProcessWorld&) { return absl::OkStatus(); });
   ExpectError(status, absl::StatusCode::kDeadlineExceeded,
               {"rank 1 of 2", "rank 0 has left no address", "is rank 0 started"});
 }
 
 TEST(ProcessWorldTest, ARankOfAnotherWorldIsRefused) {
-  const std::string file = RendezvousFile();
+  const std::string file = TestRendezvousFile();
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
   for (int rank : {0, 1}) {
     threads.emplace_back([&, rank] {
       statuses[static_cast<size_t>(rank)] =
-          RunRank(EnvironmentOf(rank, rank == 0 ? 2 : 3, file), absl::Minutes(5),
+          RunRank(TestEnvironment(rank, rank == 0 ? 2 : 3, file), absl::Minutes(5),
                   [](ProcessWorld&) { return absl::OkStatus(); });
     });
   }
@@ -267,10 +254,10 @@ TEST(ProcessWorldTest, ARankOfAnotherWorldIsRefused) {
 
 // What is no rank is turned away, before and during a run.
 TEST(ProcessWorldTest, StrangersDoNotDisturb) {
-  const std::string file = RendezvousFile();
+  const std::string file = TestRendezvousFile();
   absl::Status statuses[2];
   std::thread rank0([&] {
-    statuses[0] = RunRank(EnvironmentOf(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
+    statuses[0] = RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
       return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
     });
   });
@@ -291,7 +278,7 @@ TEST(ProcessWorldTest, StrangersDoNotDisturb) {
   auto silent = Connect(host, port);
   ASSERT_TRUE(silent.ok());
   ASSERT_TRUE(SendAll(*silent, "abc").ok());
-  statuses[1] = RunRank(EnvironmentOf(1, 2, file), absl::Minutes(5), [&](ProcessWorld& world) {
+  statuses[1] = RunRank(TestEnvironment(1, 2, file), absl::Minutes(5), [&](ProcessWorld& world) {
     auto another = Connect(host, port);
     EXPECT_TRUE(SendAll(*another, Frame("\x05")).ok());
     return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
@@ -304,7 +291,7 @@ TEST(ProcessWorldTest, StrangersDoNotDisturb) {
 TEST(ProcessWorldTest, APortThatIsTaken) {
   auto taken = Listen(0, /*loopback_only=*/true);
   ASSERT_TRUE(taken.ok());
-  ProcessEnvironment environment = EnvironmentOf(0, 2, "");
+  ProcessEnvironment environment = TestEnvironment(0, 2, "");
   environment.master_port = *PortOf(*taken);
   const absl::Status status =
       RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
@@ -321,7 +308,7 @@ TEST(ProcessWorldTest, AnotherProgramAtThePort) {
     EXPECT_TRUE(SendAll(connection, "220 mail.example.org ready\r\n").ok());
     usleep(100000);
   });
-  ProcessEnvironment environment = EnvironmentOf(1, 2, "");
+  ProcessEnvironment environment = TestEnvironment(1, 2, "");
   environment.master_port = *PortOf(*listening);
   const absl::Status status =
       RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
@@ -335,7 +322,7 @@ class KilledProcessTest : public ::testing::TestWithParam<int> {};
 TEST_P(KilledProcessTest, TheOthersAreTold) {
   const int victim = GetParam();
   constexpr int kSize = 3;
-  const std::string file = RendezvousFile();
+  const std::string file = TestRendezvousFile();
   std::vector<pid_t> children;
   for (int rank = 0; rank < kSize; ++rank) {
     const pid_t child = fork();
@@ -345,7 +332,7 @@ TEST_P(KilledProcessTest, TheOthersAreTold) {
       continue;
     }
     const absl::Status status =
-        RunRank(EnvironmentOf(rank, kSize, file), absl::Minutes(5), [&](ProcessWorld& world) {
+        RunRank(TestEnvironment(rank, kSize, file), absl::Minutes(5), [&](ProcessWorld& world) {
           const absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
           if (!first.ok()) return first;
           if (rank == victim) kill(getpid(), SIGKILL);
