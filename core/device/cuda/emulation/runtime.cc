@@ -80,6 +80,19 @@ void CUstream_st::Run() {
 namespace zeroth::cuda::emulation {
 namespace {
 
+// Memory as cudaMalloc aligns it, of just the size, so that the address sanitizer sees what reaches
+// beyond; null if there is none. It reads as NaNs, lest a kernel that forgets to write some of its
+// output, or to clear what it adds to, pass on zeros.
+void* AllocateFresh(size_t bytes) {
+  constexpr size_t kAlignment = 256;
+  // Sanitizers end the program where malloc would say no.
+  constexpr size_t kMost = size_t{1} << 39;
+  void* memory = nullptr;
+  if (bytes > kMost || posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
+  std::memset(memory, 0xFF, bytes);
+  return memory;
+}
+
 // The state of the one device.
 class Machine {
  public:
@@ -113,9 +126,7 @@ class Machine {
       return cudaErrorMemoryAllocation;
     }
     if (bytes > capacity_ - std::min(capacity_, used_)) return cudaErrorMemoryAllocation;
-    constexpr size_t kAlignment = 256;  // what cudaMalloc promises
-    const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    *pointer = std::aligned_alloc(kAlignment, rounded);
+    *pointer = AllocateFresh(bytes);
     if (*pointer == nullptr) return cudaErrorMemoryAllocation;
     sizes_[*pointer] = bytes;
     used_ += bytes;
@@ -246,6 +257,7 @@ void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }
 
 }  // namespace zeroth::cuda::emulation
 
+using zeroth::cuda::emulation::AllocateFresh;
 using zeroth::cuda::emulation::CaptureRecord;
 using zeroth::cuda::emulation::CaptureWait;
 using zeroth::cuda::emulation::Enqueue;
@@ -328,7 +340,7 @@ cudaError_t cudaFree(void* pointer) {
 }
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
-  *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+  *pointer = AllocateFresh(bytes);
   return Report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
