@@ -254,11 +254,11 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) rounded.at[i] = RoundBy<P>(param[i], params[i]);
   StoreUpTo(rounded, left, packed, arrays.param() + at);
-  // The shuffles in here come after every lane has read the old scales.
   const float m_scale = BlockScale<FirstMomentCode>(m);
   const float v_scale = BlockScale<SecondMomentCode>(v);
   StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m() + at);
   StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v() + at);
+  __syncwarp();  // every lane has read the old scales; shuffles order no memory
   if (lane == 0) {
     arrays.range.m_scale[block] = m_scale;
     arrays.range.v_scale[block] = v_scale;
