@@ -3,7 +3,7 @@
 // Kernels with a race that the thread sanitizer must name, each beside its correct form, which must
 // pass. Built without the sanitizer, the correct ones run and the others are skipped.
 
-#include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -27,6 +27,7 @@ class Stream {
     ASSERT_EQ(ZEROTH_LAUNCH(kernel, shape, stream_, arguments...), absl::OkStatus());
   }
   void Wait() { ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
+  cudaStream_t get() const { return stream_; }
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -215,6 +216,56 @@ TEST_F(RaceDeathTest, KernelsOfTwoStreams) {
     second.Run(EveryBlockTheSameWord, {dim3(1), dim3(32)}, &out);
     first.Wait();
     second.Wait();
+  });
+}
+
+TEST(RaceTest, AnEventOrdersTwoStreams) {
+  int out = 0;
+  Stream first;
+  Stream second;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  first.Run(EveryBlockTheSameWord, {dim3(1), dim3(32)}, &out);
+  ASSERT_EQ(cudaEventRecord(event, first.get()), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(second.get(), event, 0), cudaSuccess);
+  second.Run(EveryBlockTheSameWord, {dim3(1), dim3(32)}, &out);
+  second.Wait();
+  EXPECT_EQ(out, 1);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+// That the host has seen a kernel end, other than by asking CUDA, orders nothing; nor does handing
+// that kernel's stream more work, though the emulated stream has a lock.
+__global__ void WriteAndTell(int* out, int* told) {
+  *out = 1;
+  atomicAdd(told, 1);
+}
+TEST_F(RaceDeathTest, KernelsOfTwoStreamsThatHappenToComeOneAfterTheOther) {
+  int out = 0;
+  int told = 0;
+  int other = 0;
+  EXPECT_RACE({
+    Stream first;
+    Stream second;
+    first.Run(WriteAndTell, {dim3(1), dim3(1)}, &out, &told);
+    while (__atomic_load_n(&told, __ATOMIC_RELAXED) == 0) std::this_thread::yield();
+    first.Run(EveryBlockTheSameWord, {dim3(1), dim3(32)}, &other);
+    second.Run(EveryBlockTheSameWord, {dim3(1), dim3(32)}, &out);
+    first.Wait();
+    second.Wait();
+  });
+}
+
+// The host may not touch what a stream has yet to read.
+TEST_F(RaceDeathTest, TheHostWritesWhatACopyReads) {
+  int from = 0;
+  int to = 0;
+  EXPECT_RACE({
+    Stream stream;
+    ASSERT_EQ(cudaMemcpyAsync(&to, &from, sizeof(int), cudaMemcpyDefault, stream.get()),
+              cudaSuccess);
+    from = 1;
+    stream.Wait();
   });
 }
 

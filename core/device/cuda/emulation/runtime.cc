@@ -7,19 +7,25 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "zeroth/core/device/cuda/emulation/emulated_runtime.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
+using zeroth::cuda::emulation::Unwatched;
+
 void CUevent_st::State::Reach(uint64_t number) {
+  edges.Release(number % kPlaces);
+  const Unwatched unwatched(/*also_locks=*/true);
   std::lock_guard<std::mutex> lock(mutex);
   completed = number;
   reached = std::chrono::steady_clock::now();
@@ -27,13 +33,46 @@ void CUevent_st::State::Reach(uint64_t number) {
 }
 
 void CUevent_st::State::Await(uint64_t number) {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return completed >= number; });
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return completed >= number; });
+  }
+  edges.Acquire(number % kPlaces);
+}
+
+bool CUevent_st::State::IsReached() {
+  uint64_t number = 0;
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (completed != recorded) return false;
+    number = recorded;
+  }
+  edges.Acquire(number % kPlaces);
+  return true;
+}
+
+void CUevent_st::State::AwaitLast() {
+  uint64_t number = 0;
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    number = recorded;
+  }
+  Await(number);
+}
+
+uint64_t CUevent_st::State::Record() {
+  const Unwatched unwatched(/*also_locks=*/true);
+  std::lock_guard<std::mutex> lock(mutex);
+  return ++recorded;
 }
 
 CUstream_st::CUstream_st() : thread([this] { Run(); }) {}
 
 CUstream_st::~CUstream_st() {
+  const Unwatched unwatched(/*also_locks=*/true);  // destroying a stream waits for nothing
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
@@ -43,37 +82,61 @@ CUstream_st::~CUstream_st() {
 }
 
 void CUstream_st::Push(std::function<void()> work) {
+  auto next = std::make_unique<Work>();
+  next->run = std::move(work);
+  next->enqueued.Release(0);
+  const Unwatched unwatched(/*also_locks=*/true);
   {
     std::lock_guard<std::mutex> lock(mutex);
-    queue.push_back(std::move(work));
+    queue.push_back(std::move(next));
   }
   changed.notify_all();
 }
 
 void CUstream_st::Drain() {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [this] { return queue.empty() && !running; });
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return queue.empty() && !running; });
+  }
+  done.Acquire(0);
 }
 
 bool CUstream_st::IsIdle() {
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!queue.empty() || running) return false;
+  }
+  done.Acquire(0);
+  return true;
+}
+
+std::unique_ptr<CUstream_st::Work> CUstream_st::Take() {
+  const Unwatched unwatched(/*also_locks=*/true);
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [this] { return stopping || !queue.empty(); });
+  if (queue.empty()) return nullptr;
+  std::unique_ptr<Work> next = std::move(queue.front());
+  queue.pop_front();
+  running = true;
+  return next;
+}
+
+void CUstream_st::Finish() {
+  const Unwatched unwatched(/*also_locks=*/true);
   std::lock_guard<std::mutex> lock(mutex);
-  return queue.empty() && !running;
+  running = false;
+  if (queue.empty()) changed.notify_all();
 }
 
 void CUstream_st::Run() {
-  std::unique_lock<std::mutex> lock(mutex);
-  while (true) {
-    changed.wait(lock, [this] { return stopping || !queue.empty(); });
-    if (queue.empty()) return;
-    std::function<void()> work = std::move(queue.front());
-    queue.pop_front();
-    running = true;
-    lock.unlock();
-    work();
-    work = nullptr;
-    lock.lock();
-    running = false;
-    if (queue.empty()) changed.notify_all();
+  while (std::unique_ptr<Work> next = Take()) {
+    next->enqueued.Acquire(0);
+    next->run();
+    next = nullptr;
+    done.Release(0);
+    Finish();
   }
 }
 
@@ -101,14 +164,9 @@ class Machine {
     return *machine;
   }
 
-  cudaError_t sticky() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return sticky_;
-  }
-  void set_sticky(cudaError_t error) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    sticky_ = error;
-  }
+  // Without the lock, which would order whoever calls CUDA.
+  cudaError_t sticky() const { return sticky_.load(std::memory_order_relaxed); }
+  void set_sticky(cudaError_t error) { sticky_.store(error, std::memory_order_relaxed); }
   void FailNext(int count) {
     std::lock_guard<std::mutex> lock(mutex_);
     failures_ = count;
@@ -120,7 +178,7 @@ class Machine {
 
   cudaError_t Allocate(void** pointer, size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (sticky_ != cudaSuccess) return sticky_;
+    if (sticky() != cudaSuccess) return sticky();
     if (failures_ > 0) {
       --failures_;
       return cudaErrorMemoryAllocation;
@@ -154,7 +212,7 @@ class Machine {
   static constexpr size_t kDefaultCapacity = size_t{16} << 30;
 
   std::mutex mutex_;
-  cudaError_t sticky_ = cudaSuccess;
+  std::atomic<cudaError_t> sticky_{cudaSuccess};
   int failures_ = 0;
   size_t capacity_ = kDefaultCapacity;
   size_t used_ = 0;
@@ -413,28 +471,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (cudaError_t result = cudaSuccess; CaptureRecord(event, stream, &result)) return result;
-  uint64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(event->state->mutex);
-    number = ++event->state->recorded;
-  }
+  const uint64_t number = event->state->Record();
   return Enqueue(stream, [state = event->state, number] { state->Reach(number); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
-  std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->completed == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+  return event->state->IsReached() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
-  CUevent_st::State& state = *event->state;
-  std::unique_lock<std::mutex> lock(state.mutex);
-  state.changed.wait(lock, [&state] { return state.completed == state.recorded; });
+  event->state->AwaitLast();
   return Report(Machine::Get().sticky());
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!start->timed || !end->timed) return Report(cudaErrorInvalidResourceHandle);
+  const Unwatched unwatched(/*also_locks=*/true);
   std::chrono::steady_clock::time_point reached[2];
   const cudaEvent_t events[2] = {start, end};
   for (int i = 0; i < 2; ++i) {
@@ -448,6 +500,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (cudaError_t result = cudaSuccess; CaptureWait(stream, event, &result)) return result;
   uint64_t number = 0;
   {
+    const Unwatched unwatched(/*also_locks=*/true);
     std::lock_guard<std::mutex> lock(event->state->mutex);
     number = event->state->recorded;
   }
