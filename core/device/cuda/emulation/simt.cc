@@ -68,7 +68,8 @@ uint3 Unravel(unsigned linear, dim3 size) {
 }
 
 // A fiber of the thread sanitizer costs a millisecond and a megabyte, and each makes all others
-// slower, so of second sets there are only so many in a process.
+// slower, so of second sets there are only so many in a process. Counted by relaxed atomics, which
+// order nothing.
 constexpr unsigned kMostSecondFibers = 2048;
 std::atomic<unsigned> second_fibers{0};
 
@@ -151,7 +152,7 @@ class BlockRunner {
 
 BlockRunner::~BlockRunner() {
   const Unwatched unwatched;
-  if (!sets_[1].fibers.empty()) second_fibers -= static_cast<unsigned>(sets_[1].fibers.size());
+  second_fibers.fetch_sub(static_cast<unsigned>(sets_[1].fibers.size()), std::memory_order_relaxed);
   for (FiberSet& set : sets_) {
     set.owns.clear();
     set.fibers.clear();
@@ -193,8 +194,8 @@ BlockRunner::FiberSet& BlockRunner::SetFor(uint64_t block) {
   const size_t have = sets_[1].fibers.size();
   if (which == 1 && have < thread_count_) {
     const unsigned more = thread_count_ - static_cast<unsigned>(have);
-    if (second_fibers.fetch_add(more) + more > kMostSecondFibers) {
-      second_fibers -= more;
+    if (second_fibers.fetch_add(more, std::memory_order_relaxed) + more > kMostSecondFibers) {
+      second_fibers.fetch_sub(more, std::memory_order_relaxed);
       which = 0;
     }
   }
