@@ -9,7 +9,7 @@ Without either, these targets are skipped, and nothing looks for a toolkit.
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 load("//bazel:layers.bzl", "check_walls")
-load("//bazel/cuda:objects.bzl", "cuda_objects")
+load("//bazel/cuda:objects.bzl", "cuda_cubins", "cuda_objects")
 
 _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
@@ -98,6 +98,42 @@ def _host_sources(name, srcs):
         sources.append(copy)
     return sources
 
+def _cubins(library):
+    return "_%s_cubins" % library
+
+def cuda_code_test(name, libraries, deps = [], **kwargs):
+    """A zeroth_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
+
+    Args:
+      name: as in zeroth_cc_test, like whatever is not named here.
+      libraries: names of cuda_library targets of the package. The test finds their code by the
+        variable CUBINS of its environment: paths of runfiles, with spaces between.
+      deps: as usual.
+      **kwargs: passed to zeroth_cc_test.
+    """
+    check_walls(name, deps, testonly = True)
+    cubins = [":" + _cubins(library) for library in libraries]
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = select({
+            _GPU: [],
+            _OTHERWISE: ["@platforms//:incompatible"],
+        }),
+        data = select({
+            _GPU: cubins,
+            _OTHERWISE: [],
+        }),
+        env = select({
+            _GPU: {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])},
+            _OTHERWISE: {},
+        }),
+        deps = select({
+            _GPU: deps,
+            _OTHERWISE: [],
+        }),
+        **kwargs
+    )
+
 def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = False, **kwargs):
     """A library with device code.
 
@@ -121,20 +157,21 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
         deps = _guarded(headers, deps, testonly),
     )
     objects = "_" + name + "_objects"
-    cuda_objects(
-        name = objects,
-        srcs = srcs,
-        copts = nvcc_copts,
-        tags = ["manual"],
-        target_compatible_with = cuda_only(),
-        testonly = testonly,
-        toolkit = select({
-            _GPU: "@cuda//:toolkit",
-            _OTHERWISE: None,
-        }),
-        visibility = ["//visibility:private"],
-        deps = if_cuda([":" + headers]),
-    )
+    for rule, target in [(cuda_objects, objects), (cuda_cubins, _cubins(name))]:
+        rule(
+            name = target,
+            srcs = srcs,
+            copts = nvcc_copts,
+            tags = ["manual"],
+            target_compatible_with = cuda_only(),
+            testonly = testonly,
+            toolkit = select({
+                _GPU: "@cuda//:toolkit",
+                _OTHERWISE: None,
+            }),
+            visibility = ["//visibility:private"],
+            deps = if_cuda([":" + headers]),
+        )
     zeroth_cc_library(
         name = name,
         # What nvcc understands and the host's compiler does not.
