@@ -144,9 +144,8 @@ __device__ __forceinline__ void UpdateTile(const AdamWCoefficients& c, float sca
   }
 }
 
-// At least six blocks to a multiprocessor: what 40 registers allow, and the compiler needs no more.
 template <typename P, typename G, typename M>
-__global__ void __launch_bounds__(kMapThreads, 6)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     AdamWKernel(const __grid_constant__ AdamWTable table) {
   ForTiles<P, G, M>(table,
                     [](const AdamWCoefficients& c, float scale, const Arrays<P, G, M>& arrays,
@@ -314,11 +313,14 @@ __global__ void __launch_bounds__(kMapThreads, kEightBitBlocks<P>)
 
 template <typename P, typename G, typename M>
 absl::Status Launch(const AdamWLaunch& launch, const LaunchTarget& target) {
-  const LaunchShape shape = MapShape(launch.tiles * kMapThreads, target.multiprocessors);
+  const int64_t items = launch.tiles * kMapThreads;
   if constexpr (std::is_same_v<M, uint8_t>) {
-    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>), shape, target.stream, launch.table);
+    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>),
+                         MapShape(items, target.multiprocessors, kEightBitBlocks<P>), target.stream,
+                         launch.table);
   } else {
-    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), shape, target.stream, launch.table);
+    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), MapShape(items, target.multiprocessors),
+                         target.stream, launch.table);
   }
 }
 

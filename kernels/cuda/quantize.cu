@@ -64,7 +64,7 @@ __device__ __forceinline__ float ValueOf(const QuantizedBlocks& shape, const uin
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     DequantizeKernel(QuantizedBlocks shape, int64_t bytes, int64_t values_count,
                      const uint8_t* quantized, T* values) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -106,7 +106,7 @@ __device__ __forceinline__ float SumOfPieces(const QuantizedBlocks& shape, int64
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SumKernel(QuantizedBlocks shape, int64_t bytes, int64_t pieces, const uint8_t* quantized,
               float factor, bool accumulate, T* sum) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;

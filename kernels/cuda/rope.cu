@@ -9,7 +9,8 @@ namespace {
 
 // An item is a pack of frequencies of one head at one place.
 template <int N, typename T>
-__global__ void __launch_bounds__(kMapThreads) Rotate(RopeCall call, float sign) {
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Rotate(RopeCall call, float sign) {
   const int64_t half = call.head_dim / 2;
   const int64_t packs = half / N;
   const int64_t items = call.batch * call.seq * call.heads * packs;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kMapThreads) Rotate(RopeCall call, float sign)
   }
 }
 
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     FillTable(int64_t seq, int64_t head_dim, double theta, float* table) {
   const int64_t half = head_dim / 2;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
