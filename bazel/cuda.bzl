@@ -15,6 +15,9 @@ _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
 
+# Marks what is to be run on a GPU: `--test_tag_filters=gpu`, and what //tools/gpu_check packs.
+_GPU_TAG = ["gpu"]
+
 def cuda_only():
     """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
     return select({
@@ -47,19 +50,21 @@ def cuda_cc_library(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
-def cuda_cc_test(name, deps = [], **kwargs):
-    """A zeroth_cc_test that needs a CUDA config."""
+def cuda_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test that needs a CUDA config. Skips by itself where the machine has no GPU."""
     zeroth_cc_test(
         name = name,
+        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         deps = _guarded(name, deps, testonly = True),
         **kwargs
     )
 
-def cuda_cc_binary(name, deps = [], testonly = False, **kwargs):
+def cuda_cc_binary(name, deps = [], tags = [], testonly = False, **kwargs):
     """A zeroth_cc_binary that needs a CUDA config."""
     zeroth_cc_binary(
         name = name,
+        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         testonly = testonly,
         deps = _guarded(name, deps, testonly),
