@@ -27,9 +27,9 @@ CASE_BY_CASE = "case_by_case"
 
 # What a machine of the given kind can do in minutes. Each GPU's batch is 16 sequences.
 GPU_RUN = {"model": "gpt2_124m", "batch_size": 16, "seq_len": 1024, "steps": 30,
-           "memory_model": "gpt2_124m", "memory_ranks": 4}
+           "memory_model": "gpt2_124m", "memory_ranks": 4, "memory_lever": "all"}
 EMULATED_RUN = {"model": "gpt2_nano", "batch_size": 2, "seq_len": 16, "steps": 3,
-                "memory_model": "gpt2_nano", "memory_ranks": 2}
+                "memory_model": "gpt2_nano", "memory_ranks": 2, "memory_lever": "plain"}
 TRAINER_VARIANTS = {
     "enqueued": ["--nccl_copy_engine=off"],
     "cuda_graphs": ["--nccl_copy_engine=off", "--cuda_graphs"],
@@ -177,7 +177,7 @@ class Planner:
     def _memory(self, target, strategy):
         def work(scratch, log, limit):
             command = [self._program(target), "--device=cuda", self.run["memory_model"],
-                       str(self.run["memory_ranks"]), strategy]
+                       str(self.run["memory_ranks"]), strategy, self.run["memory_lever"]]
             return finish(outputs.memory, self._one(target, command, scratch, log, limit))
         return Item("memory", "%s %s" % (target["label"], strategy), self.options.limit, work)
 

@@ -16,6 +16,7 @@ Not packed: the C library, and NVIDIA's own libraries, which are larger than the
 import argparse
 import datetime
 import json
+import lzma
 import os
 import re
 import shutil
@@ -66,7 +67,8 @@ class Bazel:
         run(self.startup + ["build"] + self.flags + ["--"] + labels)
 
     def bin_folder(self):
-        return run(self.startup + ["info"] + self.flags + ["bazel-bin"]).strip()
+        # Where it lies depends on nothing but the mode, and Bazel 4 warns of other flags here.
+        return run(self.startup + ["info", "-c", "opt", "bazel-bin"]).strip()
 
 
 def read_targets(query_xml):
@@ -220,8 +222,7 @@ class Archives:
         files = self.tree.common_files()
         files += sorted({"runfiles/" + file for target in targets for file in target["files"]})
         path = os.path.join(self.out, name + ".partial")
-        filters = [{"id": 0x21, "preset": 6, "dict_size": XZ_WINDOW}]  # LZMA2
-        import lzma
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": XZ_WINDOW}]
         with lzma.open(path, "wb", filters=filters) as stream:
             with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 tar.add(manifest, "zeroth-gpu/manifests/%s.json" % name)
