@@ -1,6 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Programs with a time limit, of which nothing is left afterwards."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -10,6 +11,15 @@ import time
 # waits inside the driver may not die at all, and must not take this script with it.
 TERM_SECONDS = 2
 KILL_SECONDS = 10
+
+
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """What runs must not hold the GPU after this script was killed outright."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Outcome:
@@ -32,7 +42,7 @@ class Group:
     def start(self, command, environment, folder):
         self.processes.append(subprocess.Popen(
             command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=self.log,
-            stderr=subprocess.STDOUT, start_new_session=True))
+            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent))
 
     def wait(self, limit):
         """True if all ended within so many seconds, or one of several failed."""

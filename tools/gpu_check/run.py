@@ -166,6 +166,7 @@ def run_items(planned, results, clock):
     # What was cut off by the end of an earlier call gets the whole of this one.
     todo.sort(key=lambda item: item.id not in results.starts)
     names = [item.id for item in planned]
+    results.sum_up(names)
     for place, item in enumerate(todo):
         left = clock.left()
         if place > 0 and left < LEAST_SECONDS:
