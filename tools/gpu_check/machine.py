@@ -16,6 +16,8 @@ TOOL_FOLDERS = ["/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/usr/l
 LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib",
                    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
+# What programs load by themselves if it is there.
+OPTIONAL_LIBRARIES = ["libcudnn.so.9"]
 # Where Python's packages of NVIDIA's libraries have them.
 PYTHON_FOLDERS = ["/usr/lib/python3*/site-packages", "/usr/local/lib/python3*/*-packages",
                   "/opt/*/lib/python3*/site-packages", "/opt/*/.venv/lib/python3*/site-packages",
@@ -97,7 +99,7 @@ def known_by_the_loader():
 
 
 def library_folders(needs, more):
-    """Folders in which the needed libraries lie, and those that are nowhere.
+    """Folders in which these libraries lie, and those that are nowhere.
 
     `more` comes first, then what the environment and the loader name, then usual places.
     """

@@ -138,19 +138,18 @@ def environment_table(environment):
     return table(("", ""), [[text, environment[key]] for key, text in names if environment.get(key)])
 
 
-def summary(results, planned):
+def summary(results, left):
     counts = {}
     for result in results.values():
         counts[result["status"]] = counts.get(result["status"], 0) + 1
     words = ["%d %s" % (counts[status], WORDS[status]) for status in WORDS if status in counts]
-    left = [name for name in planned if name not in results]
     if left:
         words.append("%d not run yet" % len(left))
     return ", ".join(words) or "nothing was run"
 
 
-def markdown(environment, results, planned):
-    """The whole section."""
+def markdown(environment, results, left):
+    """The whole section; `left` are the names of what has not been run."""
     emulated = environment["emulated"]
     title = "## %s, %s" % ("EMULATION on a processor, no GPU" if emulated else
                            "On " + environment["gpu"], environment["date"])
@@ -158,12 +157,11 @@ def markdown(environment, results, planned):
     if emulated:
         parts.append("**This is a report of the CUDA emulation. It says nothing about any GPU, and "
                      "its times say nothing at all.**")
-    parts += ["Items: %s." % summary(results, planned), environment_table(environment)]
+    parts += ["Items: %s." % summary(results, left), environment_table(environment)]
     for part, heading, render in SECTIONS:
         found = of_part(results, part)
         if found:
             parts += ["### " + heading, render(found)]
-    left = [name for name in planned if name not in results]
     if left:
         parts += ["### Not run", "\n".join("- `%s`" % name for name in left)]
     return "\n\n".join(parts) + "\n"

@@ -67,6 +67,7 @@ class Results:
         self.environment = environment
         self.by_id = {}
         self.starts = {}
+        self.planned = []
         os.makedirs(os.path.join(out, "items"), exist_ok=True)
         self._load()
 
@@ -74,6 +75,8 @@ class Results:
         whole = os.path.join(self.out, "results.json")
         if os.path.exists(whole):
             self._take(whole, lambda content: content["items"])
+            with open(whole, encoding="utf-8") as file:
+                self.planned = json.load(file).get("planned", [])
         for path in sorted(glob.glob(os.path.join(self.out, "items", "*.json"))):
             self._take(path, lambda content: {content["id"]: content["result"]})
 
@@ -121,16 +124,24 @@ class Results:
             if os.path.exists(path):
                 os.remove(path)
 
-    def sum_up(self, planned):
+    def plan(self, parts, names):
+        """Says what these parts consist of; what others do, earlier calls have said."""
+        others = [name for name in self.planned if name.split()[0] not in parts]
+        self.planned = sorted(others + names, key=lambda name: items.PARTS.index(name.split()[0]))
+
+    def left(self):
+        return [name for name in self.planned if name not in self.by_id]
+
+    def sum_up(self):
         """Writes the report of what is known by now."""
-        order = {name: i for i, name in enumerate(planned)}
-        names = sorted(self.by_id, key=lambda name: (order.get(name, len(order)), name))
+        order = {name: i for i, name in enumerate(self.planned)}
+        names = sorted(self.by_id, key=lambda name: order.get(name, len(order)))
         results = {name: self.by_id[name] for name in names}
         write_file(os.path.join(self.out, "gpu_results.md"),
-                   report.markdown(self.environment, results, planned))
+                   report.markdown(self.environment, results, self.left()))
         write_file(os.path.join(self.out, "results.json"), json.dumps(
-            {"environment": self.environment, "items": results,
-             "left": [name for name in planned if name not in results]}, indent=1) + "\n")
+            {"environment": self.environment, "planned": self.planned, "left": self.left(),
+             "items": results}, indent=1) + "\n")
 
 
 class Clock:
@@ -165,8 +176,7 @@ def run_items(planned, results, clock):
     todo = [item for item in planned if item.id not in results.by_id]
     # What was cut off by the end of an earlier call gets the whole of this one.
     todo.sort(key=lambda item: item.id not in results.starts)
-    names = [item.id for item in planned]
-    results.sum_up(names)
+    results.sum_up()
     for place, item in enumerate(todo):
         left = clock.left()
         if place > 0 and left < LEAST_SECONDS:
@@ -183,7 +193,7 @@ def run_items(planned, results, clock):
                 print("%-70s left for the next call" % item.id, flush=True)
                 return
         results.finished(item, result)
-        results.sum_up(names)
+        results.sum_up()
         print("%-70s %s" % (item.id, describe(result)), flush=True)
 
 
@@ -242,6 +252,7 @@ def program_environment(tree, needs, options, emulated):
     if missing:
         raise Unusable("no %s on this machine: say where, --library_path=DIR, or pack with "
                        "--with_nvidia" % ", ".join(missing))
+    folders += machine.library_folders(machine.OPTIONAL_LIBRARIES, options.library_path)[0]
     environment = dict(os.environ)
     environment["LD_LIBRARY_PATH"] = os.pathsep.join([os.path.join(tree, "lib")] + folders)
     environment["TEST_SRCDIR"] = environment["RUNFILES_DIR"] = os.path.join(tree, "runfiles")
@@ -339,7 +350,9 @@ def prepare(options):
     described = describe_environment(gpus, emulated, description, environment)
     results = Results(options.out, described)
     planner = items.Planner(tree, targets, environment, options, gpus, emulated)
-    planned = [item for item in planner.items(options.parts) if re.search(options.only, item.id)]
+    planned = planner.items(options.parts)
+    results.plan(options.parts, [item.id for item in planned])
+    planned = [item for item in planned if re.search(options.only, item.id)]
     if not planned:
         raise Unusable("--parts=%s --only='%s' leave nothing of what %s holds" % (
             ",".join(options.parts), options.only, tree))
@@ -366,14 +379,13 @@ def main():
             known = results.by_id.get(item.id)
             print("%-9s %s" % (known["status"] if known else "-", item.id))
         return 0
-    names = [item.id for item in planned]
     run_items(planned, results, clock)
-    results.sum_up(names)
+    results.sum_up()
     print("%s: %s" % (os.path.join(results.out, "gpu_results.md"),
-                      report.summary(results.by_id, names)))
+                      report.summary(results.by_id, results.left())))
     if any(result["status"] in BAD for result in results.by_id.values()):
         return EXIT_FAILED
-    return EXIT_UNFINISHED if any(name not in results.by_id for name in names) else 0
+    return EXIT_UNFINISHED if any(item.id not in results.by_id for item in planned) else 0
 
 
 if __name__ == "__main__":

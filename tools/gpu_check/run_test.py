@@ -63,7 +63,7 @@ echo '[ RUN      ] Suite.One'; echo '[       OK ] Suite.One (3 ms)'
 """
 BENCHMARK = r"""
 for word in "$@"; do case "$word" in
-  --benchmark_list_tests*) echo 'BM_Gemm/bf16/qkv'; echo 'BM_Gemm/fp32/qkv'; echo 'BM_Norm'; exit ;;
+  --benchmark_list_tests*) echo 'BM_Gemm/bf16/qkv'; echo 'BM_Gemm/fp32/qkv/iterations:10/manual_time'; echo 'BM_Norm'; exit ;;
   --benchmark_out=*) out="${word#*=}" ;;
   --benchmark_filter=*) filter="${word#*=}" ;;
 esac; done
@@ -370,14 +370,49 @@ class ClockTest(unittest.TestCase):
             self.assertEqual(self.call(folder, 100, needs), (["a"], {"a": "passed"}))
 
 
+class PartsOneByOneTest(FakeMachine):
+    def test_one_report_sums_up_calls_for_several_parts(self):
+        self.add("//kernels:first_test", PASSES)
+        self.add("//kernels:second_test", FAILS)
+        self.add("//tests/parity:third_test", PASSES)
+        self.add("//benchmarks:memory", MEMORY, "program")
+        self.run_it("--parts=parity")
+        self.run_it("--parts=suites", "--only=first")
+        self.assertEqual(self.results()["left"], ["suites //kernels:second_test"])
+        self.run_it("--parts=memory", "--only=no_shard", expected=1)
+        results = self.results()
+        self.assertEqual(list(results["items"]), [
+            "suites //kernels:first_test", "parity //tests/parity:third_test",
+            "memory //benchmarks:memory no_shard"])
+        self.assertEqual(len(results["left"]), 1 + 4)
+        text = self.markdown()
+        self.assertIn("5 not run yet", text)
+        self.assertIn("- `suites //kernels:second_test`", text)
+        listed = self.run_it("--parts=suites,memory", "--list")
+        self.assertIn("passed    suites //kernels:first_test", listed)
+        self.assertIn("-         suites //kernels:second_test", listed)
+
+    def test_a_tool_that_was_missing_may_come(self):
+        if machine.find_tool("compute-sanitizer"):
+            self.skipTest("this machine has the tool")
+        self.add("//kernels:first_test", PASSES)
+        self.run_it("--parts=sanitizer")
+        self.assertIn("compute-sanitizer: skipped: there is no", self.markdown())
+        self.script(os.path.join(self.bin, "compute-sanitizer"), SANITIZER)
+        self.run_it("--parts=sanitizer", expected=1)
+        self.assertNotIn("there is no", self.markdown())
+
+
 class MeasuringTest(FakeMachine):
     def test_benchmarks_run_by_family_or_by_case(self):
         self.add("//benchmarks:cuda_kernels", BENCHMARK, "program")
         self.add("//benchmarks:steps", BENCHMARK, "program", tags=["case_by_case"])
         self.run_it("--parts=speed", expected=1)
         self.assertEqual(self.state_lines("filters"),
-                         ["^BM_Gemm(/|$)", "^BM_Norm(/|$)", "^BM_Gemm/bf16/qkv$",
-                          "^BM_Gemm/fp32/qkv$", "^BM_Norm$"])
+                         ["^BM_Gemm(/|$)", "^BM_Norm(/|$)",
+                          "^BM_Gemm/bf16/qkv$", "^BM_Gemm/fp32/qkv/iterations:10/manual_time$",
+                          "^BM_Norm$"])
+        self.assertIn("speed //benchmarks:steps BM_Gemm/fp32/qkv", self.results()["items"])
         found = self.results()["items"]["speed //benchmarks:cuda_kernels BM_Gemm"]
         self.assertEqual(found["failure"], "BM_Gemm/fp32/qkv: no algorithm")
         self.assertEqual(found["speeds"][0]["ratio"], 0.87)
@@ -481,7 +516,7 @@ class RefusalTest(FakeMachine):
 
     def test_wrong_arguments(self):
         self.add("//core/device:first_test", PASSES)
-        self.assertIn("'speeds' is none of suites, sanitizer", self.refused("--parts=speeds"))
+        self.assertIn("'speeds' is none of suites, parity", self.refused("--parts=speeds"))
         self.assertIn("--limit=0", self.refused("--limit=0"))
         self.assertIn("--time_limit=3", self.refused("--time_limit=3"))
         self.assertIn("--only=(", self.refused("--only=("))
