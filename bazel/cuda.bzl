@@ -15,7 +15,8 @@ _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
 
-# Marks what is to be run on a GPU: `--test_tag_filters=gpu`, and what //tools/gpu_check packs.
+# Marks what is to be run on a GPU: what tools/gpu_check packs, and `--test_tag_filters=gpu`. Programs
+# that it is to run, benchmarks above all, say so themselves.
 _GPU_TAG = ["gpu"]
 
 def cuda_only():
@@ -60,11 +61,10 @@ def cuda_cc_test(name, deps = [], tags = [], **kwargs):
         **kwargs
     )
 
-def cuda_cc_binary(name, deps = [], tags = [], testonly = False, **kwargs):
+def cuda_cc_binary(name, deps = [], testonly = False, **kwargs):
     """A zeroth_cc_binary that needs a CUDA config."""
     zeroth_cc_binary(
         name = name,
-        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         testonly = testonly,
         deps = _guarded(name, deps, testonly),

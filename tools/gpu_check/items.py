@@ -37,7 +37,11 @@ TRAINER_VARIANTS = {
     "cuda_graphs": ["--nccl_copy_engine=off", "--cuda_graphs"],
     "nccl_copy_engine": ["--nccl_copy_engine=on"],
     "nccl_copy_engine_and_graphs": ["--nccl_copy_engine=on", "--cuda_graphs"],
+    "flash_attention": ["--nccl_copy_engine=off", "--attention_backend=flash"],
+    "cudnn_attention": ["--nccl_copy_engine=off", "--attention_backend=cudnn"],
 }
+# The emulation has no cuDNN.
+GPU_VARIANTS = ("cudnn_attention",)
 
 
 class Item:
@@ -188,7 +192,8 @@ class Planner:
     def _trainer(self, target):
         sizes = [1] + ([len(self.gpus)] if len(self.gpus) > 1 else [])
         return [self._training(target, size, variant) for size in sizes
-                for variant in TRAINER_VARIANTS]
+                for variant in TRAINER_VARIANTS
+                if not (self.emulated and variant in GPU_VARIANTS)]
 
     def _training(self, target, size, variant):
         name = "%s_on_%d_%s" % (self.run["model"], size, variant)

@@ -182,14 +182,12 @@ def trainer(outcome, metrics_path, name):
         later = sorted(rates[len(rates) // 2:])
         rate = later[len(later) // 2]
         utilisations = re.findall(r"MFU (\d+)%", outcome.output)
-        gathers = re.search(r"^gathers +(.*)", outcome.output, re.MULTILINE)
+        notes = re.findall(r"^(gathers|attention) +(.*)", outcome.output, re.MULTILINE)
         found["speeds"].append({
             "name": name, "milliseconds": None,
             "ratio": int(utilisations[-1]) / 100 if utilisations else None,
-            "rates": {"tokens/s": rate}})
+            "rates": {"tokens/s": rate}, "notes": [one_line(" ".join(note)) for note in notes]})
         found["last_loss"] = losses[-1]
-        if gathers:
-            found["gathers"] = one_line(gathers.group(1))
     return found
 
 

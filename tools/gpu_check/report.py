@@ -83,10 +83,10 @@ def speed(results):
     rows = []
     for name, result in results:
         for case in result.get("speeds", ()):
-            rates = ", ".join("%s %s" % (number(case["rates"][key]), key)
-                              for key in RATES if key in case["rates"])
+            rates = ["%s %s" % (number(case["rates"][key]), key)
+                     for key in RATES if key in case["rates"]]
             rows.append(["`%s`" % case["name"], number(case["milliseconds"]), ratio(case["ratio"]),
-                         rates])
+                         ", ".join(rates + case.get("notes", []))])
     return joined(table(("benchmark", "ms", "ratio to floor", "rates"), rows) if rows else "",
                   troubles(results))
 
