@@ -4,7 +4,7 @@
 
     tools/gpu_check/pack.py OUT --cuda_archs=sm_90a --max_mib=60
 
-What is for a GPU is what BUILD files tag `gpu` (bazel/cuda.bzl does for its rules): tests, benchmarks and the
+What is for a GPU is what BUILD files tag `gpu` (bazel/cuda.bzl does for its tests): tests, benchmarks and the
 trainer. Programs are stripped, and lie with their runfiles in one tree, OUT/tree, where a file that several
 need is there once; run.py and shared libraries lie beside them. The tree then goes into archives
 OUT/zeroth-gpu-<n>of<m>.tar.xz, none larger than --max_mib; each can be unpacked and run alone, or over the others.

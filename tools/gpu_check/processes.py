@@ -11,6 +11,8 @@ import time
 # waits inside the driver may not die at all, and must not take this script with it.
 TERM_SECONDS = 2
 KILL_SECONDS = 10
+# How long the others get, after one of several has failed, to notice and to say what they saw.
+PEER_SECONDS = 15
 
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
@@ -45,15 +47,15 @@ class Group:
             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent))
 
     def wait(self, limit):
-        """True if all ended within so many seconds, or one of several failed."""
+        """True if all ended within so many seconds; of which those beside a failure get fewer."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             codes = [process.poll() for process in self.processes]
             if None not in codes:
                 return True
             if any(codes):
-                # The others notice by themselves, or hang; they get a moment to say what they saw.
-                deadline = min(deadline, time.monotonic() + 15)
+                deadline = min(deadline, time.monotonic() + PEER_SECONDS)
+                return self._all_ended(deadline - time.monotonic())
             time.sleep(0.02)
         return False
 
@@ -83,7 +85,7 @@ class Group:
     def code(self):
         """0 if all ended well, else the first failure."""
         codes = [process.poll() for process in self.processes]
-        return next((code for code in codes if code != 0), 0)
+        return next((code for code in codes if code not in (0, None)), 0)
 
 
 def run(commands, environments, folder, log_path, limit):
@@ -96,8 +98,7 @@ def run(commands, environments, folder, log_path, limit):
             for command, environment in zip(commands, environments):
                 group.start(command, environment, folder)
             ended = group.wait(limit)
-            failed_alone = any(process.poll() for process in group.processes)
-            code = group.code() if ended or failed_alone else None
+            code = group.code() if ended or group.code() != 0 else None
         except OSError as error:
             log.write(("cannot start: %s\n" % error).encode())
             code = 127

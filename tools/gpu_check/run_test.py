@@ -14,6 +14,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -22,6 +23,7 @@ import items  # noqa: E402  the folder has to be known first
 import machine  # noqa: E402
 import outputs  # noqa: E402
 import pack  # noqa: E402
+import processes  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 
@@ -368,6 +370,32 @@ class ClockTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             needs = {"a": 95, "b": 1}
             self.assertEqual(self.call(folder, 100, needs), (["a"], {"a": "passed"}))
+
+
+class ProcessesTest(unittest.TestCase):
+    def run_two(self, *bodies, limit=60.0):
+        with tempfile.TemporaryDirectory() as folder:
+            commands = [["/bin/sh", "-c", body] for body in bodies]
+            return processes.run(commands, [dict(os.environ)] * len(bodies), folder,
+                                 os.path.join(folder, "log"), limit)
+
+    def test_a_rank_beside_one_that_failed_is_not_waited_for_long(self):
+        with unittest.mock.patch.object(processes, "PEER_SECONDS", 0.1):
+            for bodies in (("exit 3", "sleep 1000"), ("sleep 1000", "exit 3")):
+                self.assertEqual(self.run_two(*bodies).code, 3)
+        self.assertEqual(self.run_two("sleep 0.2; echo late; exit 0", "exit 3").output, "late\n")
+
+    def test_codes(self):
+        self.assertEqual(self.run_two("exit 0", "exit 0").code, 0)
+        self.assertEqual(self.run_two("kill -9 $$").code, -9)
+        self.assertIsNone(self.run_two("exit 0", "sleep 1000", limit=0.3).code)
+
+    def test_a_program_that_is_not_there_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = processes.run([["/nowhere/program"]], [{}], folder,
+                                    os.path.join(folder, "log"), 10)
+        self.assertEqual(outcome.code, 127)
+        self.assertIn("cannot start: ", outcome.output)
 
 
 class PartsOneByOneTest(FakeMachine):
