@@ -87,6 +87,24 @@ def emulation_cc_test(name, deps = [], **kwargs):
         **kwargs
     )
 
+def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test of what the toolkit and its libraries do without a GPU, on their machine."""
+    check_walls(name, deps, testonly = True)
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = select({
+            _GPU: [],
+            _OTHERWISE: ["@platforms//:incompatible"],
+        }),
+        # By which .ci/run finds it.
+        tags = tags + ["toolkit"],
+        deps = select({
+            _GPU: deps,
+            _OTHERWISE: [],
+        }),
+        **kwargs
+    )
+
 def _host_sources(name, srcs):
     """Gives each .cu file a name that the host's compiler takes for C++."""
     sources = []

@@ -16,8 +16,9 @@ TOOL_FOLDERS = ["/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/usr/l
 LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib",
                    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
-# What programs load by themselves if it is there.
-OPTIONAL_LIBRARIES = ["libcudnn.so.9"]
+# What programs load by themselves if it is there: cuDNN, and what it needs.
+OPTIONAL_LIBRARIES = ["libcudnn.so.9", "libcudart.so.13", "libcudart.so.12", "libnvrtc.so.13",
+                      "libnvrtc.so.12"]
 # Where Python's packages of NVIDIA's libraries have them.
 PYTHON_FOLDERS = ["/usr/lib/python3*/site-packages", "/usr/local/lib/python3*/*-packages",
                   "/opt/*/lib/python3*/site-packages", "/opt/*/.venv/lib/python3*/site-packages",

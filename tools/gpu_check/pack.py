@@ -15,6 +15,7 @@ Not packed: the C library, and NVIDIA's own libraries, which are larger than the
 
 import argparse
 import datetime
+import glob
 import json
 import lzma
 import os
@@ -304,6 +305,8 @@ def main():
     if options.no_archives:
         tree.write_manifest("all", description, targets)
         return
+    for old in glob.glob(os.path.join(options.out, "zeroth-gpu-*of*.tar.xz")):
+        os.remove(old)
     archives = Archives(tree, description, options.out, options.max_mib * MIB)
     for path, group in archives.write(targets):
         print("%s: %.1f MiB, %d targets" % (path, os.path.getsize(path) / MIB, len(group)))
