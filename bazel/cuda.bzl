@@ -15,6 +15,10 @@ _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
 
+# Marks what is to be run on a GPU: what tools/gpu_check packs, and `--test_tag_filters=gpu`. Programs
+# that it is to run, benchmarks above all, say so themselves.
+_GPU_TAG = ["gpu"]
+
 def cuda_only():
     """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
     return select({
@@ -47,10 +51,11 @@ def cuda_cc_library(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
-def cuda_cc_test(name, deps = [], **kwargs):
-    """A zeroth_cc_test that needs a CUDA config."""
+def cuda_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test that needs a CUDA config. Skips by itself where the machine has no GPU."""
     zeroth_cc_test(
         name = name,
+        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         deps = _guarded(name, deps, testonly = True),
         **kwargs
