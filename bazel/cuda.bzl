@@ -9,11 +9,15 @@ Without either, these targets are skipped, and nothing looks for a toolkit.
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 load("//bazel:layers.bzl", "check_walls")
-load("//bazel/cuda:objects.bzl", "cuda_objects")
+load("//bazel/cuda:objects.bzl", "cuda_cubins", "cuda_objects")
 
 _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
+
+# Marks what is to be run on a GPU: what tools/gpu_check packs, and `--test_tag_filters=gpu`. Programs
+# that it is to run, benchmarks above all, say so themselves.
+_GPU_TAG = ["gpu"]
 
 def cuda_only():
     """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
@@ -47,10 +51,11 @@ def cuda_cc_library(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
-def cuda_cc_test(name, deps = [], **kwargs):
-    """A zeroth_cc_test that needs a CUDA config."""
+def cuda_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test that needs a CUDA config. Skips by itself where the machine has no GPU."""
     zeroth_cc_test(
         name = name,
+        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         deps = _guarded(name, deps, testonly = True),
         **kwargs
@@ -82,6 +87,24 @@ def emulation_cc_test(name, deps = [], **kwargs):
         **kwargs
     )
 
+def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test of what the toolkit and its libraries do without a GPU, on their machine."""
+    check_walls(name, deps, testonly = True)
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = select({
+            _GPU: [],
+            _OTHERWISE: ["@platforms//:incompatible"],
+        }),
+        # By which .ci/run finds it.
+        tags = tags + ["toolkit"],
+        deps = select({
+            _GPU: deps,
+            _OTHERWISE: [],
+        }),
+        **kwargs
+    )
+
 def _host_sources(name, srcs):
     """Gives each .cu file a name that the host's compiler takes for C++."""
     sources = []
@@ -97,6 +120,34 @@ def _host_sources(name, srcs):
         )
         sources.append(copy)
     return sources
+
+def _cubins(library):
+    return "_%s_cubins" % library
+
+def cuda_code_test(name, libraries, deps = [], **kwargs):
+    """A toolkit_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
+
+    Args:
+      name: as in toolkit_cc_test, like whatever is not named here.
+      libraries: names of cuda_library targets of the package. The test finds their code by the
+        variable CUBINS of its environment: paths of runfiles, with spaces between.
+      deps: as usual.
+      **kwargs: passed to toolkit_cc_test.
+    """
+    cubins = [":" + _cubins(library) for library in libraries]
+    toolkit_cc_test(
+        name = name,
+        data = select({
+            _GPU: cubins,
+            _OTHERWISE: [],
+        }),
+        env = select({
+            _GPU: {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])},
+            _OTHERWISE: {},
+        }),
+        deps = deps,
+        **kwargs
+    )
 
 def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = False, **kwargs):
     """A library with device code.
@@ -121,20 +172,21 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
         deps = _guarded(headers, deps, testonly),
     )
     objects = "_" + name + "_objects"
-    cuda_objects(
-        name = objects,
-        srcs = srcs,
-        copts = nvcc_copts,
-        tags = ["manual"],
-        target_compatible_with = cuda_only(),
-        testonly = testonly,
-        toolkit = select({
-            _GPU: "@cuda//:toolkit",
-            _OTHERWISE: None,
-        }),
-        visibility = ["//visibility:private"],
-        deps = if_cuda([":" + headers]),
-    )
+    for rule, target in [(cuda_objects, objects), (cuda_cubins, _cubins(name))]:
+        rule(
+            name = target,
+            srcs = srcs,
+            copts = nvcc_copts,
+            tags = ["manual"],
+            target_compatible_with = cuda_only(),
+            testonly = testonly,
+            toolkit = select({
+                _GPU: "@cuda//:toolkit",
+                _OTHERWISE: None,
+            }),
+            visibility = ["//visibility:private"],
+            deps = if_cuda([":" + headers]),
+        )
     zeroth_cc_library(
         name = name,
         # What nvcc understands and the host's compiler does not.

@@ -386,10 +386,14 @@ void BlockBarrier() { Inside().BlockBarrier(); }
 void WarpBarrier() { Inside().WarpBarrier(); }
 void Fence() {
   __sync_synchronize();
-  Inside().Fence();
+  if (Runner().inside()) Runner().Fence();
 }
-void BeforeAtomic(const void* address) { Inside().BeforeAtomic(address); }
-void AfterAtomic(const void* address) { Inside().AfterAtomic(address); }
+void BeforeAtomic(const void* address) {
+  if (Runner().inside()) Runner().BeforeAtomic(address);
+}
+void AfterAtomic(const void* address) {
+  if (Runner().inside()) Runner().AfterAtomic(address);
+}
 const std::byte* WarpExchange(const void* mine, size_t bytes) {
   return Inside().Exchange(mine, bytes);
 }

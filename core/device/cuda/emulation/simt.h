@@ -58,7 +58,8 @@ void BlockBarrier();
 void WarpBarrier();
 
 // __threadfence: the thread's later atomics release what it did before, and what it has seen by its
-// earlier atomics is acquired. An atomic of the emulation says so before and after it acts.
+// earlier atomics is acquired. An atomic of the emulation says so before and after it acts. Nothing
+// where the host calls a kernel's function.
 void Fence();
 void BeforeAtomic(const void* address);
 void AfterAtomic(const void* address);
