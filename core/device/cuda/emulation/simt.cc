@@ -87,7 +87,11 @@ class BlockRunner {
   ZEROTH_UNWATCHED uint3 block_index() const { return block_index_; }
   ZEROTH_UNWATCHED dim3 block_dim() const { return block_dim_; }
   ZEROTH_UNWATCHED dim3 grid_dim() const { return grid_dim_; }
-  ZEROTH_UNWATCHED void* dynamic_shared() { return dynamic_shared_.data(); }
+  // Without any: the end of what is there, where the address sanitizer lets nobody read.
+  ZEROTH_UNWATCHED void* dynamic_shared() {
+    auto* const bytes = static_cast<std::byte*>(dynamic_shared_.data());
+    return dynamic_shared_bytes_ > 0 ? bytes : bytes + kSharedAlignment;
+  }
   ZEROTH_UNWATCHED unsigned lane() const { return current_ % kWarpSize; }
   ZEROTH_UNWATCHED void* StaticShared(const void* variable, size_t bytes);
   ZEROTH_UNWATCHED std::shared_ptr<void>& threads_own() { return (*owns_)[current_]; }
@@ -211,7 +215,8 @@ void BlockRunner::Grow(FiberSet& set) {
 void BlockRunner::StartThreads(const std::function<void()>& thread) {
   threads_.assign(thread_count_, ThreadState());
   block_edges_ = std::make_unique<Edges>(2 + 2 * warps_.size());
-  dynamic_shared_ = SharedArray(dynamic_shared_bytes_);
+  dynamic_shared_ =
+      SharedArray(dynamic_shared_bytes_ > 0 ? dynamic_shared_bytes_ : kSharedAlignment);
   statics_.clear();
   for (unsigned i = 0; i < thread_count_; ++i) {
     Fiber& fiber = *(*fibers_)[i];
