@@ -15,6 +15,10 @@ _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
 _OTHERWISE = "//conditions:default"
 
+# Marks what is to be run on a GPU: what tools/gpu_check packs, and `--test_tag_filters=gpu`. Programs
+# that it is to run, benchmarks above all, say so themselves.
+_GPU_TAG = ["gpu"]
+
 def cuda_only():
     """Returns what a target's `target_compatible_with` must be for it to need a CUDA config."""
     return select({
@@ -47,10 +51,11 @@ def cuda_cc_library(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
-def cuda_cc_test(name, deps = [], **kwargs):
-    """A zeroth_cc_test that needs a CUDA config."""
+def cuda_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test that needs a CUDA config. Skips by itself where the machine has no GPU."""
     zeroth_cc_test(
         name = name,
+        tags = tags + _GPU_TAG,
         target_compatible_with = cuda_only(),
         deps = _guarded(name, deps, testonly = True),
         **kwargs
@@ -82,6 +87,24 @@ def emulation_cc_test(name, deps = [], **kwargs):
         **kwargs
     )
 
+def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
+    """A zeroth_cc_test of what the toolkit and its libraries do without a GPU, on their machine."""
+    check_walls(name, deps, testonly = True)
+    zeroth_cc_test(
+        name = name,
+        target_compatible_with = select({
+            _GPU: [],
+            _OTHERWISE: ["@platforms//:incompatible"],
+        }),
+        # By which .ci/run finds it.
+        tags = tags + ["toolkit"],
+        deps = select({
+            _GPU: deps,
+            _OTHERWISE: [],
+        }),
+        **kwargs
+    )
+
 def _host_sources(name, srcs):
     """Gives each .cu file a name that the host's compiler takes for C++."""
     sources = []
@@ -102,23 +125,18 @@ def _cubins(library):
     return "_%s_cubins" % library
 
 def cuda_code_test(name, libraries, deps = [], **kwargs):
-    """A zeroth_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
+    """A toolkit_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
 
     Args:
-      name: as in zeroth_cc_test, like whatever is not named here.
+      name: as in toolkit_cc_test, like whatever is not named here.
       libraries: names of cuda_library targets of the package. The test finds their code by the
         variable CUBINS of its environment: paths of runfiles, with spaces between.
       deps: as usual.
-      **kwargs: passed to zeroth_cc_test.
+      **kwargs: passed to toolkit_cc_test.
     """
-    check_walls(name, deps, testonly = True)
     cubins = [":" + _cubins(library) for library in libraries]
-    zeroth_cc_test(
+    toolkit_cc_test(
         name = name,
-        target_compatible_with = select({
-            _GPU: [],
-            _OTHERWISE: ["@platforms//:incompatible"],
-        }),
         data = select({
             _GPU: cubins,
             _OTHERWISE: [],
@@ -127,10 +145,7 @@ def cuda_code_test(name, libraries, deps = [], **kwargs):
             _GPU: {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])},
             _OTHERWISE: {},
         }),
-        deps = select({
-            _GPU: deps,
-            _OTHERWISE: [],
-        }),
+        deps = deps,
         **kwargs
     )
 

@@ -5,6 +5,7 @@ load("//third_party/abseil:repository.bzl", "abseil_repository")
 load("//third_party/bazel_packages:repository.bzl", "no_coverage_tools", "system_bazel_repository")
 load("//third_party/benchmark:repository.bzl", "benchmark_repository")
 load("//third_party/cuda:repository.bzl", "cuda_repository")
+load("//third_party/cudnn:repository.bzl", "cudnn_repository")
 load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
@@ -33,6 +34,7 @@ def zeroth_dependencies():
 
     # Never fetched without a CUDA config.
     _maybe(cuda_repository, "cuda")
+    _maybe(cudnn_repository, "cudnn")
 
     # What the distribution's Bazel refers to but does not carry.
     _maybe(

@@ -2,11 +2,13 @@
 """The module extension for MODULE.bazel: what Zeroth takes from the system there as well."""
 
 load("//third_party/cuda:repository.bzl", "cuda_repository")
+load("//third_party/cudnn:repository.bzl", "cudnn_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
 load("//third_party/python:repository.bzl", "python_repository")
 
 def _system_impl(_):
     cuda_repository(name = "cuda")
+    cudnn_repository(name = "cudnn")
     onednn_repository(name = "onednn")
     python_repository(name = "zeroth_python")
 

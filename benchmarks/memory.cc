@@ -3,9 +3,11 @@
 // What each strategy, precision and lever takes: peak bytes of a rank by category, as the allocator
 // counts them in real steps, beside the formula.
 //
-//   bazel run //benchmarks:memory -- [preset] [ranks] [strategy] [lever]
+//   bazel run //benchmarks:memory -- [--device=cuda] [preset] [ranks] [strategy] [lever]
 //
-// A strategy's name, or a part of a lever's, prints its rows alone; "all" stands for any.
+// A strategy's name, or a part of a lever's, prints its rows alone; "all" stands for any. Ranks are
+// threads, which share the device. The last column is what a rank's allocator holds of the machine
+// or the driver, for what it hands out and for what it keeps.
 
 #include <unistd.h>
 
@@ -27,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/benchmarks/benchmark_flag.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -39,6 +42,8 @@
 
 namespace zeroth {
 namespace {
+
+BenchmarkFlag device_flag("device", "cpu");
 
 constexpr int64_t kBatch = 1;
 constexpr int64_t kSeq = 128;
@@ -100,7 +105,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
                        const Lever& lever, Communicator& world, std::mutex& mutex,
                        MemoryStats& largest) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create("cpu", DeviceOptions()));
+                          DeviceRegistry::Create(device_flag.value(), DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   TrainerOptions options;
@@ -144,6 +149,8 @@ double MachineBytes() {
 // As many of the ranks as this machine has memory for. What a rank of no_shard has does not depend
 // on how many there are; other strategies are measured with all of them or not at all.
 absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOptions& setup) {
+  // Other devices say by themselves when they are full.
+  if (device_flag.value() != "cpu") return setup.world_size;
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const int fit = static_cast<int>(kMachineShare * MachineBytes() / formula.total());
   if (fit >= setup.world_size) return setup.world_size;
@@ -151,18 +158,22 @@ absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOpt
   return setup.sums_in_tree ? static_cast<int>(std::bit_floor(static_cast<unsigned>(fit))) : fit;
 }
 
+absl::Status SayTooLarge(const MemoryFormulaOptions& setup, const Lever& lever) {
+  std::cout << setup.strategy << ", " << lever.name << ": more than this machine's memory\n";
+  return absl::OkStatus();
+}
+
 absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
                       MemoryFormulaOptions setup, const Lever& lever) {
   ZEROTH_ASSIGN_OR_RETURN(setup.world_size, RanksThatFit(numel, setup));
-  if (setup.world_size == 0) {
-    std::cout << setup.strategy << ", " << lever.name << ": more than this machine's memory\n";
-    return absl::OkStatus();
-  }
+  if (setup.world_size == 0) return SayTooLarge(setup, lever);
   MemoryStats stats;
   std::mutex mutex;
-  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(setup.world_size, [&](Communicator& world) {
+  const absl::Status trained = RunLocalRanks(setup.world_size, [&](Communicator& world) {
     return TrainRank(config, setup, lever, world, mutex, stats);
-  }));
+  });
+  if (absl::IsResourceExhausted(trained)) return SayTooLarge(setup, lever);
+  ZEROTH_RETURN_IF_ERROR(trained);
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const auto peak = [&](MemoryCategory category) {
     return static_cast<double>(stats[category].peak_bytes);
@@ -172,7 +183,8 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
                        peak(MemoryCategory::kGradients) + peak(MemoryCategory::kOptimizer) +
                        peak(MemoryCategory::kOffloadStaging);
   std::cout << absl::StreamFormat(
-      "%-16s %5d %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f\n",
+      "%-16s %5d %-10s %-23s %8.1f %8.1f %8.1f %8.1f %8.1f %9.1f %9.1f %6.2f%% %8.1f %8.1f %9.1f "
+      "%9.1f\n",
       setup.strategy, setup.world_size,
       absl::StrCat(DTypeName(setup.precision.param_dtype), "/",
                    DTypeName(setup.precision.reduce_dtype)),
@@ -182,7 +194,8 @@ absl::Status PrintRow(const nlohmann::json& config, const ModelNumel& numel,
       state / kMiB, formula.total() / kMiB, 100 * (state / formula.total() - 1),
       peak(MemoryCategory::kActivations) / kMiB,
       (peak(MemoryCategory::kWorkspace) + peak(MemoryCategory::kCommunication)) / kMiB,
-      static_cast<double>(stats.total.peak_bytes) / kMiB);
+      static_cast<double>(stats.total.peak_bytes) / kMiB,
+      static_cast<double>(stats.reserved_bytes) / kMiB);
   std::cout.flush();
   return absl::OkStatus();
 }
@@ -197,10 +210,10 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
   const ModelNumel numel = CountNumel(*model);
   std::cout << absl::StreamFormat(
       "%s, %.1fM parameters, %d ranks, %d sequences of %d tokens a rank and micro-batch. Peaks in "
-      "MiB.\n\n%-16s %5s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s\n",
+      "MiB.\n\n%-16s %5s %-10s %-23s %8s %8s %8s %8s %8s %9s %9s %7s %8s %8s %9s %9s\n",
       preset, numel.total / 1e6, ranks, kBatch, kSeq, "strategy", "ranks", "precision", "lever",
       "params", "gathered", "grads", "moments", "staging", "state", "formula", "off", "activ.",
-      "scratch", "all");
+      "scratch", "all", "reserved");
   for (const char* strategy :
        {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard"}) {
     if (!only.empty() && only != strategy) continue;
@@ -245,6 +258,12 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
+  zeroth::ParseBenchmarkFlags(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') continue;
+    std::cerr << "'" << argv[i] << "' is no flag of this program, which has --device=NAME alone\n";
+    return EXIT_FAILURE;
+  }
   const std::string preset = argc > 1 ? argv[1] : "gpt2_124m";
   int ranks = 4;
   if (argc > 2 && (!absl::SimpleAtoi(argv[2], &ranks) || ranks < 1)) {

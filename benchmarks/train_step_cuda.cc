@@ -13,7 +13,7 @@ namespace zeroth {
 namespace {
 
 void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t batch, int64_t seq,
-                      const std::string& strategy, int ranks) {
+                      const std::string& strategy, int ranks, bool graphs) {
   TrainStepSetup setup;
   setup.device = "cuda";
   setup.model = model;
@@ -23,6 +23,7 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   setup.ranks = ranks;
   setup.batch = batch / ranks;
   setup.seq = seq;
+  setup.record_steps = graphs;
   const absl::StatusOr<TrainStepResult> result =
       RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
   if (!result.ok()) {
@@ -37,19 +38,24 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   state.counters["peak_GiB"] = static_cast<double>(result->peak_bytes) / (1 << 30);
 }
 
-#define ZEROTH_TRAIN_STEP_CUDA(model, batch, seq, strategy, ranks)                                 \
-  BENCHMARK_CAPTURE(BM_TrainStepCuda, model##_##strategy##_##ranks, #model, batch, seq, #strategy, \
-                    ranks)                                                                         \
-      ->UseManualTime()                                                                            \
-      ->Iterations(10)                                                                             \
+// In graphs, a step is recorded once and played from then on.
+#define ZEROTH_TRAIN_STEP_CUDA(name, model, batch, seq, strategy, ranks, graphs)        \
+  BENCHMARK_CAPTURE(BM_TrainStepCuda, name, model, batch, seq, strategy, ranks, graphs) \
+      ->UseManualTime()                                                                 \
+      ->Iterations(10)                                                                  \
       ->Unit(benchmark::kMillisecond)
+#define ZEROTH_FULL_SHARD_CUDA(name, model, batch, seq)                                   \
+  ZEROTH_TRAIN_STEP_CUDA(name##_full_shard_1, model, batch, seq, "full_shard", 1, false); \
+  ZEROTH_TRAIN_STEP_CUDA(name##_full_shard_1_graphs, model, batch, seq, "full_shard", 1, true)
 
-ZEROTH_TRAIN_STEP_CUDA(gpt2_124m, 64, 1024, full_shard, 1);
-ZEROTH_TRAIN_STEP_CUDA(gpt2_124m, 64, 1024, no_shard, 1);
+ZEROTH_FULL_SHARD_CUDA(gpt2_124m, "gpt2_124m", 64, 1024);
+// Short steps, of which enqueueing is more.
+ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
+ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
+ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);
+ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_no_shard_1, "gpt2_124m", 64, 1024, "no_shard", 1, false);
 // Several ranks take turns on one GPU: what sharding itself costs, without a network.
-ZEROTH_TRAIN_STEP_CUDA(gpt2_124m, 64, 1024, full_shard, 4);
-ZEROTH_TRAIN_STEP_CUDA(gpt2_1558m, 16, 1024, full_shard, 1);
-ZEROTH_TRAIN_STEP_CUDA(llama_1b, 16, 2048, full_shard, 1);
+ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_full_shard_4, "gpt2_124m", 64, 1024, "full_shard", 4, false);
 
 }  // namespace
 }  // namespace zeroth

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   options.sharding.strategy = setup.strategy;
   options.sharding.mixed_precision.param_dtype = setup.param_dtype;
   options.sharding.offload = setup.offload;
+  options.record_steps = setup.record_steps;
   if (setup.strategy == "hybrid_shard") {
     options.sharding.strategy_options.shard_size = setup.ranks;
   }

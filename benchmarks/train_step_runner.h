@@ -23,6 +23,7 @@ struct TrainStepSetup {
   int64_t seq = 1024;
   DType param_dtype = DType::kFloat32;
   OffloadOptions offload;
+  bool record_steps = false;  // TrainerOptions::record_steps: played once two have been enqueued
 };
 
 struct TrainStepResult {

@@ -51,6 +51,11 @@ absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& su
         absl::StrCat("fp32_precision = tf32: devices of type '", device_type,
                      "' have no TF32; expected ieee, fp32 products in fp32"));
   }
+  if (options.attention == AttentionBackend::kCudnn && !support.cudnn) {
+    return absl::UnimplementedError(absl::StrCat("attention = cudnn: devices of type '",
+                                                 device_type,
+                                                 "' have no cuDNN; expected auto or flash"));
+  }
   return absl::OkStatus();
 }
 

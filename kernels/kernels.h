@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -316,6 +317,11 @@ class Kernels {
   virtual absl::Status Rope(const RopeArgs& args) = 0;
   virtual absl::Status Attention(const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(const AttentionBackwardArgs& args) = 0;
+  // In words, for people: what would compute attention of this shape and type, forward and
+  // backward, and why not cuDNN where it does not; empty where there is one way only. Unimplemented
+  // if KernelOptions::attention asks for what there is not.
+  virtual absl::StatusOr<std::string> DescribeAttention(const AttentionShape& shape,
+                                                        DType dtype) = 0;
 
   // y = gelu(x), tanh approximation; x and y may be the same tensor.
   virtual absl::Status Gelu(const Tensor& x, const Tensor& y) = 0;
@@ -381,13 +387,22 @@ enum class Fp32Precision : uint8_t {
           // fp32. Gemm and LinearCrossEntropy; attention stays as it is.
 };
 
+// What computes attention where a device has a choice.
+enum class AttentionBackend : uint8_t {
+  kAuto,   // cuDNN where it is found and has an engine for the shape, else kFlash
+  kCudnn,  // or an error
+  kFlash,  // our own kernels, after FlashAttention
+};
+
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
+  AttentionBackend attention = AttentionBackend::kAuto;
 };
 
 // What the kernels of a device type have beyond the common.
 struct KernelSupport {
   bool tf32 = false;
+  bool cudnn = false;
 };
 
 // Implementations by device type. Thread-safe.

@@ -245,6 +245,12 @@ ABSL_FLAG(
     "layers whose sizes are no multiples of 16 stay in that, and are named at the start. On "
     "a CPU the same numbers, more slowly.");
 
+ABSL_FLAG(
+    std::string, attention_backend, kDefaults.attention_backend,
+    "What computes attention on GPUs: cudnn (cuDNN 9, loaded at run time; bf16 and fp16), "
+    "flash (Zeroth's own kernels), or auto: cudnn where it is found and has an engine for the "
+    "shape, else flash. The run says at its start which it is.");
+
 namespace zeroth {
 
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
@@ -342,6 +348,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
   options.fp32_precision = absl::GetFlag(FLAGS_fp32_precision);
   options.fp8 = absl::GetFlag(FLAGS_fp8);
+  options.attention_backend = absl::GetFlag(FLAGS_attention_backend);
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -179,6 +179,19 @@ absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateAttentionBackend(const TrainOptions& options) {
+  const std::string& backend = options.attention_backend;
+  if (backend != "auto" && backend != "cudnn" && backend != "flash") {
+    return Bad("attention_backend", backend, "auto, cudnn or flash");
+  }
+  if (backend == "cudnn" && options.param_dtype == "fp32") {
+    return absl::InvalidArgumentError(
+        "--attention_backend=cudnn and --param_dtype=fp32: cuDNN has no attention in fp32; take "
+        "--param_dtype=bf16 or another --attention_backend");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidatePrecision(const TrainOptions& options) {
   if (options.fp32_precision != "ieee" && options.fp32_precision != "tf32") {
     return Bad("fp32_precision", options.fp32_precision, "ieee or tf32");
@@ -275,6 +288,7 @@ absl::Status Validate(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
                               "--param_dtype, --reduce_dtype and --master_dtype");
   ZEROTH_RETURN_IF_ERROR(ValidatePrecision(options));
+  ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackend(options));
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
   ZEROTH_RETURN_IF_ERROR(options.loss_scaler().status());
   ZEROTH_RETURN_IF_ERROR(options.strategy_options().status());
@@ -340,6 +354,8 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
 KernelOptions TrainOptions::kernel_options() const {
   KernelOptions kernels;
   if (fp32_precision == "tf32") kernels.fp32_precision = Fp32Precision::kTf32;
+  if (attention_backend == "cudnn") kernels.attention = AttentionBackend::kCudnn;
+  if (attention_backend == "flash") kernels.attention = AttentionBackend::kFlash;
   return kernels;
 }
 

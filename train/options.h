@@ -121,6 +121,7 @@ struct TrainOptions {
 
   std::string fp32_precision = "ieee";
   std::string fp8 = "none";
+  std::string attention_backend = "auto";
 
   // What reshard_after_forward, shard_size, gradient_divide_factor and
   // shard_optimizer_over_world say. InvalidArgument if the
@@ -134,7 +135,7 @@ struct TrainOptions {
   absl::StatusOr<DType> moment_dtype() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
-  // What fp32_precision says, which Validate has checked.
+  // What fp32_precision and attention_backend say, which Validate has checked.
   KernelOptions kernel_options() const;
   // The adapters that the flags ask for.
   LoraOptions lora() const;

@@ -130,6 +130,10 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.param_dtype = "bf16";
          o.fp8 = "rowwise";
        }},
+      {"--attention_backend=math: expected auto, cudnn or flash",
+       [](TrainOptions& o) { o.attention_backend = "math"; }},
+      {"--attention_backend=cudnn and --param_dtype=fp32",
+       [](TrainOptions& o) { o.attention_backend = "cudnn"; }},
       {"--fp8=tensorwise and --param_dtype=fp32", [](TrainOptions& o) { o.fp8 = "tensorwise"; }},
       {"--offload_dir=/scratch without --offload",
        [](TrainOptions& o) { o.offload_dir = "/scratch"; }},

@@ -25,6 +25,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/strategies/quantized_collectives.h"
@@ -515,9 +516,23 @@ class RankRun {
     if (world_.rank() == 0) {
       ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
     }
+    ZEROTH_RETURN_IF_ERROR(SayAttention(notes));
     const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
     if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
     SayNotes(notes);
+    return absl::OkStatus();
+  }
+
+  // Where kernels have a choice, at the shape of training; an error if it cannot be as asked for.
+  absl::Status SayAttention(std::vector<std::string>& notes) const {
+    std::optional<AttentionShape> shape = FindAttentionShape(trainer_->model());
+    if (!shape.has_value()) return absl::OkStatus();
+    shape->batch = options_.batch_size;
+    shape->seq = options_.seq_len;
+    ZEROTH_ASSIGN_OR_RETURN(
+        const std::string attention,
+        trainer_->kernels().DescribeAttention(*shape, options_.mixed_precision().param_dtype));
+    if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
     return absl::OkStatus();
   }
 

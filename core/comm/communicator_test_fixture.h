@@ -73,6 +73,7 @@ class CommunicatorTest : public ::testing::TestWithParam<CommunicatorTestParam> 
     return LauncherRegistry::Launch(
         GetParam().back_end, options, [&](Communicator& world) -> absl::Status {
           DeviceOptions device_options;
+          device_options.index = world.device_index();
           device_options.transport_memory = world.memory_source();
           ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                                   DeviceRegistry::Create(GetParam().device, device_options));

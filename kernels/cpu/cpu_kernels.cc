@@ -248,6 +248,11 @@ absl::Status CpuKernels::AttentionBackward(const AttentionBackwardArgs& args) {
   });
 }
 
+absl::StatusOr<std::string> CpuKernels::DescribeAttention(const AttentionShape& /*shape*/,
+                                                          DType /*dtype*/) {
+  return std::string();
+}
+
 absl::Status CpuKernels::Gelu(const Tensor& x, const Tensor& y) {
   ZEROTH_RETURN_IF_ERROR(ValidateGelu(device_, x, y));
   return stream_.Enqueue([x, y] {

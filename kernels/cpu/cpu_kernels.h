@@ -4,6 +4,7 @@
 #define ZEROTH_KERNELS_CPU_CPU_KERNELS_H_
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -43,6 +44,7 @@ class CpuKernels final : public Kernels {
   absl::Status Rope(const RopeArgs& args) override;
   absl::Status Attention(const AttentionArgs& args) override;
   absl::Status AttentionBackward(const AttentionBackwardArgs& args) override;
+  absl::StatusOr<std::string> DescribeAttention(const AttentionShape& shape, DType dtype) override;
   absl::Status Gelu(const Tensor& x, const Tensor& y) override;
   absl::Status GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) override;
   absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) override;

@@ -3,6 +3,7 @@
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,8 @@ namespace {
 // Older devices have no TF32, where cuBLASLt would multiply in fp32 and say nothing.
 constexpr int kLeastTf32Capability = 80;
 constexpr int kLeastFp8Capability = 89;
+// Between the arrays of one scratch buffer.
+constexpr size_t kScratchAlignment = 256;
 
 void* DataOrNull(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 float* FloatsOrNull(const Tensor& tensor) {
@@ -81,7 +84,10 @@ CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOpt
     : device_(device),
       stream_(stream),
       allow_tf32_(options.fp32_precision == Fp32Precision::kTf32),
-      target_{stream.handle(), device.properties().multiprocessors} {}
+      target_{stream.handle(), device.properties().multiprocessors},
+      attention_(options.attention, [this] {
+        return Cudnn::Create(stream_.handle(), device_.properties().compute_capability);
+      }) {}
 
 absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device, CudaStream& stream,
                                                              const KernelOptions& options) {
@@ -289,9 +295,42 @@ absl::Status CudaKernels::Rope(const RopeArgs& args) {
   return Finish(cuda::Rope(call, target_), args.qkv);
 }
 
+absl::StatusOr<bool> CudaKernels::AttendByCudnn(const CudnnAttentionKey& key,
+                                                CudnnAttentionPointers pointers) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<size_t> workspace,
+                          attention_.CudnnWorkspace(key, pointers));
+  if (!workspace.has_value()) return false;
+  // cuDNN's forward always has somewhere to write its statistics.
+  const AttentionShape& shape = key.shape;
+  const size_t lse_bytes =
+      pointers.lse != nullptr
+          ? 0
+          : static_cast<size_t>(shape.batch * shape.heads * shape.seq) * sizeof(float);
+  const size_t lse_offset =
+      (*workspace + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> scratch, Scratch(lse_offset + lse_bytes));
+  char* const memory = static_cast<char*>(scratch->data());
+  if (lse_bytes > 0) pointers.lse = reinterpret_cast<float*>(memory + lse_offset);
+  ZEROTH_RETURN_IF_ERROR(stream_.Update(attention_.EnqueueCudnn(key, pointers, memory)));
+  return true;
+}
+
+absl::StatusOr<std::string> CudaKernels::DescribeAttention(const AttentionShape& shape,
+                                                           DType dtype) {
+  return attention_.Describe(shape, dtype);
+}
+
 absl::Status CudaKernels::Attention(const AttentionArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttention(device_, args));
   ZEROTH_RETURN_IF_ERROR(stream_.status());
+  CudnnAttentionPointers pointers;
+  pointers.qkv = args.qkv.raw_data();
+  pointers.out = args.out.raw_data();
+  pointers.lse = FloatsOrNull(args.lse);
+  ZEROTH_ASSIGN_OR_RETURN(
+      const bool by_cudnn,
+      AttendByCudnn({args.shape, args.qkv.dtype(), AttentionPass::kForward}, pointers));
+  if (by_cudnn) return Finish(absl::OkStatus(), args.qkv, args.out, args.lse);
   AttentionCall call;
   call.shape = args.shape;
   call.dtype = args.qkv.dtype();
@@ -303,6 +342,18 @@ absl::Status CudaKernels::Attention(const AttentionArgs& args) {
 
 absl::Status CudaKernels::AttentionBackward(const AttentionBackwardArgs& args) {
   ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackward(device_, args));
+  CudnnAttentionPointers pointers;
+  pointers.qkv = args.qkv.raw_data();
+  pointers.out = args.out.raw_data();
+  pointers.lse = args.lse.data<float>();
+  pointers.dout = args.dout.raw_data();
+  pointers.dqkv = args.dqkv.raw_data();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const bool by_cudnn,
+      AttendByCudnn({args.shape, args.qkv.dtype(), AttentionPass::kBackward}, pointers));
+  if (by_cudnn) {
+    return Finish(absl::OkStatus(), args.dout, args.qkv, args.out, args.lse, args.dqkv);
+  }
   AttentionBackwardCall call;
   call.shape = args.shape;
   call.dtype = args.qkv.dtype();
@@ -539,7 +590,7 @@ const KernelRegistration registration(
        const KernelOptions& options) -> absl::StatusOr<std::unique_ptr<Kernels>> {
       return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream), options);
     },
-    {.tf32 = true});
+    {.tf32 = true, .cudnn = true});
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -4,6 +4,7 @@
 #define ZEROTH_KERNELS_CUDA_CUDA_KERNELS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,7 +12,9 @@
 
 #include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/cuda/attention_choice.h"
 #include "zeroth/kernels/cuda/cublaslt.h"
+#include "zeroth/kernels/cuda/cudnn.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -42,6 +45,7 @@ class CudaKernels final : public Kernels {
   absl::Status Rope(const RopeArgs& args) override;
   absl::Status Attention(const AttentionArgs& args) override;
   absl::Status AttentionBackward(const AttentionBackwardArgs& args) override;
+  absl::StatusOr<std::string> DescribeAttention(const AttentionShape& shape, DType dtype) override;
   absl::Status Gelu(const Tensor& x, const Tensor& y) override;
   absl::Status GeluBackward(const Tensor& x, const Tensor& dy, const Tensor& dx) override;
   absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) override;
@@ -77,12 +81,15 @@ class CudaKernels final : public Kernels {
   // Made at the first product: streams that only round have no need of it.
   absl::StatusOr<CublasLt*> Blas();
   absl::Status PrepareRopeTable(const RopeArgs& args);
+  // Enqueues attention by cuDNN and returns true, or returns false if our own kernels compute it.
+  absl::StatusOr<bool> AttendByCudnn(const CudnnAttentionKey& key, CudnnAttentionPointers pointers);
 
   CudaDevice& device_;
   CudaStream& stream_;
   const bool allow_tf32_;
   const LaunchTarget target_;
   std::unique_ptr<CublasLt> blas_;
+  AttentionChoice attention_;
   std::shared_ptr<Buffer> scratch_;  // of this call, on side streams
   std::shared_ptr<Buffer> rope_table_;
   int64_t rope_seq_ = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
@@ -24,11 +25,17 @@ T ValueOrDie(absl::StatusOr<T> value) {
 }  // namespace
 
 void KernelsSuite::SetUp() {
-  ZEROTH_SKIP_WITHOUT_DEVICE(GetParam());
+  const std::vector<std::string> words = absl::StrSplit(GetParam(), '/');
+  ZEROTH_SKIP_WITHOUT_DEVICE(words[0]);
+  KernelOptions options;
+  if (words.size() > 1) {
+    ASSERT_EQ(words[1], "flash");
+    options.attention = AttentionBackend::kFlash;
+  }
   kernels_.reset();  // before the device it stands on
-  device_ = ValueOrDie(DeviceRegistry::Create(GetParam(), DeviceOptions{}));
+  device_ = ValueOrDie(DeviceRegistry::Create(words[0], DeviceOptions{}));
   device_->BindThread();
-  kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream()));
+  kernels_ = ValueOrDie(KernelRegistry::Create(*device_, device_->compute_stream(), options));
 }
 
 Tensor KernelsSuite::Upload(const Shape& shape, const std::vector<float>& values, DType dtype) {

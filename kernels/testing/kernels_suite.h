@@ -25,7 +25,8 @@
 
 namespace zeroth {
 
-// The parameter is the device type.
+// The parameter is the device type; "cuda/flash" is one with AttentionBackend::kFlash, where others
+// compute attention by cuDNN if there is one.
 class KernelsSuite : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;

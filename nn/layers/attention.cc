@@ -26,4 +26,12 @@ absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
   return out_->Forward(context, heads);
 }
 
+std::optional<AttentionShape> FindAttentionShape(const Module& model) {
+  for (const Module* child : model.children()) {
+    if (const auto* attention = dynamic_cast<const Attention*>(child)) return attention->shape();
+    if (const auto shape = FindAttentionShape(*child)) return shape;
+  }
+  return std::nullopt;
+}
+
 }  // namespace zeroth

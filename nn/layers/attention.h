@@ -33,6 +33,8 @@ class Attention : public Module {
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   Role role() const override { return Role::kAttention; }
+  // Of its heads; batch and seq are those of the input.
+  const AttentionShape& shape() const { return shape_; }
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
@@ -41,6 +43,9 @@ class Attention : public Module {
   Linear* qkv_;
   Linear* out_;
 };
+
+// Of the first attention in the order of the module tree; nothing if there is none.
+std::optional<AttentionShape> FindAttentionShape(const Module& model);
 
 }  // namespace zeroth
 

@@ -130,6 +130,7 @@ absl::Status RunToyRanks(int world_size, absl::string_view device_type, const To
   options.world_size = world_size;
   return LauncherRegistry::Launch(back_end, options, [&](Communicator& world) -> absl::Status {
     DeviceOptions device_options;
+    device_options.index = world.device_index();
     device_options.transport_memory = world.memory_source();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create(device_type, device_options));

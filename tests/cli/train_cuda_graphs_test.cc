@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/nccl/nccl_gpus.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace zeroth::testing {
@@ -21,6 +22,7 @@ Flags OnCuda(const fs::path& out, const Flags& more) {
 }
 
 TEST(TrainCudaGraphsTest, WritesTheBitsOfARunWithoutGraphs) {
+  ZEROTH_SKIP_BEYOND_NCCL_RANKS(1);
   const fs::path with = Scratch() / "with";
   const fs::path without = Scratch() / "without";
   const Outcome recorded = RunTrainer(OnCuda(with, {"--world_size=1", "--cuda_graphs"}));
@@ -43,6 +45,7 @@ TEST(TrainCudaGraphsTest, WritesTheBitsOfARunWithoutGraphs) {
 }
 
 TEST(TrainCudaGraphsTest, RanksThatShareAProcessAreRefused) {
+  ZEROTH_SKIP_BEYOND_NCCL_RANKS(1);
   const Outcome run = RunTrainer(OnCuda(Scratch() / "out", {"--world_size=2", "--cuda_graphs"}));
   EXPECT_EQ(run.exit_code, 1);
   for (const char* const part : {"--cuda_graphs needs", "with --comm=local, --world_size=1",

@@ -1,11 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The shared suite of communicators, on the emulated NCCL, which lets ranks share a device.
+// The shared suite of communicators, at as many ranks as NCCL can have here.
+
+#include <vector>
 
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/communicator_test_suite.h"
 #include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/comm/nccl/nccl_gpus.h"
 #include "zeroth/core/comm/nccl/nccl_test_ranks.h"
 
 namespace zeroth::testing {
@@ -13,12 +16,16 @@ namespace {
 
 const LauncherRegistration registration("nccl_threads", RunNcclThreads);
 
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest,
-                         ::testing::Values(CommunicatorTestParam{"nccl_threads", "cuda", 1},
-                                           CommunicatorTestParam{"nccl_threads", "cuda", 2},
-                                           CommunicatorTestParam{"nccl_threads", "cuda", 3},
-                                           CommunicatorTestParam{"nccl_threads", "cuda", 4},
-                                           CommunicatorTestParam{"nccl_threads", "cuda", 5}),
+// One rank also where there is no GPU: its tests say so.
+std::vector<CommunicatorTestParam> Params() {
+  std::vector<CommunicatorTestParam> params;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    if (ranks == 1 || ranks <= MostNcclRanks()) params.push_back({"nccl_threads", "cuda", ranks});
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest, ::testing::ValuesIn(Params()),
                          CommunicatorTestName);
 
 }  // namespace

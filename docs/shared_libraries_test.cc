@@ -1,0 +1,54 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace {
+
+// Of every Linux with a C++ compiler's runtime.
+const std::set<std::string>& Taken() {
+  static const std::set<std::string>& taken = *new std::set<std::string>{
+      "libc",     "libm",    "libstdc++", "libgcc_s", "libpthread",      "libdl",           "librt",
+      "ld-linux", "libasan", "libubsan",  "libtsan",  "ld-linux-x86-64", "ld-linux-aarch64"};
+  return taken;
+}
+
+// The libraries that the trainer is linked with, without their versions.
+std::set<std::string> Needed() {
+  std::set<std::string> libraries;
+  FILE* const pipe = popen("readelf --dynamic train/train", "r");
+  if (pipe == nullptr) return libraries;
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    text.append(buffer.data(), count);
+  }
+  EXPECT_EQ(pclose(pipe), 0) << "readelf failed";
+  const std::regex pattern("\\(NEEDED\\).*\\[([^\\]]+?)\\.so[^\\]]*\\]");
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    libraries.insert((*it)[1]);
+  }
+  return libraries;
+}
+
+TEST(SharedLibrariesTest, TheDocumentNamesWhatTheTrainerNeeds) {
+  std::ifstream file("docs/build.md");
+  std::ostringstream document;
+  document << file.rdbuf();
+  const std::set<std::string> needed = Needed();
+  EXPECT_EQ(needed.count("libdnnl"), 1u) << "readelf printed something else than expected";
+  for (const std::string& library : needed) {
+    if (Taken().count(library) != 0) continue;
+    EXPECT_NE(document.str().find("`" + library + "`"), std::string::npos)
+        << library << " is not named in docs/build.md";
+  }
+}
+
+}  // namespace

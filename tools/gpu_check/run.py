@@ -1,0 +1,392 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs on a GPU everything of Zeroth that is for one, and sums it up.
+
+    tools/gpu_check/run.py --out DIR                    # in a checkout, on a machine that can build
+    zeroth-gpu/run.py --packed zeroth-gpu --out DIR     # what pack.py made, where there is a driver
+
+The parts are the shared suites (suites), the kernels under compute-sanitizer (sanitizer), benchmarks
+against their floors and the trainer over NCCL (speed), memory against the formula (memory), training
+against references (parity), and PyTorch on the same GPU (torch). Each runs as items, one after the other;
+one that fails, crashes or hangs is noted, and the next one runs.
+
+DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and what each item printed, in
+logs. Called again with the same DIR, it goes on with what is left: --time_limit=540 ends a call before a
+lease of ten minutes does. results.json alone is enough to go on from.
+
+Exits with 0 if all is well, 1 if something failed, 2 without a GPU or for wrong arguments, 3 if nothing
+failed so far and items are left.
+"""
+
+import argparse
+import datetime
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+import items
+import machine
+import report
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXIT_FAILED, EXIT_UNUSABLE, EXIT_UNFINISHED = 1, 2, 3
+# Less than this is not worth starting an item in; and so much is kept to write results in.
+LEAST_SECONDS = 10
+MARGIN_SECONDS = 5
+# A call that was killed, or took the machine with it, during an item may try it once more.
+STARTS = 2
+BAD = ("failed", "crashed", "timed_out")
+
+
+class Unusable(Exception):
+    """Something that the caller has to change."""
+
+
+def write_file(path, text):
+    """Whole or not at all: this program may be killed at any time."""
+    partial = path + ".partial"
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+class Results:
+    """Of each item, by id; kept in a folder, a file for each, and in one file for all."""
+
+    def __init__(self, out, environment):
+        self.out = out
+        self.environment = environment
+        self.by_id = {}
+        self.starts = {}
+        self.planned = []
+        os.makedirs(os.path.join(out, "items"), exist_ok=True)
+        self._load()
+
+    def _load(self):
+        whole = os.path.join(self.out, "results.json")
+        if os.path.exists(whole):
+            self._take(whole, lambda content: content["items"])
+            with open(whole, encoding="utf-8") as file:
+                self.planned = json.load(file).get("planned", [])
+        for path in sorted(glob.glob(os.path.join(self.out, "items", "*.json"))):
+            self._take(path, lambda content: {content["id"]: content["result"]})
+
+    def _take(self, path, read):
+        try:
+            with open(path, encoding="utf-8") as file:
+                content = json.load(file)
+            found = read(content)
+            environment = content["environment"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unusable("%s is no file of results (%s: %s); remove it, or use another --out" % (
+                path, type(error).__name__, error)) from error
+        for key in ("commit", "build", "gpu", "driver", "emulated"):
+            if environment.get(key) != self.environment[key]:
+                raise Unusable("%s has results of %s '%s', and this is '%s': use another --out" % (
+                    path, key, environment.get(key), self.environment[key]))
+        # The date of a report is that of its first item.
+        self.environment["date"] = min(self.environment["date"], environment["date"])
+        for name, result in found.items():
+            if "status" in result:
+                self.by_id[name] = result
+            else:
+                self.starts[name] = result["starts"]
+
+    def _path(self, name):
+        return os.path.join(self.out, "items", items.file_name(name) + ".json")
+
+    def _write(self, item, result):
+        write_file(self._path(item.id), json.dumps(
+            {"id": item.id, "environment": self.environment, "result": result}, indent=1) + "\n")
+
+    def started(self, item):
+        self.starts[item.id] = self.starts.get(item.id, 0) + 1
+        self._write(item, {"starts": self.starts[item.id]})
+
+    def finished(self, item, result):
+        self.by_id[item.id] = result
+        self._write(item, result)
+
+    def forget(self, is_stale):
+        """Results that are to be made again."""
+        for name in [name for name, result in self.by_id.items() if is_stale(name, result)]:
+            del self.by_id[name]
+            path = self._path(name)
+            if os.path.exists(path):
+                os.remove(path)
+
+    def plan(self, parts, names):
+        """Says what these parts consist of; what others do, earlier calls have said."""
+        others = [name for name in self.planned if name.split()[0] not in parts]
+        self.planned = sorted(others + names, key=lambda name: items.PARTS.index(name.split()[0]))
+
+    def left(self):
+        return [name for name in self.planned if name not in self.by_id]
+
+    def sum_up(self):
+        """Writes the report of what is known by now."""
+        order = {name: i for i, name in enumerate(self.planned)}
+        names = sorted(self.by_id, key=lambda name: order.get(name, len(order)))
+        results = {name: self.by_id[name] for name in names}
+        write_file(os.path.join(self.out, "gpu_results.md"),
+                   report.markdown(self.environment, results, self.left()))
+        write_file(os.path.join(self.out, "results.json"), json.dumps(
+            {"environment": self.environment, "planned": self.planned, "left": self.left(),
+             "items": results}, indent=1) + "\n")
+
+
+class Clock:
+    """The time that a call has."""
+
+    def __init__(self, limit):
+        self.deadline = time.monotonic() + limit - MARGIN_SECONDS if limit else None
+
+    def left(self):
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+
+def run_item(item, out, seconds):
+    scratch = os.path.join(out, "scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+    log = os.path.join(out, "logs", items.file_name(item.id) + ".log")
+    try:
+        return item.work(scratch, log, min(item.limit, seconds))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def describe(result):
+    counts = ["%d %s" % (result[key], key) for key in ("passed", "failed", "skipped") if key in result]
+    text = "%-9s %6.1f s  %s" % (result["status"], result["seconds"], ", ".join(counts))
+    return text.rstrip() + ("  %s" % result["failure"] if result["failure"] else "")
+
+
+def run_items(planned, results, clock):
+    """Runs what has no result yet, until time is up."""
+    todo = [item for item in planned if item.id not in results.by_id]
+    # What was cut off by the end of an earlier call gets the whole of this one.
+    todo.sort(key=lambda item: item.id not in results.starts)
+    results.sum_up()
+    for place, item in enumerate(todo):
+        left = clock.left()
+        if place > 0 and left < LEAST_SECONDS:
+            return
+        starts = results.starts.get(item.id, 0)
+        if starts >= STARTS:
+            result = {"status": "crashed", "seconds": 0,
+                      "failure": "%d calls ended during it without a result" % starts}
+        else:
+            results.started(item)
+            result = run_item(item, results.out, left)
+            cut_off = result["status"] == "timed_out" and left < item.limit
+            if cut_off and place > 0:
+                print("%-70s left for the next call" % item.id, flush=True)
+                return
+        results.finished(item, result)
+        results.sum_up()
+        print("%-70s %s" % (item.id, describe(result)), flush=True)
+
+
+def unpack(packed, out):
+    """The tree of a folder, which is one, or holds archives of pack.py."""
+    if not os.path.isdir(packed):
+        raise Unusable("--packed=%s is no folder" % packed)
+    for tree in (packed, os.path.join(packed, "zeroth-gpu"), os.path.join(packed, "tree")):
+        if os.path.isdir(os.path.join(tree, "manifests")):
+            return os.path.abspath(tree)
+    archives = sorted(glob.glob(os.path.join(packed, "zeroth-gpu-*of*.tar.xz")))
+    if not archives:
+        raise Unusable("--packed=%s holds neither the folder manifests nor zeroth-gpu-*.tar.xz: "
+                       "name what pack.py wrote" % packed)
+    target = os.path.join(out, "unpacked")
+    shutil.rmtree(target, ignore_errors=True)
+    safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    for archive in archives:
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(target, **safe)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise Unusable("%s: %s" % (archive, error)) from error
+    return os.path.join(target, "zeroth-gpu")
+
+
+def build(options):
+    """The tree of this checkout's build."""
+    pack = os.path.join(HERE, "pack.py")
+    if not os.path.exists(pack):
+        raise Unusable("this is no checkout that could be built: name what pack.py wrote, "
+                       "--packed=DIR")
+    folder = os.path.join(options.out, "packed")
+    command = [sys.executable, pack, folder, "--no_archives"]
+    if options.allow_emulation:
+        command.append("--config=cuda_emulation")
+    if options.cuda_archs:
+        command.append("--cuda_archs=" + options.cuda_archs)
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Unusable("the build failed")
+    return os.path.join(folder, "tree")
+
+
+def check_loading(tree, targets, environment):
+    """Says now what the loader would say in every item."""
+    program = os.path.join(tree, "runfiles", targets[0]["program"])
+    done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    problems = [line.strip() for line in done.stdout.splitlines() if "not found" in line]
+    if problems:
+        raise Unusable("the loader cannot start %s: %s" % (targets[0]["label"], "; ".join(problems)))
+
+
+def program_environment(tree, needs, options, emulated):
+    folders, missing = machine.library_folders(needs, options.library_path)
+    if missing:
+        raise Unusable("no %s on this machine: say where, --library_path=DIR, or pack with "
+                       "--with_nvidia" % ", ".join(missing))
+    folders += machine.library_folders(machine.OPTIONAL_LIBRARIES, options.library_path)[0]
+    environment = dict(os.environ)
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join([os.path.join(tree, "lib")] + folders)
+    environment["TEST_SRCDIR"] = environment["RUNFILES_DIR"] = os.path.join(tree, "runfiles")
+    if emulated:
+        environment["ZEROTH_CUDA_EMULATION"] = "1"
+    return environment
+
+
+def describe_environment(gpus, emulated, build_description, environment):
+    names = [gpu["name"] for gpu in gpus]
+    described = {
+        "emulated": emulated,
+        "gpu": "none: CUDA emulation" if emulated else "%s%s, %s MiB" % (
+            "%d x " % len(names) if len(names) > 1 else "", names[0], gpus[0]["memory.total"]),
+        "driver": "" if emulated else gpus[0]["driver_version"],
+        "commit": build_description["commit"],
+        "build": "--config=%s --cuda_archs=%s" % (
+            build_description["config"], build_description["archs"]),
+        "processor": machine.processor(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+    }
+    if not emulated:
+        described.update(machine.versions(environment))
+    return described
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, help="folder for results; the same one to go on")
+    parser.add_argument("--packed", help="what pack.py wrote; built here if not given")
+    parser.add_argument("--parts", default=",".join(items.PARTS),
+                        help="some of %s, in this order; all if not given" % ",".join(items.PARTS))
+    parser.add_argument("--only", default="", metavar="REGEX", help="items with such an id alone")
+    parser.add_argument("--time_limit", type=float, default=0, metavar="SECONDS",
+                        help="for this call; none if not given")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for an item")
+    parser.add_argument("--sanitizer_limit", type=float, default=500, metavar="SECONDS",
+                        help="for an item under compute-sanitizer")
+    parser.add_argument("--library_path", action="append", default=[], metavar="DIR",
+                        help="where NVIDIA's libraries lie; may be given again")
+    parser.add_argument("--cuda_archs", default="", help="to build for, without --packed")
+    parser.add_argument("--retry", action="store_true", help="run again what did not pass")
+    parser.add_argument("--list", action="store_true", help="print the items, and run none")
+    parser.add_argument("--allow_emulation", action="store_true",
+                        help="take programs built with --config=cuda_emulation; the report says so")
+    options = parser.parse_args(arguments)
+    options.parts = options.parts.split(",")
+    for part in options.parts:
+        if part not in items.PARTS:
+            parser.error("--parts: '%s' is none of %s" % (part, ", ".join(items.PARTS)))
+    for name in ("limit", "sanitizer_limit"):
+        if getattr(options, name) <= 0:
+            parser.error("--%s=%g: expected seconds" % (name, getattr(options, name)))
+    if options.time_limit and options.time_limit < LEAST_SECONDS + MARGIN_SECONDS:
+        parser.error("--time_limit=%g: expected at least %d" % (
+            options.time_limit, LEAST_SECONDS + MARGIN_SECONDS))
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        parser.error("--only=%s: %s" % (options.only, error))
+    for folder in options.library_path:
+        if not os.path.isdir(folder):
+            parser.error("--library_path=%s is no folder" % folder)
+    return options
+
+
+def prepare(options):
+    """The items, and the results that there are already."""
+    gpus, why_none = machine.gpus()
+    if not gpus and not options.allow_emulation:
+        raise Unusable("no GPU: " + why_none)
+    options.out = os.path.abspath(options.out)
+    try:
+        os.makedirs(options.out, exist_ok=True)
+    except OSError as error:
+        raise Unusable("--out=%s: %s" % (options.out, error.strerror)) from error
+    tree = unpack(options.packed, options.out) if options.packed else build(options)
+    try:
+        description, targets, needs = items.load_targets(tree)
+    except (ValueError, KeyError) as error:
+        raise Unusable(str(error)) from error
+    emulated = description["config"] == "cuda_emulation"
+    if emulated and not options.allow_emulation:
+        raise Unusable("%s was built with --config=cuda_emulation, which shows nothing about a GPU; "
+                       "pack with --config=cuda, or say --allow_emulation" % tree)
+    if not emulated:
+        if not gpus:
+            raise Unusable("no GPU: " + why_none)
+        problem = machine.architecture_problem(gpus[0], description["archs"])
+        if problem:
+            raise Unusable(problem)
+    environment = program_environment(tree, needs, options, emulated)
+    check_loading(tree, targets, environment)
+    described = describe_environment(gpus, emulated, description, environment)
+    results = Results(options.out, described)
+    planner = items.Planner(tree, targets, environment, options, gpus, emulated)
+    planned = planner.items(options.parts)
+    results.plan(options.parts, [item.id for item in planned])
+    planned = [item for item in planned if re.search(options.only, item.id)]
+    if not planned:
+        raise Unusable("--parts=%s --only='%s' leave nothing of what %s holds" % (
+            ",".join(options.parts), options.only, tree))
+    return planned, results
+
+
+def main():
+    # A lease that ends says so by a signal: what runs has to end with this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNFINISHED))
+    options = parse(sys.argv[1:])
+    clock = Clock(options.time_limit)
+    try:
+        planned, results = prepare(options)
+    except Unusable as error:
+        print("run.py: %s" % error, file=sys.stderr)
+        return EXIT_UNUSABLE
+    # A tool that was missing may have come.
+    results.forget(lambda name, result: result.get("missing") and name.split()[0] in options.parts)
+    if options.retry:
+        results.forget(lambda name, result: result["status"] in BAD)
+        results.starts.clear()
+    if options.list:
+        for item in planned:
+            known = results.by_id.get(item.id)
+            print("%-9s %s" % (known["status"] if known else "-", item.id))
+        return 0
+    run_items(planned, results, clock)
+    results.sum_up()
+    print("%s: %s" % (os.path.join(results.out, "gpu_results.md"),
+                      report.summary(results.by_id, results.left())))
+    if any(result["status"] in BAD for result in results.by_id.values()):
+        return EXIT_FAILED
+    return EXIT_UNFINISHED if any(item.id not in results.by_id for item in planned) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
