@@ -186,7 +186,7 @@ __device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, float 
 template <bool kWhole, typename T>
 __device__ __forceinline__ void StoreUpTo(const float (&from)[kBlockWidth], int left, T* to) {
   if constexpr (kWhole) {
-    StorePack<kBlockWidth>(from, to);
+    StorePackAtOnce<kBlockWidth>(from, to);
   } else {
 #pragma unroll
     for (int i = 0; i < kBlockWidth; ++i) {
