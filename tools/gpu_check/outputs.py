@@ -14,6 +14,8 @@ GTEST_RESULT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+?)(?:, where .*)
 GTEST_RUN = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
 GTEST_FAILURE = re.compile(r"^(\S+:\d+: Failure)\n(.*)(?:\n(.*))?", re.MULTILINE)
 GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)", re.MULTILINE)
+# Where nvidia-smi names a GPU, no test may be skipped for want of one.
+BLIND = re.compile(r"^.*cudaGetDeviceCount failed.*$", re.MULTILINE)
 SANITIZER_SUMMARY = re.compile(
     r"^========= (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", re.MULTILINE)
 SANITIZER_BANNER = re.compile(r"COMPUTE-SANITIZER|SUMMARY|^$|Host Frame|Saved host backtrace")
@@ -61,6 +63,9 @@ def gtest(outcome):
         found["status"] = ended[0]
         said = found["failure"] or last_line(outcome.output)
         found["failure"] = one_line("%s%s; %s" % (inside, ended[1], said))
+    elif counts["SKIPPED"] and BLIND.search(outcome.output):
+        found["status"] = "failed"
+        found["failure"] = one_line("it sees no GPU: " + BLIND.search(outcome.output).group())
     elif outcome.code != 0 or counts["FAILED"]:
         found["status"] = "failed"
         found["failure"] = found["failure"] or "exit code %d: %s" % (

@@ -189,17 +189,19 @@ class SuitesTest(FakeMachine):
         self.add("//strategies:fails_test", FAILS)
         self.add("//train:skips_test", SKIPS)
         self.add("//train:silent_test", "exit 0\n")
+        self.add("//train:blind_test", SKIPS.replace("no driver here", "cudaGetDeviceCount failed: 35"))
         self.run_it("--parts=suites", "--limit=2", expected=1)
         found = self.results()["items"]
         self.assertEqual(list(found), ["suites //core/device:passes_test",
                                        "suites //kernels:crashes_test",
                                        "suites //kernels:hangs_test",
                                        "suites //strategies:fails_test",
+                                       "suites //train:blind_test",
                                        "suites //train:silent_test", "suites //train:skips_test"])
         status = {name.split(":")[1]: result["status"] for name, result in found.items()}
         self.assertEqual(status, {
             "passes_test": "passed", "crashes_test": "crashed", "hangs_test": "timed_out",
-            "fails_test": "failed", "silent_test": "failed", "skips_test": "skipped"})
+            "fails_test": "failed", "silent_test": "failed", "blind_test": "failed", "skips_test": "skipped"})
         passes = found["suites //core/device:passes_test"]
         self.assertEqual((passes["passed"], passes["failed"], passes["skipped"]), (1, 0, 1))
         fails = found["suites //strategies:fails_test"]
@@ -211,6 +213,8 @@ class SuitesTest(FakeMachine):
         self.assertIn("in Suite.Slow: stopped after 2 s",
                       found["suites //kernels:hangs_test"]["failure"])
         self.assertEqual(found["suites //train:skips_test"]["failure"], "no driver here")
+        self.assertEqual(found["suites //train:blind_test"]["failure"],
+                         "it sees no GPU: cudaGetDeviceCount failed: 35")
         child = int(self.state_lines("child")[0])
         self.assertFalse(runs(child), "a child of what hung is left")
         text = self.markdown()
@@ -219,7 +223,7 @@ class SuitesTest(FakeMachine):
         self.assertIn("| commit | abc123 |", text)
         self.assertIn("| `//core/device:passes_test` | passed | 1 | 0 | 1 | ", text)
         self.assertIn("| `//kernels:hangs_test` | TIMED OUT | 0 | 0 | 0 | ", text)
-        self.assertIn("Items: 1 passed, 2 FAILED, 1 CRASHED, 1 TIMED OUT, 1 skipped.", text)
+        self.assertIn("Items: 1 passed, 3 FAILED, 1 CRASHED, 1 TIMED OUT, 1 skipped.", text)
         for line in text.splitlines():
             if line.startswith("| `//"):
                 self.assertEqual(line.replace("\\|", "").count("|"), 8, line)
