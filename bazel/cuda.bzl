@@ -9,7 +9,7 @@ Without either, these targets are skipped, and nothing looks for a toolkit.
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 load("//bazel:layers.bzl", "check_walls")
-load("//bazel/cuda:objects.bzl", "cuda_objects")
+load("//bazel/cuda:objects.bzl", "cuda_cubins", "cuda_objects")
 
 _GPU = "//bazel/cuda:gpu"
 _EMULATION = "//bazel/cuda:emulation"
@@ -121,6 +121,34 @@ def _host_sources(name, srcs):
         sources.append(copy)
     return sources
 
+def _cubins(library):
+    return "_%s_cubins" % library
+
+def cuda_code_test(name, libraries, deps = [], **kwargs):
+    """A toolkit_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
+
+    Args:
+      name: as in toolkit_cc_test, like whatever is not named here.
+      libraries: names of cuda_library targets of the package. The test finds their code by the
+        variable CUBINS of its environment: paths of runfiles, with spaces between.
+      deps: as usual.
+      **kwargs: passed to toolkit_cc_test.
+    """
+    cubins = [":" + _cubins(library) for library in libraries]
+    toolkit_cc_test(
+        name = name,
+        data = select({
+            _GPU: cubins,
+            _OTHERWISE: [],
+        }),
+        env = select({
+            _GPU: {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])},
+            _OTHERWISE: {},
+        }),
+        deps = deps,
+        **kwargs
+    )
+
 def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = False, **kwargs):
     """A library with device code.
 
@@ -144,20 +172,21 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
         deps = _guarded(headers, deps, testonly),
     )
     objects = "_" + name + "_objects"
-    cuda_objects(
-        name = objects,
-        srcs = srcs,
-        copts = nvcc_copts,
-        tags = ["manual"],
-        target_compatible_with = cuda_only(),
-        testonly = testonly,
-        toolkit = select({
-            _GPU: "@cuda//:toolkit",
-            _OTHERWISE: None,
-        }),
-        visibility = ["//visibility:private"],
-        deps = if_cuda([":" + headers]),
-    )
+    for rule, target in [(cuda_objects, objects), (cuda_cubins, _cubins(name))]:
+        rule(
+            name = target,
+            srcs = srcs,
+            copts = nvcc_copts,
+            tags = ["manual"],
+            target_compatible_with = cuda_only(),
+            testonly = testonly,
+            toolkit = select({
+                _GPU: "@cuda//:toolkit",
+                _OTHERWISE: None,
+            }),
+            visibility = ["//visibility:private"],
+            deps = if_cuda([":" + headers]),
+        )
     zeroth_cc_library(
         name = name,
         # What nvcc understands and the host's compiler does not.

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Runs the training steps of //benchmarks:train_step_cuda under PyTorch's torch.compile as well, on the
-same GPU in the same session, and prints the ratio of the two rates.
+same GPU in the same session, and prints the ratio of the two rates. With --kernels also attention alone:
+ours and cuDNN's, as //benchmarks:cuda_kernels times them, beside PyTorch's flash attention.
 
-    bazel build --config=cuda //benchmarks:train_step_cuda
-    python3 benchmarks/compare_with_torch.py bazel-bin/benchmarks/train_step_cuda
+    bazel build --config=cuda //benchmarks:train_step_cuda //benchmarks:cuda_kernels
+    python3 benchmarks/compare_with_torch.py bazel-bin/benchmarks/train_step_cuda \\
+        --kernels=bazel-bin/benchmarks/cuda_kernels
 
 PyTorch gets what its users would give it: parameters in float32, bf16 autocast, its flash attention,
 fused AdamW, cross-entropy over the whole batch's logits in float32. Needs PyTorch with CUDA.
@@ -23,6 +25,15 @@ CASES = {
     "gpt2_124m_full_shard_1": ("gpt2", 12, 768, 12, 12, 3072, 50304, 64, 1024),
     "gpt2_1558m_full_shard_1": ("gpt2", 48, 1600, 25, 25, 6400, 50304, 16, 1024),
     "llama_1b_full_shard_1": ("llama", 22, 2048, 32, 4, 5632, 32000, 16, 2048),
+}
+
+
+# The attention of //benchmarks:cuda_kernels: batch, tokens, heads, key and value heads, head_dim.
+ATTENTION = {
+    "gpt2_124m": (64, 1024, 12, 12, 64),
+    "gpt2_1558m": (16, 1024, 25, 25, 64),
+    "llama_1b": (16, 2048, 32, 4, 64),
+    "head_dim_128": (8, 4096, 16, 4, 128),
 }
 
 
@@ -124,15 +135,77 @@ def torch_tokens_per_second(torch, case, steps):
     return batch * seq / sorted(seconds)[len(seconds) // 2]
 
 
-def zeroth_tokens_per_second(binary, name):
-    """What the benchmark binary reports for one case."""
+def torch_attention_milliseconds(torch, shape, runs):
+    """Of forward and of backward, in bf16, by its flash attention alone."""
+    batch, seq, heads, kv_heads, head_dim = shape
+
+    def random_heads(count):
+        # As a projection leaves them: tokens outermost.
+        values = torch.randn(batch, seq, count, head_dim, device="cuda", dtype=torch.bfloat16)
+        return values.transpose(1, 2).requires_grad_()
+
+    def time_of(function):
+        for _ in range(3):
+            function()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(runs):
+            function()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / runs
+
+    inputs = [random_heads(heads), random_heads(kv_heads), random_heads(kv_heads)]
+
+    def forward():
+        return torch.nn.functional.scaled_dot_product_attention(
+            *inputs, is_causal=True, enable_gqa=heads != kv_heads)
+
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        with torch.no_grad():
+            forward_time = time_of(forward)
+        out = forward()
+        dout = torch.randn_like(out)
+        backward_time = time_of(
+            lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True))
+    return forward_time, backward_time
+
+
+def benchmarks_of(binary, pattern):
+    """What a benchmark binary reports for the cases whose names match."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        command = [binary, "--benchmark_filter=/%s/" % name, "--benchmark_out=" + report.name,
+        command = [binary, "--benchmark_filter=" + pattern, "--benchmark_out=" + report.name,
                    "--benchmark_out_format=json"]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             sys.exit("%s failed:\n%s%s" % (" ".join(command), run.stdout, run.stderr))
-        return json.load(report)["benchmarks"][0]["tokens/s"]
+        return json.load(report)["benchmarks"]
+
+
+def zeroth_tokens_per_second(binary, name):
+    """What the benchmark binary reports for one case."""
+    return benchmarks_of(binary, "/%s/" % name)[0]["tokens/s"]
+
+
+def compare_attention(torch, binary, runs):
+    """Prints times in milliseconds, and how many times PyTorch's the faster of ours is."""
+    print("\n%-26s %10s %10s %10s %8s" % ("attention, ms", "flash", "cuDNN", "torch", "ratio"))
+    for name, shape in ATTENTION.items():
+        theirs = torch_attention_milliseconds(torch, shape, runs)
+        for family, their_time in zip(("BM_Attention", "BM_AttentionBackward"), theirs):
+            ours = {}
+            for case in benchmarks_of(binary, "^%s/(flash|cudnn)/%s/" % (family, name)):
+                # cuDNN is skipped, with its reason, where there is none.
+                if not case.get("error_occurred"):
+                    ours[case["name"].split("/")[1]] = case["real_time"]
+            if not ours:
+                sys.exit("%s reports no time for %s/*/%s" % (binary, family, name))
+            times = ["%10.3f" % ours[kind] if kind in ours else "%10s" % "-"
+                     for kind in ("flash", "cudnn")]
+            what = name + (" backward" if family.endswith("Backward") else " forward")
+            print("%-26s %s %10.3f %8.3f" % (
+                what, " ".join(times), their_time, their_time / min(ours.values())))
+        torch.cuda.empty_cache()
 
 
 def main():
@@ -140,6 +213,7 @@ def main():
     parser.add_argument("binary", help="the built //benchmarks:train_step_cuda")
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--kernels", help="the built //benchmarks:cuda_kernels: attention as well")
     arguments = parser.parse_args()
     try:
         import torch
@@ -153,6 +227,8 @@ def main():
         theirs = torch_tokens_per_second(torch, CASES[name], arguments.steps)
         torch.cuda.empty_cache()
         print("%-26s %16.0f %16.0f %8.3f" % (name, ours, theirs, ours / theirs))
+    if arguments.kernels:
+        compare_attention(torch, arguments.kernels, 20)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,14 @@ absl::StatusOr<CudaBench*> CudaBench::Get() {
 absl::Status CudaBench::Open() {
   ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create("cuda", DeviceOptions()));
   device_->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(kernels_, KernelRegistry::Create(*device_, device_->compute_stream()));
+  KernelOptions flash;
+  flash.attention = AttentionBackend::kFlash;
+  ZEROTH_ASSIGN_OR_RETURN(kernels_,
+                          KernelRegistry::Create(*device_, device_->compute_stream(), flash));
+  KernelOptions cudnn;
+  cudnn.attention = AttentionBackend::kCudnn;
+  ZEROTH_ASSIGN_OR_RETURN(cudnn_kernels_,
+                          KernelRegistry::Create(*device_, device_->compute_stream(), cudnn));
   KernelOptions tf32;
   tf32.fp32_precision = Fp32Precision::kTf32;
   ZEROTH_ASSIGN_OR_RETURN(tf32_kernels_,

@@ -42,7 +42,10 @@ class CudaBench {
   static absl::StatusOr<CudaBench*> Get();
 
   Device& device() { return *device_; }
+  // Their attention is our own.
   Kernels& kernels() { return *kernels_; }
+  // Those whose attention is cuDNN's.
+  Kernels& cudnn_kernels() { return *cudnn_kernels_; }
   // Those whose fp32 products are made in TF32.
   Kernels& tf32_kernels() { return *tf32_kernels_; }
 
@@ -75,6 +78,7 @@ class CudaBench {
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Kernels> tf32_kernels_;
+  std::unique_ptr<Kernels> cudnn_kernels_;
   Tensor pattern_;  // of which all values are repetitions
   std::array<std::unique_ptr<Floor>, kPrecisions> products_;
   std::unique_ptr<Floor> copy_;

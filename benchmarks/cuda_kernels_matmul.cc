@@ -156,8 +156,10 @@ double TriangleFlops(const AttentionShape& shape, double products) {
          (seq + 1.0) / 2.0;
 }
 
-absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, bool backward) {
+absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, bool by_cudnn,
+                          bool backward) {
   ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  Kernels& kernels = by_cudnn ? bench->cudnn_kernels() : bench->kernels();
   AttentionArgs args;
   args.shape = shape;
   const Shape packed({shape.batch, shape.seq, shape.packed_dim()});
@@ -166,7 +168,7 @@ absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, 
   ZEROTH_ASSIGN_OR_RETURN(args.out, bench->Zeros(out, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(
       args.lse, bench->Zeros(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
-  const auto forward = [&] { return bench->kernels().Attention(args); };
+  const auto forward = [&] { return kernels.Attention(args); };
   if (!backward) return bench->Run(state, {TriangleFlops(shape, 2.0)}, forward);
   ZEROTH_RETURN_IF_ERROR(forward());
   AttentionBackwardArgs gradients;
@@ -177,7 +179,7 @@ absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, 
   ZEROTH_ASSIGN_OR_RETURN(gradients.dout, bench->Values(out, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(gradients.dqkv, bench->Zeros(packed, kBf16));
   return bench->Run(state, {TriangleFlops(shape, 5.0)},
-                    [&] { return bench->kernels().AttentionBackward(gradients); });
+                    [&] { return kernels.AttentionBackward(gradients); });
 }
 
 absl::Status RunLoss(benchmark::State& state, int64_t rows, int64_t dim, int64_t vocab) {
@@ -227,10 +229,14 @@ void RegisterLayers() {
 }
 
 void RegisterAttention(const std::string& model, const AttentionShape& shape) {
-  Register("BM_Attention/" + model,
-           [shape](benchmark::State& state) { return RunAttention(state, shape, false); });
-  Register("BM_AttentionBackward/" + model,
-           [shape](benchmark::State& state) { return RunAttention(state, shape, true); });
+  for (const bool by_cudnn : {false, true}) {
+    for (const bool backward : {false, true}) {
+      Register(
+          absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/",
+                       by_cudnn ? "cudnn/" : "flash/", model),
+          [=](benchmark::State& state) { return RunAttention(state, shape, by_cudnn, backward); });
+    }
+  }
 }
 
 void RegisterLoss(const std::string& model, int64_t rows, int64_t dim, int64_t vocab) {

@@ -21,49 +21,82 @@ _MODES = {
     "opt": ["-O3", "-DNDEBUG"],
 }
 
-def _cuda_objects_impl(ctx):
-    if not ctx.attr.toolkit:
-        return [DefaultInfo()]
-    toolkit = ctx.attr.toolkit[CudaToolkitInfo]
+def _archs(ctx, toolkit):
     archs, problem = parse_archs(ctx.attr._archs[StringSettingInfo].value, toolkit.known_archs)
     if problem:
         fail("%s: %s" % (ctx.attr._archs.label, problem))
+    return archs
 
-    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+# What nvcc is told of every source, but for which devices and into what.
+def _common_arguments(ctx, context):
     arguments = ctx.actions.args()
-    arguments.add_all(_COPTS + _MODES[ctx.var["COMPILATION_MODE"]] + nvcc_arch_flags(archs))
-    arguments.add_all(ctx.attr.copts)
+    arguments.add_all(_COPTS + _MODES[ctx.var["COMPILATION_MODE"]] + ctx.attr.copts)
     arguments.add_all(context.defines, before_each = "-D")
     arguments.add_all(context.quote_includes, before_each = "-I")
     arguments.add_all(context.includes, before_each = "-I")
     arguments.add_all(context.system_includes, before_each = "-isystem")
+    return arguments
 
+def _compile(ctx, toolkit, context, source, output, flags, archs):
+    one = ctx.actions.args()
+    one.add_all(flags)
+    one.add(source)
+    one.add("-o", output)
+    ctx.actions.run(
+        executable = toolkit.nvcc,
+        arguments = [_common_arguments(ctx, context), one],
+        inputs = depset([source], transitive = [context.headers]),
+        outputs = [output],
+        mnemonic = "CudaCompile",
+        progress_message = "Compiling %s for %s" % (source.short_path, ", ".join(archs)),
+        # nvcc finds its host compiler, and that its own parts, through PATH.
+        use_default_shell_env = True,
+    )
+
+def _compilation_context(ctx):
+    return cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+
+def _cuda_objects_impl(ctx):
+    if not ctx.attr.toolkit:
+        return [DefaultInfo()]
+    toolkit = ctx.attr.toolkit[CudaToolkitInfo]
+    archs = _archs(ctx, toolkit)
+    context = _compilation_context(ctx)
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_cuda/%s/%s.o" % (ctx.label.name, source.basename))
-        one = ctx.actions.args()
-        one.add("-c", source)
-        one.add("-o", object)
-        ctx.actions.run(
-            executable = toolkit.nvcc,
-            arguments = [arguments, one],
-            inputs = depset([source], transitive = [context.headers]),
-            outputs = [object],
-            mnemonic = "CudaCompile",
-            progress_message = "Compiling %s for %s" % (source.short_path, ", ".join(archs)),
-            # nvcc finds its host compiler, and that its own parts, through PATH.
-            use_default_shell_env = True,
-        )
+        _compile(ctx, toolkit, context, source, object, nvcc_arch_flags(archs) + ["-c"], archs)
         objects.append(object)
     return [DefaultInfo(files = depset(objects))]
 
+_ATTRS = {
+    "copts": attr.string_list(),
+    "deps": attr.label_list(providers = [CcInfo]),
+    "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+    "toolkit": attr.label(providers = [CudaToolkitInfo]),
+    "_archs": attr.label(default = "//bazel/cuda:archs"),
+}
+
 cuda_objects = rule(
     implementation = _cuda_objects_impl,
-    attrs = {
-        "copts": attr.string_list(),
-        "deps": attr.label_list(providers = [CcInfo]),
-        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
-        "toolkit": attr.label(providers = [CudaToolkitInfo]),
-        "_archs": attr.label(default = "//bazel/cuda:archs"),
-    },
+    attrs = _ATTRS,
+)
+
+def _cuda_cubins_impl(ctx):
+    if not ctx.attr.toolkit:
+        return [DefaultInfo()]
+    toolkit = ctx.attr.toolkit[CudaToolkitInfo]
+    context = _compilation_context(ctx)
+    cubins = []
+    for source in ctx.files.srcs:
+        for arch in _archs(ctx, toolkit):
+            cubin = ctx.actions.declare_file("_cuda/%s/%s.%s.cubin" % (ctx.label.name, source.basename, arch))
+            _compile(ctx, toolkit, context, source, cubin, ["-cubin", "-arch=" + arch], [arch])
+            cubins.append(cubin)
+    return [DefaultInfo(files = depset(cubins), runfiles = ctx.runfiles(files = cubins))]
+
+# The machine code of each source and architecture in a file of its own, as tests look at it.
+cuda_cubins = rule(
+    implementation = _cuda_cubins_impl,
+    attrs = _ATTRS,
 )

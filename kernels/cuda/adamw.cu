@@ -95,10 +95,10 @@ __device__ __forceinline__ void DrawElements(const AdamWCoefficients& c, uint64_
 template <int N, typename T>
 __device__ __forceinline__ void StoreRounded(const float (&from)[N], const uint32_t (&draws)[N],
                                              int shift, T* to) {
-  Pack<T, N> pack;
+  float rounded[N];
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.at[i] = RoundBy<T>(from[i], draws[i] >> shift);
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  for (int i = 0; i < N; ++i) rounded[i] = RoundBy<T>(from[i], draws[i] >> shift);
+  StorePack<N>(rounded, to);
 }
 
 // Elements [at, at + N).
@@ -144,9 +144,8 @@ __device__ __forceinline__ void UpdateTile(const AdamWCoefficients& c, float sca
   }
 }
 
-// At least six blocks to a multiprocessor: what 40 registers allow, and the compiler needs no more.
 template <typename P, typename G, typename M>
-__global__ void __launch_bounds__(kMapThreads, 6)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     AdamWKernel(const __grid_constant__ AdamWTable table) {
   ForTiles<P, G, M>(table,
                     [](const AdamWCoefficients& c, float scale, const Arrays<P, G, M>& arrays,
@@ -157,39 +156,57 @@ __global__ void __launch_bounds__(kMapThreads, 6)
 // then a few shuffles away from registers.
 constexpr int kBlockWidth = static_cast<int>(kMomentBlock) / 32;
 
-// Where packs may be read, or elements one by one; zeros past the end.
-template <typename T>
-__device__ __forceinline__ void LoadUpTo(const T* from, int left, bool packed,
-                                         float (&to)[kBlockWidth]) {
-  if (packed && left == kBlockWidth) {
+// What a lane has of a block: all kBlockWidth elements, in packs, or `left` of them, one by one.
+// Which of the two is the same for a whole warp and known where code is made, or packs would fall
+// apart into elements.
+template <bool kWhole, typename T>
+__device__ __forceinline__ void LoadUpTo(const T* from, int left, float (&to)[kBlockWidth]) {
+  if constexpr (kWhole) {
     LoadPack<kBlockWidth>(from, to);
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kBlockWidth; ++i) to[i] = i < left ? ToFloat(from[i]) : 0.0f;
+    for (int i = 0; i < kBlockWidth; ++i) to[i] = i < left ? ToFloat(from[i]) : 0.0f;
+  }
 }
 
-template <typename Code>
-__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, bool packed, float scale,
+template <bool kWhole, typename Code>
+__device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, float scale,
                                            float (&to)[kBlockWidth]) {
   Pack<uint8_t, kBlockWidth> codes = {};
-  if (packed && left == kBlockWidth) {
+  if constexpr (kWhole) {
     codes = *reinterpret_cast<const Pack<uint8_t, kBlockWidth>*>(from);
   } else {
-    for (int i = 0; i < kBlockWidth && i < left; ++i) codes.at[i] = from[i];
+#pragma unroll
+    for (int i = 0; i < kBlockWidth; ++i) codes.at[i] = i < left ? from[i] : uint8_t{0};
   }
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) to[i] = DecodeMoment<Code>(codes.at[i], scale);
 }
 
-template <typename T>
-__device__ __forceinline__ void StoreUpTo(const Pack<T, kBlockWidth>& pack, int left, bool packed,
-                                          T* to) {
-  if (packed && left == kBlockWidth) {
-    *reinterpret_cast<Pack<T, kBlockWidth>*>(to) = pack;
-    return;
+template <bool kWhole, typename T>
+__device__ __forceinline__ void StoreUpTo(const float (&from)[kBlockWidth], int left, T* to) {
+  if constexpr (kWhole) {
+    StorePack<kBlockWidth>(from, to);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBlockWidth; ++i) {
+      if (i < left) to[i] = FromFloat<T>(from[i]);
+    }
   }
-  for (int i = 0; i < kBlockWidth && i < left; ++i) to[i] = pack.at[i];
+}
+
+// The same of codes.
+template <bool kWhole>
+__device__ __forceinline__ void StoreUpTo(const Pack<uint8_t, kBlockWidth>& codes, int left,
+                                          uint8_t* to) {
+  if constexpr (kWhole) {
+    *reinterpret_cast<Pack<uint8_t, kBlockWidth>*>(to) = codes;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBlockWidth; ++i) {
+      if (i < left) to[i] = codes.at[i];
+    }
+  }
 }
 
 // The scale of the warp's block, on every lane.
@@ -207,8 +224,7 @@ __device__ __forceinline__ float BlockScale(const float (&values)[kBlockWidth]) 
 template <typename Code>
 __device__ __forceinline__ Pack<uint8_t, kBlockWidth> EncodeBlock(
     const float (&values)[kBlockWidth], const uint32_t (&draws)[kBlockWidth], int shift,
-    float scale) {
-  const float inverse = __fdiv_rn(1.0f, scale);
+    float inverse) {
   Pack<uint8_t, kBlockWidth> codes;
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) {
@@ -217,27 +233,23 @@ __device__ __forceinline__ Pack<uint8_t, kBlockWidth> EncodeBlock(
   return codes;
 }
 
-// Each warp has one block of the tile's.
-template <typename P, typename G>
-__device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, float grad_scale,
-                                                  const Arrays<P, G, uint8_t>& arrays,
-                                                  int64_t tile) {
+// A warp's block, which begins at element `begin`.
+template <bool kWhole, typename P, typename G>
+__device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float grad_scale,
+                                            const Arrays<P, G, uint8_t>& arrays, int64_t block) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int64_t block = tile * (kAdamWTile / kMomentBlock) + threadIdx.x / 32;
-  if (block * kMomentBlock >= arrays.range.count) return;
-  const bool packed = arrays.range.packed;
   const int64_t at = block * kMomentBlock + lane * kBlockWidth;
   // Of this lane's elements, at most all.
   const int64_t rest = arrays.range.count - at;
-  const int left = static_cast<int>(rest < kBlockWidth ? rest : kBlockWidth);
+  const int left = kWhole || rest > kBlockWidth ? kBlockWidth : static_cast<int>(rest);
   float grad[kBlockWidth];
   float param[kBlockWidth];
   float m[kBlockWidth];
   float v[kBlockWidth];
-  LoadUpTo(arrays.grad() + at, left, packed, grad);
-  LoadUpTo(arrays.param() + at, left, packed, param);
-  DecodeUpTo<FirstMomentCode>(arrays.m() + at, left, packed, arrays.range.m_scale[block], m);
-  DecodeUpTo<SecondMomentCode>(arrays.v() + at, left, packed, arrays.range.v_scale[block], v);
+  LoadUpTo<kWhole>(arrays.grad() + at, left, grad);
+  LoadUpTo<kWhole>(arrays.param() + at, left, param);
+  DecodeUpTo<kWhole, FirstMomentCode>(arrays.m() + at, left, arrays.range.m_scale[block], m);
+  DecodeUpTo<kWhole, SecondMomentCode>(arrays.v() + at, left, arrays.range.v_scale[block], v);
 #pragma unroll
   for (int i = 0; i < kBlockWidth; ++i) Update(c, grad_scale, grad[i], param[i], m[i], v[i]);
     // Past the end, where scales that are NaN must not spread from.
@@ -246,27 +258,52 @@ __device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, fl
     m[i] = i < left ? m[i] : 0.0f;
     v[i] = i < left ? v[i] : 0.0f;
   }
-  uint32_t moments[kBlockWidth];
-  uint32_t params[kBlockWidth];
-  DrawElements<kBlockWidth>(c, arrays.range.stream, arrays.range.first_element + at, moments,
-                            params);
-  Pack<P, kBlockWidth> rounded;
-#pragma unroll
-  for (int i = 0; i < kBlockWidth; ++i) rounded.at[i] = RoundBy<P>(param[i], params[i]);
-  StoreUpTo(rounded, left, packed, arrays.param() + at);
   // The shuffles in here come after every lane has read the old scales.
   const float m_scale = BlockScale<FirstMomentCode>(m);
   const float v_scale = BlockScale<SecondMomentCode>(v);
-  StoreUpTo(EncodeBlock<FirstMomentCode>(m, moments, 0, m_scale), left, packed, arrays.m() + at);
-  StoreUpTo(EncodeBlock<SecondMomentCode>(v, moments, 16, v_scale), left, packed, arrays.v() + at);
   if (lane == 0) {
     arrays.range.m_scale[block] = m_scale;
     arrays.range.v_scale[block] = v_scale;
   }
+  const float m_inverse = __fdiv_rn(1.0f, m_scale);
+  const float v_inverse = __fdiv_rn(1.0f, v_scale);
+  uint32_t moments[kBlockWidth];
+  uint32_t params[kBlockWidth];
+  // A parameter that no draw rounds goes before there are any: fewer values at a time.
+  if constexpr (std::is_same_v<P, float>) StoreUpTo<kWhole>(param, left, arrays.param() + at);
+  DrawElements<kBlockWidth>(c, arrays.range.stream, arrays.range.first_element + at, moments,
+                            params);
+  if constexpr (!std::is_same_v<P, float>) {
+#pragma unroll
+    for (int i = 0; i < kBlockWidth; ++i) param[i] = RoundBy<P>(param[i], params[i]);
+    StoreUpTo<kWhole>(param, left, arrays.param() + at);
+  }
+  StoreUpTo<kWhole>(EncodeBlock<FirstMomentCode>(m, moments, 0, m_inverse), left, arrays.m() + at);
+  StoreUpTo<kWhole>(EncodeBlock<SecondMomentCode>(v, moments, 16, v_inverse), left,
+                    arrays.v() + at);
 }
 
+// Each warp has one block of the tile's.
 template <typename P, typename G>
-__global__ void __launch_bounds__(kMapThreads)
+__device__ __forceinline__ void UpdateBlockOfTile(const AdamWCoefficients& c, float grad_scale,
+                                                  const Arrays<P, G, uint8_t>& arrays,
+                                                  int64_t tile) {
+  const int64_t block = tile * (kAdamWTile / kMomentBlock) + threadIdx.x / 32;
+  const int64_t rest = arrays.range.count - block * kMomentBlock;
+  if (rest <= 0) return;
+  if (arrays.range.packed && rest >= kMomentBlock) {
+    UpdateBlock<true>(c, grad_scale, arrays, block);
+  } else {
+    UpdateBlock<false>(c, grad_scale, arrays, block);
+  }
+}
+
+// Blocks to a multiprocessor: of bf16 parameters what 64 registers allow. fp32 ones take up to 80.
+template <typename P>
+constexpr int kEightBitBlocks = std::is_same_v<P, float> ? 3 : 4;
+
+template <typename P, typename G>
+__global__ void __launch_bounds__(kMapThreads, kEightBitBlocks<P>)
     EightBitAdamWKernel(const __grid_constant__ AdamWTable table) {
   static_assert(kAdamWTile / kMomentBlock == kMapThreads / 32);
   ForTiles<P, G, uint8_t>(
@@ -276,11 +313,14 @@ __global__ void __launch_bounds__(kMapThreads)
 
 template <typename P, typename G, typename M>
 absl::Status Launch(const AdamWLaunch& launch, const LaunchTarget& target) {
-  const LaunchShape shape = MapShape(launch.tiles * kMapThreads, target.multiprocessors);
+  const int64_t items = launch.tiles * kMapThreads;
   if constexpr (std::is_same_v<M, uint8_t>) {
-    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>), shape, target.stream, launch.table);
+    return ZEROTH_LAUNCH((EightBitAdamWKernel<P, G>),
+                         MapShape(items, target.multiprocessors, kEightBitBlocks<P>), target.stream,
+                         launch.table);
   } else {
-    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), shape, target.stream, launch.table);
+    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), MapShape(items, target.multiprocessors),
+                         target.stream, launch.table);
   }
 }
 

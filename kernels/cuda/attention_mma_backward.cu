@@ -62,10 +62,10 @@ __device__ __forceinline__ void BeginQueries(const AttentionBackwardParams& para
                                              const BackwardShared<T, kDim>& shared) {
   constexpr int kSteps = MmaBackwardTile<kDim>::kSteps;
   const HeadLayout& at = params.at;
-  TileCopier<T, kDim>(static_cast<const T*>(params.qkv) + at.Query(batch, head), at.packed, first)
-      .template Begin<kSteps>(shared.Steps(stage, 0), at.packed, at.seq, at.head_dim);
-  TileCopier<T, kDim>(static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token, first)
-      .template Begin<kSteps>(shared.Steps(stage, 1), at.out_token, at.seq, at.head_dim);
+  TileCopier<T, kDim>(static_cast<const T*>(params.qkv) + at.Query(batch, head), at.packed)
+      .template Begin<kSteps>(first, shared.Steps(stage, 0), at.packed, at.seq, at.head_dim);
+  TileCopier<T, kDim>(static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token)
+      .template Begin<kSteps>(first, shared.Steps(stage, 1), at.out_token, at.seq, at.head_dim);
   static_assert(2 * kSteps <= kMmaThreads);
   const int i = static_cast<int>(threadIdx.x);
   if (i < 2 * kSteps) {
@@ -96,10 +96,10 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
   const int key = first + warp_row;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
-  TileCopier<T, kDim>(qkv + at.Key(batch, kv_head), at.packed, first)
-      .template Begin<Tile::kRows>(shared.Rows(0), at.packed, at.seq, at.head_dim);
-  TileCopier<T, kDim>(qkv + at.Value(batch, kv_head), at.packed, first)
-      .template Begin<Tile::kRows>(shared.Rows(1), at.packed, at.seq, at.head_dim);
+  TileCopier<T, kDim>(qkv + at.Key(batch, kv_head), at.packed)
+      .template Begin<Tile::kRows>(first, shared.Rows(0), at.packed, at.seq, at.head_dim);
+  TileCopier<T, kDim>(qkv + at.Value(batch, kv_head), at.packed)
+      .template Begin<Tile::kRows>(first, shared.Rows(1), at.packed, at.seq, at.head_dim);
   int head = kv_head * at.group();
   const int end_head = head + at.group();
   BeginQueries<T, kDim>(params, batch, head, first, 0, shared);
@@ -182,14 +182,14 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
                      at.seq, at.head_dim);
 }
 
-// Begins to copy the next keys and values.
+// Begins to copy keys and values from `first` on.
 template <typename T, int kDim>
-__device__ __forceinline__ void BeginKeys(const HeadLayout& at, TileCopier<T, kDim>& next_keys,
-                                          TileCopier<T, kDim>& next_values, int stage,
+__device__ __forceinline__ void BeginKeys(const HeadLayout& at, const TileCopier<T, kDim>& keys,
+                                          const TileCopier<T, kDim>& values, int first, int stage,
                                           const BackwardShared<T, kDim>& shared) {
   constexpr int kSteps = MmaBackwardTile<kDim>::kSteps;
-  next_keys.template Begin<kSteps>(shared.Steps(stage, 0), at.packed, at.seq, at.head_dim);
-  next_values.template Begin<kSteps>(shared.Steps(stage, 1), at.packed, at.seq, at.head_dim);
+  keys.template Begin<kSteps>(first, shared.Steps(stage, 0), at.packed, at.seq, at.head_dim);
+  values.template Begin<kSteps>(first, shared.Steps(stage, 1), at.packed, at.seq, at.head_dim);
   CommitCopies();
 }
 
@@ -211,13 +211,13 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
   const int query = first + warp_row;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
-  TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed, first)
-      .template Begin<Tile::kRows>(shared.Rows(0), at.packed, at.seq, at.head_dim);
-  TileCopier<T, kDim>(static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token, first)
-      .template Begin<Tile::kRows>(shared.Rows(1), at.out_token, at.seq, at.head_dim);
-  TileCopier<T, kDim> next_keys(qkv + at.Key(batch, head / at.group()), at.packed, 0);
-  TileCopier<T, kDim> next_values(qkv + at.Value(batch, head / at.group()), at.packed, 0);
-  BeginKeys(at, next_keys, next_values, 0, shared);
+  TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed)
+      .template Begin<Tile::kRows>(first, shared.Rows(0), at.packed, at.seq, at.head_dim);
+  TileCopier<T, kDim>(static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token)
+      .template Begin<Tile::kRows>(first, shared.Rows(1), at.out_token, at.seq, at.head_dim);
+  const TileCopier<T, kDim> next_keys(qkv + at.Key(batch, head / at.group()), at.packed);
+  const TileCopier<T, kDim> next_values(qkv + at.Value(batch, head / at.group()), at.packed);
+  BeginKeys(at, next_keys, next_values, 0, 0, shared);
 
   const float scale = at.scale * kLog2E;
   float lse[kRowTiles][2];
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
   const int end = std::min(first + Tile::kRows, at.seq);
   for (int key = 0, stage = 0; key < end; key += kSteps, stage ^= 1) {
     if (key + kSteps < end) {
-      BeginKeys(at, next_keys, next_values, stage ^ 1, shared);
+      BeginKeys(at, next_keys, next_values, key + kSteps, stage ^ 1, shared);
       WaitForCopies<1>();
     } else {
       WaitForCopies<0>();

@@ -97,11 +97,11 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
   const int query = first + warp_row;
 
   const T* const qkv = static_cast<const T*>(params.qkv);
-  TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed, first)
-      .template Begin<Tile::kRows>(queries, at.packed, at.seq, at.head_dim);
-  TileCopier<T, kDim> next_keys(qkv + at.Key(batch, head / at.group()), at.packed, 0);
-  TileCopier<T, kDim> next_values(qkv + at.Value(batch, head / at.group()), at.packed, 0);
-  next_keys.template Begin<kKeys>(keys, at.packed, at.seq, at.head_dim);
+  TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed)
+      .template Begin<Tile::kRows>(first, queries, at.packed, at.seq, at.head_dim);
+  const TileCopier<T, kDim> kv_head(qkv + at.Key(batch, head / at.group()), at.packed);
+  const int values_beside = at.kv_heads * at.head_dim;  // from keys to values
+  kv_head.template Begin<kKeys>(0, keys, at.packed, at.seq, at.head_dim);
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
       std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
   for (int key = 0; key < end; key += kKeys) {
     // Keys have arrived. Values: nobody reads the last tile's any more.
-    next_values.template Begin<kKeys>(values, at.packed, at.seq, at.head_dim);
+    kv_head.template Begin<kKeys>(key, values, at.packed, at.seq, at.head_dim, values_beside);
     CommitCopies();
     const bool sees_some = key < query + 16 * kRowTiles;
     float scores[kRowTiles][kKeys / 8][4];
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
     WaitForCopies<0>();
     __syncthreads();  // values have arrived, and nobody reads keys any more
     if (key + kKeys < end) {
-      next_keys.template Begin<kKeys>(keys, at.packed, at.seq, at.head_dim);
+      kv_head.template Begin<kKeys>(key + kKeys, keys, at.packed, at.seq, at.head_dim);
       CommitCopies();
     }
     if (sees_some) {

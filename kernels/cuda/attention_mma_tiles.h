@@ -31,31 +31,35 @@ __device__ __forceinline__ float FastExp2(float x) {
 #endif
 }
 
-// Copies a head's rows to shared memory, tile after tile. Eight threads share a row, or four where
+// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four where
 // that many packs of 16 bytes do not divide it, so that each goes down its columns with one
-// addition a row and none decides whether it has work.
+// addition a row and none decides whether it has work. Nothing is kept from tile to tile but where
+// the head is: registers are what the kernels are short of.
 template <typename T, int kDim>
 class TileCopier {
  public:
-  // Begins with row `first` of the head, whose tokens are `stride` elements apart.
-  __device__ __forceinline__ TileCopier(const T* head, int64_t stride, int first)
-      : row_(first + ThreadRow()), from_(head + row_ * stride + ThreadColumn()) {}
+  // Of the head at `head`, whose tokens are `stride` elements apart.
+  __device__ __forceinline__ TileCopier(const T* head, int64_t stride)
+      : from_(head + ThreadRow() * stride + ThreadColumn()) {}
 
-  // Begins to copy the next kRows rows; zeros beyond the sequence and beyond head_dim. All threads
-  // of the block call it.
+  // Begins to copy rows [first, first + kRows) of the head that lies `beside` elements from this
+  // one; zeros beyond the sequence and beyond head_dim. All threads of the block call it.
   template <int kRows>
-  __device__ __forceinline__ void Begin(T* tile, int64_t stride, int seq, int head_dim) {
+  __device__ __forceinline__ void Begin(int first, T* tile, int64_t stride, int seq, int head_dim,
+                                        int beside = 0) const {
     static_assert(kRows % kRowsAtOnce == 0);
     T* const to = tile + ThreadRow() * kMmaStride<kDim> + ThreadColumn();
+    int row = first + ThreadRow();
+    const T* from = from_ + (first * stride + beside);
 #pragma unroll
     for (int n = 0; n < kRows; n += kRowsAtOnce) {
 #pragma unroll
       for (int c = 0; c < kDim; c += kColumnsAtOnce) {
-        CopyAsync16(to + n * kMmaStride<kDim> + c, from_ + c,
-                    row_ < seq && ThreadColumn() + c < head_dim);
+        CopyAsync16(to + n * kMmaStride<kDim> + c, from + c,
+                    row < seq && ThreadColumn() + c < head_dim);
       }
-      row_ += kRowsAtOnce;
-      from_ += kRowsAtOnce * stride;
+      row += kRowsAtOnce;
+      from += kRowsAtOnce * stride;
     }
   }
 
@@ -71,7 +75,6 @@ class TileCopier {
     return static_cast<int>(threadIdx.x) % kThreadsPerRow * 8;
   }
 
-  int row_;
   const T* from_;
 };
 
@@ -141,7 +144,8 @@ __device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles
     }
   }
   const T* const columns = ColumnsForLane<kDim>(tile);
-#pragma unroll
+// All of it unrolled, a wide head's loads would be moved so far ahead that registers ran out.
+#pragma unroll(kHold ? kDim / 16 : 2)
   for (int step = 0; step < kDim / 16; ++step) {
     uint32_t a[kRowTiles][4];
     rows.Get(step, a);

@@ -65,7 +65,7 @@ __device__ __forceinline__ int UsedWidth(int column, int head_dim) {
 template <int kWidth>
 __device__ __forceinline__ void AddScores(const float* a, const float* b, int width,
                                           float (&scores)[4][4]) {
-#pragma unroll 2
+#pragma unroll 1
   for (int k = 0; k < width; k += 4) {
     float4 left[4];
     float4 right[4];

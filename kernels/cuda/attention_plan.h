@@ -41,7 +41,8 @@ struct MmaForwardTile {
   // leave tensor cores waiting for shared memory.
   static constexpr int kRowTiles = 2;
   static constexpr int kRows = kMmaWarps * 16 * kRowTiles;
-  static constexpr int kKeys = 64;
+  // Of wide heads the sums take so many registers that no more scores fit beside them.
+  static constexpr int kKeys = kDim <= 64 ? 64 : 32;
   // Narrow queries stay in registers.
   static constexpr bool kHoldQueries = kDim <= 64;
   static constexpr size_t kSharedBytes = (kRows + 2 * kKeys) * kMmaRowBytes<kDim>;

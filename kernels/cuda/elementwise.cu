@@ -35,7 +35,8 @@ struct GeluGradient {
 
 // out[i] = f(in[i]...). Outputs may be inputs, hence no __restrict__.
 template <int N, typename F, typename Out, typename In>
-__global__ void __launch_bounds__(kMapThreads) Map1(int64_t count, F f, Out* out, const In* in) {
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Map1(int64_t count, F f, Out* out, const In* in) {
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = first * N; at + N <= count; at += step * N) {
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kMapThreads) Map1(int64_t count, F f, Out* out
 }
 
 template <int N, typename F, typename Out, typename A, typename B>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Map2(int64_t count, F f, Out* out, const A* a, const B* b) {
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -98,7 +99,7 @@ absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
 }
 
 template <int N, typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SwiGluForward(int64_t rows, int64_t hidden, const T* gate_up, T* out) {
   const int64_t packs = hidden / N;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -116,8 +117,11 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
+// Three packs at work and the derivatives of their activation take more registers than most.
+constexpr int kSwiGluGradientBlocks = 5;
+
 template <int N, typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kSwiGluGradientBlocks)
     SwiGluGradient(int64_t rows, int64_t hidden, const T* gate_up, const T* dout, T* dgate_up) {
   const int64_t packs = hidden / N;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -224,11 +228,13 @@ absl::Status SwiGluBackward(int64_t rows, int64_t hidden, DType dtype, const voi
     const auto* dy = static_cast<const T*>(dout);
     auto* to = static_cast<T*>(dgate_up);
     if (ArePacked(from, dy, to) && hidden % kWidth == 0) {
-      return ZEROTH_LAUNCH((SwiGluGradient<kWidth, T>),
-                           MapShape(rows * hidden / kWidth, target.multiprocessors), target.stream,
-                           rows, hidden, from, dy, to);
+      return ZEROTH_LAUNCH(
+          (SwiGluGradient<kWidth, T>),
+          MapShape(rows * hidden / kWidth, target.multiprocessors, kSwiGluGradientBlocks),
+          target.stream, rows, hidden, from, dy, to);
     }
-    return ZEROTH_LAUNCH((SwiGluGradient<1, T>), MapShape(rows * hidden, target.multiprocessors),
+    return ZEROTH_LAUNCH((SwiGluGradient<1, T>),
+                         MapShape(rows * hidden, target.multiprocessors, kSwiGluGradientBlocks),
                          target.stream, rows, hidden, from, dy, to);
   });
 }

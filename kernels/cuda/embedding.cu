@@ -12,7 +12,7 @@ namespace zeroth::cuda {
 namespace {
 
 template <int N, typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     Lookup(int64_t places, int64_t seq, int64_t vocab, int64_t dim, const int32_t* tokens,
            const T* table, const T* positions, T* out, DataErrorWord* error) {
   const int64_t packs = dim / N;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kMapThreads)
 }
 
 template <typename T, typename G>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SumBatch(int64_t batch, int64_t seq, int64_t max_seq, int64_t dim, const T* dout,
              bool accumulate, G* dpositions) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;

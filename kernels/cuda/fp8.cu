@@ -28,7 +28,7 @@ __global__ void ClearScale(float* scale) {
 // Magnitudes are compared as the bits of floats, which order as integers do, with NaN on top, so
 // that the order in which blocks arrive does not matter.
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     LargestKernel(int64_t rows, int64_t cols, int64_t stride, const T* values, unsigned* largest) {
   unsigned bits = 0;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {

@@ -19,18 +19,22 @@ struct LaunchTarget {
   int multiprocessors = 1;
 };
 
-// Blocks that a multiprocessor holds of the simple kernels here: 8 of 256 threads fill it.
-inline constexpr int kBlocksPerMultiprocessor = 8;
+// Blocks that a multiprocessor holds of kernels which are spread by MapShape: for the compiler, as
+// a bound of __launch_bounds__, and for the grid, whose blocks are then all at work at once. Packs
+// of 16 bytes take up to 40 registers, which six blocks of 256 have; that many loads fill its
+// memory's latency.
+inline constexpr int kBlocksPerMultiprocessor = 6;
 inline constexpr int kMapThreads = 256;
 
 // What the parameters of a kernel may take on every device: 4 KiB up to CUDA 12.0.
 inline constexpr size_t kKernelParameterBytes = 4096;
 
 // A grid for `items` independent items, one per thread and turn: as many blocks as the device holds
-// at once, which then take turns, or fewer.
-inline LaunchShape MapShape(int64_t items, int multiprocessors) {
+// at once, which then take turns, or fewer. `resident`: of a kernel that is compiled for fewer.
+inline LaunchShape MapShape(int64_t items, int multiprocessors,
+                            int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;
-  const int64_t at_once = int64_t{multiprocessors} * kBlocksPerMultiprocessor;
+  const int64_t at_once = int64_t{multiprocessors} * resident;
   return {dim3(static_cast<unsigned>(std::min(blocks, at_once))), dim3(kMapThreads)};
 }
 

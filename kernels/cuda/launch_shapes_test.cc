@@ -11,7 +11,8 @@ TEST(LaunchShapesTest, AMapHasNoMoreBlocksThanTheDeviceHolds) {
   EXPECT_EQ(MapShape(1, 132).grid.x, 1u);
   EXPECT_EQ(MapShape(256, 132).grid.x, 1u);
   EXPECT_EQ(MapShape(257, 132).grid.x, 2u);
-  EXPECT_EQ(MapShape(int64_t{1} << 40, 132).grid.x, 132u * 8);
+  EXPECT_EQ(MapShape(int64_t{1} << 40, 132).grid.x, 132u * 6);
+  EXPECT_EQ(MapShape(int64_t{1} << 40, 132, 3).grid.x, 132u * 3);
   EXPECT_TRUE(MapShape(0, 132).empty());
 }
 

@@ -6,6 +6,7 @@
 #define ZEROTH_KERNELS_CUDA_LOW_PRECISION_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/elements.h"
@@ -47,18 +48,17 @@ __device__ __forceinline__ PairDraws DrawPair(const RoundingKey& key, uint64_t s
   return {{c0, c1}, {c2, c3}};
 }
 
-// The lower half of `draw` decides which way `x` is rounded. fp32 is not.
+// The T that `x` is rounded to, as a float; the lower half of `draw` decides which way. fp32 is
+// not. Without a branch, round which packs would be stored element by element.
 template <typename T>
-__device__ __forceinline__ T RoundBy(float x, uint32_t draw);
-template <>
-__device__ __forceinline__ float RoundBy<float>(float x, uint32_t) {
-  return x;
-}
-template <>
-__device__ __forceinline__ bf16 RoundBy<bf16>(float x, uint32_t draw) {
-  if (x != x) return FromFloat<bf16>(x);
-  const uint32_t bits = __float_as_uint(x) + (draw & 0xffffu);
-  return FromFloat<bf16>(__uint_as_float(bits & 0xffff0000u));
+__device__ __forceinline__ float RoundBy(float x, uint32_t draw) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    const uint32_t bits = __float_as_uint(x) + (draw & 0xffffu);
+    return x != x ? x : __uint_as_float(bits & 0xffff0000u);
+  }
 }
 
 // 2^exponent.

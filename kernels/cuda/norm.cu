@@ -90,8 +90,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   dy += row * dim;
   x += row * dim;
   dx += row * dim;
+  // Two turns under way together fill the device's memory; more would take registers from warps.
   float plain = 0.0f;
   float along = 0.0f;
+#pragma unroll 2
   for (int64_t at = first; at < dim; at += kStep) {
     float d[N];
     float value[N];
@@ -109,6 +111,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const float scale = 1.0f / static_cast<float>(dim);
   plain = kCentred ? WarpSum(plain) * scale : 0.0f;
   along = WarpSum(along) * scale;
+#pragma unroll 2
   for (int64_t at = first; at < dim; at += kStep) {
     float d[N];
     float value[N];

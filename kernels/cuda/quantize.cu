@@ -1,5 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/elements.h"
@@ -12,8 +14,8 @@ namespace {
 constexpr int kWarpsPerBlock = 8;
 constexpr unsigned kInfinityBits = 0x7f800000u;
 constexpr unsigned kNaNBits = 0x7fc00000u;
-// A tree over any number of pieces that fits in memory is no deeper.
-constexpr int kMostLevels = 32;
+// A piece is a rank's: a tree over as many as there may be.
+constexpr int kMostLevels = 20;
 
 // A warp to a block of values. Magnitudes are compared as the bits of floats, which order as
 // integers do, with NaN on top.
@@ -62,7 +64,7 @@ __device__ __forceinline__ float ValueOf(const QuantizedBlocks& shape, const uin
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     DequantizeKernel(QuantizedBlocks shape, int64_t bytes, int64_t values_count,
                      const uint8_t* quantized, T* values) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -72,24 +74,44 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// Sums wait on a stack until one of the same number of terms joins them: the fixed tree over
-// pieces.
+// Adds up element `at` of all pieces along the fixed tree. Level l has the sum of 2^l pieces that
+// waits for its neighbour, at a place that is known where code is made: a stack of any other kind
+// would be memory.
+__device__ __forceinline__ float SumOfPieces(const QuantizedBlocks& shape, int64_t bytes,
+                                             int64_t pieces, const uint8_t* quantized, int64_t at) {
+  float waiting[kMostLevels] = {};
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    float sum = ValueOf(shape, quantized + piece * bytes, at);
+    bool is_carried = true;
+#pragma unroll
+    for (int level = 0; level < kMostLevels; ++level) {
+      if (is_carried && (piece >> level & 1) != 0) {
+        sum = __fadd_rn(waiting[level], sum);
+      } else if (is_carried) {
+        waiting[level] = sum;
+        is_carried = false;
+      }
+    }
+  }
+  float total = 0.0f;
+  bool is_begun = false;
+#pragma unroll
+  for (int level = 0; level < kMostLevels; ++level) {
+    if ((pieces >> level & 1) != 0) {
+      total = is_begun ? __fadd_rn(waiting[level], total) : waiting[level];
+      is_begun = true;
+    }
+  }
+  return total;
+}
+
 template <typename T>
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     SumKernel(QuantizedBlocks shape, int64_t bytes, int64_t pieces, const uint8_t* quantized,
               float factor, bool accumulate, T* sum) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < shape.count; at += step) {
-    float waiting[kMostLevels];
-    int depth = 0;
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      float x = ValueOf(shape, quantized + piece * bytes, at);
-      for (int64_t terms = piece; (terms & 1) != 0; terms >>= 1) x = __fadd_rn(waiting[--depth], x);
-      waiting[depth++] = x;
-    }
-    float total = waiting[--depth];
-    while (depth > 0) total = __fadd_rn(waiting[--depth], total);
-    total = __fmul_rn(total, factor);
+    float total = __fmul_rn(SumOfPieces(shape, bytes, pieces, quantized, at), factor);
     if (accumulate) total = __fadd_rn(ToFloat(sum[at]), total);
     sum[at] = FromFloat<T>(total);
   }
@@ -127,6 +149,10 @@ absl::Status Dequantize(const QuantizedBlocks& shape, int64_t pieces, const uint
 absl::Status SumQuantized(const QuantizedBlocks& shape, int64_t pieces, const uint8_t* quantized,
                           bool mean, bool accumulate, DType dtype, void* sum,
                           const LaunchTarget& target) {
+  if (pieces >> kMostLevels != 0) {
+    return absl::UnimplementedError(absl::StrCat("SumQuantized: ", pieces, " pieces; at most ",
+                                                 (int64_t{1} << kMostLevels) - 1, " on CUDA"));
+  }
   if (shape.count == 0) return absl::OkStatus();
   const float factor = mean ? 1.0f / static_cast<float>(pieces) : 1.0f;
   return DispatchType(dtype, [&](auto tag) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kDigits = 1 << kSortDigitBits;
 
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     PrepareKeys(int64_t count, int64_t limit, const int32_t* keys, int32_t* own, int32_t* places) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {

@@ -9,7 +9,8 @@ namespace {
 
 // An item is a pack of frequencies of one head at one place.
 template <int N, typename T>
-__global__ void __launch_bounds__(kMapThreads) Rotate(RopeCall call, float sign) {
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Rotate(RopeCall call, float sign) {
   const int64_t half = call.head_dim / 2;
   const int64_t packs = half / N;
   const int64_t items = call.batch * call.seq * call.heads * packs;
@@ -23,12 +24,16 @@ __global__ void __launch_bounds__(kMapThreads) Rotate(RopeCall call, float sign)
     const float* const cosines = call.table + place % call.seq * call.head_dim + frequency;
     float low[N];
     float high[N];
+    float cosine[N];
+    float sine[N];
     LoadPack<N>(lower, low);
     LoadPack<N>(lower + half, high);
+    LoadPack<N>(cosines, cosine);
+    LoadPack<N>(cosines + half, sine);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float c = cosines[i];
-      const float s = sign * cosines[half + i];
+      const float c = cosine[i];
+      const float s = sign * sine[i];
       const float rotated = low[i] * c - high[i] * s;
       high[i] = high[i] * c + low[i] * s;
       low[i] = rotated;
@@ -38,7 +43,7 @@ __global__ void __launch_bounds__(kMapThreads) Rotate(RopeCall call, float sign)
   }
 }
 
-__global__ void __launch_bounds__(kMapThreads)
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     FillTable(int64_t seq, int64_t head_dim, double theta, float* table) {
   const int64_t half = head_dim / 2;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -63,7 +68,7 @@ absl::Status Rope(const RopeCall& call, const LaunchTarget& target) {
     using T = typename decltype(tag)::type;
     constexpr int kWidth = kPackWidth<T>;
     const bool packed = call.head_dim / 2 % kWidth == 0 && call.packed_dim % kWidth == 0 &&
-                        ArePacked(static_cast<const char*>(call.qkv));
+                        ArePacked(static_cast<const char*>(call.qkv), call.table);
     if (packed) {
       return ZEROTH_LAUNCH((Rotate<kWidth, T>), MapShape(items / kWidth, target.multiprocessors),
                            target.stream, call, sign);

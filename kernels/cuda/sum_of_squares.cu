@@ -101,7 +101,8 @@ struct SquaresTable {
 static_assert(sizeof(SquaresTable) <= kKernelParameterBytes);
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) SquareSums(const __grid_constant__ SquaresTable table) {
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+    SquareSums(const __grid_constant__ SquaresTable table) {
   __shared__ float largest_scratch[kThreads / 32];
   __shared__ u64 low_scratch[kThreads / 32];
   __shared__ u64 high_scratch[kThreads / 32];

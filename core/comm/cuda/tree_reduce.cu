@@ -15,20 +15,18 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Where ranks' elements are, in two forms. kLevels is the most that a tree over them has.
+// Where ranks' elements are, in two forms.
 struct ListedRanks {
-  static constexpr int kLevels = 7;
   const void* sources[kMostTreeRanks];
   void* destinations[kMostTreeRanks];
   int source_count;
   int destination_count;
 
-  __device__ const void* source(int rank) const { return sources[rank]; }
-  __device__ void* destination(int i) const { return destinations[i]; }
+  __host__ __device__ const void* source(int rank) const { return sources[rank]; }
+  __host__ __device__ void* destination(int i) const { return destinations[i]; }
 };
 
 struct StridedRanks {
-  static constexpr int kLevels = 21;
   const char* others;
   int64_t bytes_per_rank;
   int own;
@@ -37,12 +35,12 @@ struct StridedRanks {
   int source_count;
   int destination_count;
 
-  __device__ const void* source(int rank) const {
+  __host__ __device__ const void* source(int rank) const {
     if (rank == own) return own_elements;
     const int place = own >= 0 && rank > own ? rank - 1 : rank;
     return others + place * bytes_per_rank;
   }
-  __device__ void* destination(int) const { return only_destination; }
+  __host__ __device__ void* destination(int) const { return only_destination; }
 };
 
 template <typename Ranks>
@@ -100,52 +98,167 @@ __device__ __forceinline__ Sum Combine(Sum a, Sum b) {
   }
 }
 
-// Leaves come in rank order. A stack holds the sums of complete subtrees, the largest first, as the
-// digits of a binary counter; at the end what is left is added from the smallest up. That is the
-// tree which splits n ranks at the largest power of two below n.
-template <typename T, typename Result, bool kMaximum, typename Ranks>
-__global__ void __launch_bounds__(kThreads) TreeReduceKernel(Arguments<Ranks> arguments) {
-  using Sum = decltype(Widen(T()));
-  const Ranks& ranks = arguments.ranks;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < arguments.count;
-       at += step) {
-    Sum stack[Ranks::kLevels];
-    int height = 0;
-    for (int rank = 0; rank < ranks.source_count; ++rank) {
-      Sum sum = Widen(static_cast<const T*>(ranks.source(rank))[at]);
-      for (int merged = rank; (merged & 1) != 0; merged >>= 1) {
-        sum = Combine<T, kMaximum>(stack[--height], sum);
+// N neighbours, moved at once.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+  T at[N];
+};
+
+template <typename T>
+using SumOf = decltype(Widen(T()));
+
+// A pack, widened.
+template <typename T, int N>
+struct Sums {
+  __device__ __forceinline__ void Set(const Pack<T, N>& pack) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) at[i] = Widen(pack.at[i]);
+  }
+  // Joins the sum of what comes before this.
+  template <bool kMaximum>
+  __device__ __forceinline__ void Join(const Sums& before) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) at[i] = Combine<T, kMaximum>(before.at[i], at[i]);
+  }
+
+  SumOf<T> at[N];
+};
+
+// The elements [at, at + N) of all ranks, added up in rank order along the tree which splits n
+// ranks at the largest power of two below n. What waits are sums of complete subtrees, level l's
+// over 2^(l + 1) ranks: the digits of a binary counter of pairs. They have places that are known
+// where code is made, so that registers hold them, and the next pair is under way while one is
+// added.
+template <typename T, bool kMaximum, int kLevels, int N, typename Ranks>
+__device__ __forceinline__ Sums<T, N> TreeSum(const Ranks& ranks, int64_t at) {
+  const int count = ranks.source_count;
+  const auto load = [&](int rank) {
+    return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(ranks.source(rank)) + at);
+  };
+  Sums<T, N> waiting[kLevels] = {};
+  Pack<T, N> first = load(0);
+  Pack<T, N> second = count > 1 ? load(1) : first;
+  for (int rank = 0; rank + 1 < count; rank += 2) {
+    Sums<T, N> left;
+    Sums<T, N> sum;
+    left.Set(first);
+    sum.Set(second);
+    if (rank + 2 < count) first = load(rank + 2);
+    if (rank + 3 < count) second = load(rank + 3);
+    sum.template Join<kMaximum>(left);
+    // No way out of the loop, which would keep it from being unrolled.
+    bool is_carried = true;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) {
+      if (is_carried && (rank >> (level + 1) & 1) != 0) {
+        sum.template Join<kMaximum>(waiting[level]);
+      } else if (is_carried) {
+        waiting[level] = sum;
+        is_carried = false;
       }
-      stack[height++] = sum;
-    }
-    Sum sum = stack[--height];
-    while (height > 0) sum = Combine<T, kMaximum>(stack[--height], sum);
-    if constexpr (std::is_same_v<Sum, float>) {
-      if (arguments.op == ReduceOp::kMean) sum = __fmul_rn(sum, arguments.factor);
-      if (arguments.accumulate) {
-        sum = __fadd_rn(Widen(static_cast<const Result*>(ranks.destination(0))[at]), sum);
-      }
-    }
-    const Result result = Narrow<Result>(sum);
-    for (int i = 0; i < ranks.destination_count; ++i) {
-      static_cast<Result*>(ranks.destination(i))[at] = result;
     }
   }
+  // What is left is added from the smallest up; the last of an odd number is without a partner.
+  Sums<T, N> total;
+  total.Set(first);
+  bool is_begun = count % 2 != 0;
+#pragma unroll
+  for (int level = 0; level < kLevels; ++level) {
+    const bool waits = (count >> (level + 1) & 1) != 0;
+    if (waits && is_begun) {
+      total.template Join<kMaximum>(waiting[level]);
+    } else if (waits) {
+      total = waiting[level];
+      is_begun = true;
+    }
+  }
+  return total;
+}
+
+template <typename T, typename Result, bool kMaximum, int kLevels, int N, typename Ranks>
+__device__ __forceinline__ void ReduceAt(const Arguments<Ranks>& arguments, int64_t at) {
+  const Ranks& ranks = arguments.ranks;
+  Sums<T, N> sum = TreeSum<T, kMaximum, kLevels, N>(ranks, at);
+  const auto destination = [&](int i) {
+    return reinterpret_cast<Pack<Result, N>*>(static_cast<Result*>(ranks.destination(i)) + at);
+  };
+  if constexpr (std::is_same_v<SumOf<T>, float>) {
+    if (arguments.op == ReduceOp::kMean) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum.at[i] = __fmul_rn(sum.at[i], arguments.factor);
+    }
+    if (arguments.accumulate) {
+      const Pack<Result, N> before = *destination(0);
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum.at[i] = __fadd_rn(Widen(before.at[i]), sum.at[i]);
+    }
+  }
+  Pack<Result, N> result;
+#pragma unroll
+  for (int i = 0; i < N; ++i) result.at[i] = Narrow<Result>(sum.at[i]);
+  for (int i = 0; i < ranks.destination_count; ++i) *destination(i) = result;
+}
+
+template <typename T, typename Result, bool kMaximum, int kLevels, int N, typename Ranks>
+__global__ void __launch_bounds__(kThreads)
+    TreeReduceKernel(const __grid_constant__ Arguments<Ranks> arguments) {
+  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  const int64_t count = arguments.count;
+  for (int64_t at = first * N; at + N <= count; at += step * N) {
+    ReduceAt<T, Result, kMaximum, kLevels, N>(arguments, at);
+  }
+  const int64_t rest = count / N * N + first;
+  if (N > 1 && rest < count) ReduceAt<T, Result, kMaximum, kLevels, 1>(arguments, rest);
+}
+
+// Levels of a tree over up to 31 ranks, and over as many as there may be.
+constexpr int kFewLevels = 4;
+template <typename Ranks>
+constexpr int kMostLevels = std::is_same_v<Ranks, ListedRanks> ? 6 : 20;
+static_assert(kMostTreeRanks < 1 << (kMostLevels<ListedRanks> + 1));
+static_assert(kMostStridedRanks < 1 << (kMostLevels<StridedRanks> + 1));
+
+bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+// Whether every rank's elements can be moved 16 bytes at a time.
+template <typename Ranks>
+bool ArePacked(const Ranks& ranks) {
+  for (int i = 0; i < ranks.destination_count; ++i) {
+    if (!IsAligned(ranks.destination(i))) return false;
+  }
+  for (int rank = 0; rank < ranks.source_count; ++rank) {
+    if (!IsAligned(ranks.source(rank))) return false;
+  }
+  return true;
+}
+
+template <typename T, typename Result, bool kMaximum, int kLevels, int N, typename Ranks>
+absl::Status Enqueue(const Arguments<Ranks>& arguments, int multiprocessors, cudaStream_t stream) {
+  const int64_t blocks = (arguments.count + kThreads * N - 1) / (kThreads * N);
+  // Traffic leaves most of the device to compute, and few blocks saturate its memory.
+  const LaunchShape shape = {
+      dim3(static_cast<unsigned>(std::min<int64_t>(blocks, int64_t{multiprocessors} * 4))),
+      dim3(kThreads)};
+  return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, kMaximum, kLevels, N, Ranks>), shape, stream,
+                       arguments);
 }
 
 template <typename T, typename Result, typename Ranks>
 absl::Status LaunchFor(const Arguments<Ranks>& arguments, int multiprocessors,
                        cudaStream_t stream) {
-  const int64_t blocks = (arguments.count + kThreads - 1) / kThreads;
-  // Traffic leaves most of the device to compute, and few blocks saturate its memory.
-  const LaunchShape shape = {
-      dim3(static_cast<unsigned>(std::min<int64_t>(blocks, int64_t{multiprocessors} * 4))),
-      dim3(kThreads)};
+  constexpr int kMost = kMostLevels<Ranks>;
   if (arguments.op == ReduceOp::kMax) {
-    return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, true, Ranks>), shape, stream, arguments);
+    return Enqueue<T, Result, true, kMost, 1>(arguments, multiprocessors, stream);
   }
-  return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, false, Ranks>), shape, stream, arguments);
+  // Sums of gradients are what most of the traffic is about.
+  if constexpr (std::is_same_v<SumOf<T>, float>) {
+    constexpr int kWidth = 16 / sizeof(T);
+    if (arguments.ranks.source_count < 2 << kFewLevels && ArePacked(arguments.ranks)) {
+      return Enqueue<T, Result, false, kFewLevels, kWidth>(arguments, multiprocessors, stream);
+    }
+  }
+  return Enqueue<T, Result, false, kMost, 1>(arguments, multiprocessors, stream);
 }
 
 template <typename T, typename Ranks>

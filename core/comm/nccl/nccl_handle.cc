@@ -14,8 +14,10 @@
 namespace zeroth::nccl {
 namespace {
 
-// Most calls are enqueued at once, and making connections takes long.
-constexpr auto kFirstPause = std::chrono::microseconds(2);
+// Most calls are enqueued within microseconds, of which the shortest sleep takes fifty, and making
+// connections takes long.
+constexpr absl::Duration kSpin = absl::Microseconds(100);
+constexpr auto kFirstPause = std::chrono::microseconds(50);
 constexpr auto kLongestPause = std::chrono::milliseconds(2);
 
 absl::StatusCode CodeOf(ncclResult_t result) {
@@ -88,7 +90,8 @@ absl::Status Handle::Call(absl::string_view call,
 }
 
 absl::Status Handle::Await(absl::string_view call) {
-  const absl::Time deadline = absl::Now() + timeout_;
+  const absl::Time begin = absl::Now();
+  const absl::Time deadline = begin + timeout_;
   std::chrono::microseconds pause = kFirstPause;
   for (;;) {
     {
@@ -103,11 +106,16 @@ absl::Status Handle::Await(absl::string_view call) {
         return ToStatus(state, call, communicator_);
       }
     }
-    if (absl::Now() > deadline) {
+    const absl::Time now = absl::Now();
+    if (now > deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           call, ": timeout after ", absl::FormatDuration(timeout_), " while NCCL prepares ", name_,
           "; see that the nodes reach each other (NCCL_SOCKET_IFNAME), and what NCCL_DEBUG=INFO "
           "tells"));
+    }
+    if (now < begin + kSpin) {
+      std::this_thread::yield();
+      continue;
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::microseconds>(pause * 2, kLongestPause);

@@ -2,15 +2,20 @@
 
 #include "zeroth/core/device/cuda/cuda_device.h"
 
+#include <cuda_runtime_api.h>
+
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/device/cuda/cuda_status.h"
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/core/device/timeline.h"
 
@@ -139,6 +144,25 @@ TEST_F(CudaDeviceTest, BadDataShowsWhenTheHostWaits) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.ToString().find("targets[3] is -7"), std::string::npos) << status;
   EXPECT_EQ(side->Synchronize(), status);
+}
+
+// Libraries look for a last error after what they launch, and would take another call's for theirs.
+TEST_F(CudaDeviceTest, NeitherFailuresNorQuestionsLeaveALastErrorBehind) {
+  EXPECT_FALSE(ToStatus(cudaSetDevice(1000), "cudaSetDevice").ok());
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+
+  std::atomic<bool> go{false};
+  CudaStream& stream = CudaStream::From(device_->compute_stream());
+  const auto wait = [](void* flag) {
+    while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+  };
+  ASSERT_EQ(cudaLaunchHostFunc(stream.handle(), wait, &go), cudaSuccess);
+  const std::shared_ptr<Event> event = *stream.Record();
+  EXPECT_FALSE(event->IsDone());
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  go = true;
+  EXPECT_TRUE(event->Synchronize().ok());
+  EXPECT_TRUE(event->IsDone());
 }
 
 class Counted final : public HostCondition {

@@ -59,7 +59,10 @@ class CudaRecording final : public Recording {
 
 absl::StatusOr<cudaGraphExec_t> Instantiate(cudaGraph_t graph) {
   cudaGraphExec_t executable = nullptr;
-  const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+  // Otherwise all of it would have the priority of the stream it is played on: compute's, and
+  // traffic would wait for room on the device.
+  const cudaError_t made =
+      cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   static_cast<void>(cudaGraphDestroy(graph));
   ZEROTH_RETURN_IF_ERROR(ToStatus(made, "cudaGraphInstantiate"));
   return executable;

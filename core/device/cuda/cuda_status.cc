@@ -49,6 +49,7 @@ absl::string_view Advice(cudaError_t error) {
 
 absl::Status ToStatus(cudaError_t error, absl::string_view expression) {
   if (error == cudaSuccess) return absl::OkStatus();
+  static_cast<void>(cudaGetLastError());
   return absl::Status(CodeOf(error),
                       absl::StrCat("CUDA: ", expression, " failed: ", cudaGetErrorName(error), " (",
                                    cudaGetErrorString(error), ")", Advice(error)));

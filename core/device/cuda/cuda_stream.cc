@@ -142,7 +142,7 @@ class CudaEvent final : public Event {
 
   bool IsDone() const override {
     if (IsBeforeRecording()) return true;
-    if (playback_ == nullptr) return cudaEventQuery(handle_) != cudaErrorNotReady;
+    if (playback_ == nullptr) return !IsPending();
     const std::shared_ptr<Event> end = playback_->last();
     return end != nullptr && end->IsDone();
   }
@@ -182,6 +182,11 @@ class CudaEvent final : public Event {
   void ReleaseRetained() const { state_->ReleaseUpTo(after_); }
 
  private:
+  bool IsPending() const {
+    if (cudaEventQuery(handle_) != cudaErrorNotReady) return false;
+    static_cast<void>(cudaGetLastError());  // where CUDA remembers this answer, too
+    return true;
+  }
   // Its stream is being recorded, which began with everything done: asking CUDA would spoil that.
   bool IsBeforeRecording() const { return playback_ == nullptr && state_->playback() != nullptr; }
 

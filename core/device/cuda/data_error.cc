@@ -9,16 +9,17 @@
 namespace zeroth::cuda {
 
 absl::Status ToStatus(const DataErrorWord& word) {
-  switch (static_cast<DataErrorCode>(word.code)) {
+  // A kernel may be about to publish it.
+  const unsigned code = __atomic_load_n(&word.code, __ATOMIC_ACQUIRE);
+  switch (static_cast<DataErrorCode>(code)) {
     case DataErrorCode::kNone:
       return absl::OkStatus();
     case DataErrorCode::kToken:
     case DataErrorCode::kBackwardToken:
       return absl::InvalidArgumentError(absl::StrCat(
-          word.code == static_cast<unsigned>(DataErrorCode::kToken) ? "Embedding"
-                                                                    : "EmbeddingBackward",
-          ": tokens[", word.position / word.width, ", ", word.position % word.width,
-          "] is ", word.value, ", expected a value in [0, ", word.limit,
+          code == static_cast<unsigned>(DataErrorCode::kToken) ? "Embedding" : "EmbeddingBackward",
+          ": tokens[", word.position / word.width, ", ", word.position % word.width, "] is ",
+          word.value, ", expected a value in [0, ", word.limit,
           "), the rows of the embedding table"));
     case DataErrorCode::kTarget:
       return absl::InvalidArgumentError(

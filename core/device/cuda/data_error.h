@@ -19,8 +19,10 @@ enum class DataErrorCode : unsigned {
   kTarget,         // of LinearCrossEntropy: neither -100 nor in [0, limit)
 };
 
-// Written by the first thread that finds something.
+// Written by the first thread that finds something: the one that claims it. The code comes last, so
+// that a host which waits for other work of the stream meanwhile sees all of a report or nothing.
 struct DataErrorWord {
+  unsigned claimed = 0;
   unsigned code = 0;
   int32_t value = 0;
   int64_t position = 0;  // index of the element, dimensions flattened

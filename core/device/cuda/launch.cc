@@ -28,4 +28,28 @@ absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size
   return absl::OkStatus();
 }
 
+absl::Status SharedMemoryGrants::Ensure(const void* kernel, int device, size_t bytes,
+                                        const std::function<absl::Status(size_t)>& allow) {
+  // Held while the driver is asked, so that nobody launches on the strength of what is not granted.
+  std::lock_guard<std::mutex> lock(mutex_);
+  size_t& allowed = allowed_[{kernel, device}];
+  if (bytes <= allowed) return absl::OkStatus();
+  absl::Status status = allow(bytes);
+  if (status.ok()) allowed = bytes;
+  return status;
+}
+
+#if !defined(ZEROTH_CUDA_EMULATION)
+absl::Status AllowDynamicShared(const void* kernel, size_t bytes) {
+  static auto* const grants = new SharedMemoryGrants;
+  int device = 0;
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device));
+  return grants->Ensure(kernel, device, bytes, [&](size_t most) {
+    return ToStatus(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(most)),
+                    "cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize)");
+  });
+}
+#endif
+
 }  // namespace zeroth::cuda

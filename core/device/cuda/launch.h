@@ -6,6 +6,9 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <tuple>
 #include <utility>
 
@@ -33,8 +36,24 @@ struct LaunchShape {
 // shared memory (`shared_limit`: what a block of this device may have).
 absl::Status CheckLaunchShape(const char* kernel, const LaunchShape& shape, size_t shared_limit);
 
-// The shared memory that a block gets without asking for more.
-inline constexpr size_t kDefaultSharedBytes = size_t{48} << 10;
+// The dynamic shared memory that each kernel has been allowed on each device. Beyond 48 KiB less
+// its static arrays, whose size only the driver knows, a kernel must be allowed what it is launched
+// with; and what it is allowed last replaces what it was allowed before, on all threads. So every
+// kernel that has any is allowed it, and never less than before. Thread-safe.
+class SharedMemoryGrants {
+ public:
+  // Calls allow(bytes) unless `kernel` may have that much on `device` already; its error.
+  absl::Status Ensure(const void* kernel, int device, size_t bytes,
+                      const std::function<absl::Status(size_t)>& allow);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<const void*, int>, size_t> allowed_;
+};
+
+// The same of the process, with the current device and the driver.
+absl::Status AllowDynamicShared(const void* kernel, size_t bytes);
+
 // What a block of the newest devices known here may ask for.
 inline constexpr size_t kLargestSharedBytes = size_t{227} << 10;
 
@@ -55,10 +74,10 @@ absl::Status Launch(const char* name, void (*kernel)(Parameters...), const Launc
                        [&] { std::apply(kernel, parameters); });
   });
 #else
-  if (shape.dynamic_shared_bytes > kDefaultSharedBytes) {
-    ZEROTH_CUDA_RETURN_IF_ERROR(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     static_cast<int>(shape.dynamic_shared_bytes)));
+  if (shape.dynamic_shared_bytes > 0) {
+    absl::Status allowed =
+        AllowDynamicShared(reinterpret_cast<const void*>(kernel), shape.dynamic_shared_bytes);
+    if (!allowed.ok()) return allowed;
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;

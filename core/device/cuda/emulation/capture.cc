@@ -363,8 +363,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
   if (const cudaError_t error = StickyError(); error != cudaSuccess) return Report(error);
+  // Priorities change nothing here; of the other flags nobody makes use.
+  if ((flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) != 0) {
+    return Report(cudaErrorNotSupported);
+  }
   if (graph == nullptr) return Report(cudaErrorInvalidValue);
   *exec = new CUgraphExec_st(graph->graph);
   return cudaSuccess;

@@ -384,7 +384,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t refused = RefuseIfCaptured(stream); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
-  return stream == nullptr || stream->IsIdle() ? cudaSuccess : cudaErrorNotReady;
+  return stream == nullptr || stream->IsIdle() ? cudaSuccess : Report(cudaErrorNotReady);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return Enqueue(stream, [function, data] { function(data); });
@@ -412,7 +412,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
   std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->completed == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+  return event->state->completed == event->state->recorded ? cudaSuccess
+                                                           : Report(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;

@@ -1,0 +1,58 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What machine code for a GPU needs and does, read from the file that ptxas writes: an ELF file of
+// NVIDIA's machine type, whose `.text.<kernel>` sections hold instructions of 16 bytes. Tests learn
+// from it what otherwise cuobjdump and nvdisasm would have to tell, which not every toolkit has.
+//
+// The attributes are those that `readelf` shows as sections `.nv.info`; operation codes are the low
+// nine bits of an instruction, the same from compute capability 8.0 to 10.3, as nvdisasm shows.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_
+#define ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace zeroth::cuda {
+
+// How many instructions of each kind a kernel has. The widths are of a thread's access, in bytes.
+struct InstructionCounts {
+  std::array<int, 17> global_loads = {};   // by width: LDG
+  std::array<int, 17> global_stores = {};  // STG
+  int local_accesses = 0;                  // LDL, STL: spills, and arrays that have addresses
+  int double_operations = 0;               // DADD, DMUL, DFMA, DSETP
+  int tensor_products = 0;                 // HMMA
+  int matrix_loads = 0;                    // LDSM: ldmatrix
+  int async_copies = 0;                    // LDGSTS: cp.async
+};
+
+struct KernelCode {
+  std::string name;  // demangled, without namespaces and parameters: "Rotate<8, __nv_bfloat16>"
+  int registers = 0;
+  int frame_bytes = 0;    // of local memory, for each thread
+  int shared_bytes = 0;   // of static shared arrays
+  int block_threads = 0;  // the most there may be, by __launch_bounds__; 0 if it has none
+  InstructionCounts instructions;
+};
+
+struct Cubin {
+  int capability = 0;  // 90 for 9.0
+  std::vector<KernelCode> kernels;
+};
+
+// InvalidArgument if `bytes` are no such file, or a damaged one; Unimplemented for a capability
+// whose operation codes are not known here.
+absl::StatusOr<Cubin> ReadCubin(absl::string_view bytes);
+
+// "void zeroth::cuda::(anonymous namespace)::Map<1, float>(long)" becomes "Map<1, float>".
+std::string ShortKernelName(absl::string_view demangled);
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_TESTING_CUBIN_H_
