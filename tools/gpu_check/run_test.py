@@ -201,7 +201,8 @@ class SuitesTest(FakeMachine):
         status = {name.split(":")[1]: result["status"] for name, result in found.items()}
         self.assertEqual(status, {
             "passes_test": "passed", "crashes_test": "crashed", "hangs_test": "timed_out",
-            "fails_test": "failed", "silent_test": "failed", "blind_test": "failed", "skips_test": "skipped"})
+            "fails_test": "failed", "silent_test": "failed", "blind_test": "failed",
+            "skips_test": "skipped"})
         passes = found["suites //core/device:passes_test"]
         self.assertEqual((passes["passed"], passes["failed"], passes["skipped"]), (1, 0, 1))
         fails = found["suites //strategies:fails_test"]
@@ -492,6 +493,7 @@ class MeasuringTest(FakeMachine):
 
     def test_torch_is_compared_with_where_it_is(self):
         self.add("//benchmarks:train_step_cuda", BENCHMARK, "program")
+        self.add("//benchmarks:cuda_kernels", BENCHMARK, "program")
         shutil.copy(os.path.join(HERE, "../../benchmarks/compare_with_torch.py"), self.tree)
         site = os.path.join(self.folder, "site")
         os.makedirs(site)
@@ -507,7 +509,32 @@ class MeasuringTest(FakeMachine):
         self.run_it("--parts=torch", expected=1)
         found = self.results()["items"]
         self.assertEqual({result["status"] for result in found.values()}, {"failed"})
-        self.assertIn("torch llama_1b_full_shard_1", found)
+        self.assertEqual(list(found), ["torch gpt2_124m_full_shard_1", "torch gpt2_1558m_full_shard_1",
+                                       "torch llama_1b_full_shard_1", "torch attention"])
+
+    def test_what_the_comparison_with_torch_prints_is_read(self):
+        # By its own format strings.
+        rows = ["%-26s %16.0f %16.0f %8.3f" % ("llama_1b_full_shard_1", 91234.4, 81234.4, 1.123),
+                "%-26s %s %10.3f %8.3f" % (
+                    "llama_1b forward", " ".join(["%10.3f" % 1.5, "%10s" % "-"]), 1.25, 0.833)]
+
+        class Outcome:
+            code, seconds, output = 0, 1.0, "\n".join(rows)
+        found = outputs.torch(Outcome)
+        self.assertEqual(found["torch"][0]["ratio"], 1.123)
+        self.assertEqual(found["attention"], [{"name": "llama_1b forward", "flash": "1.500",
+                                               "cudnn": "-", "torch": "1.250", "ratio": "0.833"}])
+        text = report.torch([("attention", found)])
+        self.assertIn("| `llama_1b forward` | 1.500 | - | 1.250 | 0.833 |", text)
+
+    def test_cudnn_may_be_missing(self):
+        message = "rank 0 failed: cuDNN: not found: libcudnn.so.9: cannot open shared object file"
+        self.add("//benchmarks:cuda_kernels", BENCHMARK.replace("no algorithm", message), "program")
+        self.add("//train:train", "echo '%s' >&2; exit 1" % message, "program")
+        self.run_it("--parts=speed", "--only=Gemm|cudnn")
+        found = self.results()["items"]
+        self.assertEqual(found["speed //benchmarks:cuda_kernels BM_Gemm"]["skipped"], 1)
+        self.assertEqual(found["speed //train:train gpt2_124m_on_1_cudnn_attention"]["status"], "skipped")
 
 
 class RefusalTest(FakeMachine):
