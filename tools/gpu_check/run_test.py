@@ -689,6 +689,8 @@ class PackTest(unittest.TestCase):
             _, found, _ = items.load_targets(unpacked)
             self.assertEqual([target["label"] for target in found], ["//:a", "//:b", "//:d"])
             self.assertTrue(os.path.exists(os.path.join(unpacked, "runfiles/zeroth/d")))
+            with self.assertRaisesRegex(SystemExit, "scripts and libraries alone make"):
+                pack.Archives(tree, description, folder, 100).write(targets)
 
 
 if __name__ == "__main__":
