@@ -179,7 +179,7 @@ def run_items(planned, results, clock):
     results.sum_up()
     for place, item in enumerate(todo):
         left = clock.left()
-        if place > 0 and left < LEAST_SECONDS:
+        if left < LEAST_SECONDS:
             return
         starts = results.starts.get(item.id, 0)
         if starts >= STARTS:
