@@ -211,7 +211,7 @@ def compare_attention(torch, binary, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", help="the built //benchmarks:train_step_cuda")
-    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--kernels", help="the built //benchmarks:cuda_kernels: attention as well")
     arguments = parser.parse_args()

@@ -73,11 +73,11 @@ TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
 
 TEST(TrainNcclTest, OneProcessTrainsTheBitsOfOneThread) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(1);
-  const RankLogs ranks =
-      StartRanks({0}, 1, With(OnCuda(Scratch() / "nccl", "nccl"), {"--steps=2"}));
+  const Flags shared = {"--steps=1", "--batch_size=1"};
+  const RankLogs ranks = StartRanks({0}, 1, With(OnCuda(Scratch() / "nccl", "nccl"), shared));
   EXPECT_EQ(Wait(ranks.children[0]), 0) << Logs(ranks.logs[0]);
   const Outcome local =
-      RunTrainer(With(OnCuda(Scratch() / "local", "local"), {"--steps=2", "--world_size=1"}));
+      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(shared, {"--world_size=1"})));
   ASSERT_EQ(local.exit_code, 0) << local.output;
   const fs::path weights = fs::path("final") / "model.safetensors";
   const std::string bits = Read(Scratch() / "nccl" / weights);

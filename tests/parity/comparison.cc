@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/device/testing/missing_device.h"
+
 namespace zeroth {
 namespace {
 
@@ -49,6 +51,8 @@ std::string TestDevice() {
   const char* device = std::getenv("ZEROTH_TEST_DEVICE");
   return device == nullptr ? "cpu" : device;
 }
+
+void OnTestDevice::SetUp() { ZEROTH_SKIP_WITHOUT_DEVICE(TestDevice()); }
 
 std::vector<int> WorldSizes() {
   if (RunsAreShort()) return {2};

@@ -8,12 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
+
 #include "zeroth/tests/parity/reference_run.h"
 
 namespace zeroth {
 
 // The kind of device that a test target runs on: its ZEROTH_TEST_DEVICE, or "cpu".
 std::string TestDevice();
+// Tests that are skipped, with the reason, where the machine has no such device.
+class OnTestDevice : public ::testing::Test {
+ protected:
+  void SetUp() override;
+};
 // Ranks that share that device: 1, 2, 4 and, on the CPU, 8; in emulation 2.
 std::vector<int> WorldSizes();
 // Whether runs are cut short, because the device is emulated: losses and first gradients still show

@@ -34,7 +34,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
   return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
 }
 
-class MixedPrecisionTest : public testing::TestWithParam<Case> {
+class MixedPrecisionTest : public OnTestDevice, public testing::WithParamInterface<Case> {
  protected:
   std::vector<RunSetup> Setups(const MixedPrecision& precision) const {
     const auto [model, world_size] = GetParam();
@@ -126,7 +126,8 @@ INSTANTIATE_TEST_SUITE_P(Models, MixedPrecisionTest,
                          CaseName);
 
 // A run in bf16 that had the bits of one in float32 would have rounded nothing.
-TEST(MixedPrecisionSettingsTest, BFloat16IsNotFloat) {
+using MixedPrecisionSettingsTest = OnTestDevice;
+TEST_F(MixedPrecisionSettingsTest, BFloat16IsNotFloat) {
   RunSetup setup;
   setup.model = "gpt2_tiny";
   setup.strategy = "full_shard";

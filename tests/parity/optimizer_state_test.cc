@@ -46,7 +46,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
   return absl::StrCat(model, "_world", world_size, "_", state.name);
 }
 
-class OptimizerStateTest : public testing::TestWithParam<Case> {
+class OptimizerStateTest : public OnTestDevice, public testing::WithParamInterface<Case> {
  protected:
   std::vector<RunSetup> Setups() const {
     const auto& [model, world_size, state] = GetParam();
@@ -90,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Models, OptimizerStateTest,
                          CaseName);
 
 // A state whose run had the bits of fp32's would have rounded nothing.
-TEST(OptimizerStateSettingsTest, EveryStateIsItsOwn) {
+using OptimizerStateSettingsTest = OnTestDevice;
+TEST_F(OptimizerStateSettingsTest, EveryStateIsItsOwn) {
   RunSetup setup;
   setup.model = "gpt2_tiny";
   setup.strategy = "full_shard";

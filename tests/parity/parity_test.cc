@@ -29,7 +29,9 @@ std::vector<RunSetup> AllSetups() {
   return setups;
 }
 
-class ParityTest : public testing::TestWithParam<RunSetup> {};
+using SettingsTest = OnTestDevice;
+using OddWorldTest = OnTestDevice;
+class ParityTest : public OnTestDevice, public testing::WithParamInterface<RunSetup> {};
 
 TEST_P(ParityTest, MeetsTheReference) {
   const absl::StatusOr<TrainingRecord> reference = LoadReference(GetParam().model);
@@ -59,7 +61,8 @@ TEST_P(ParityTest, MeetsTheReference) {
 INSTANTIATE_TEST_SUITE_P(Strategies, ParityTest, testing::ValuesIn(AllSetups()),
                          [](const auto& instance) { return instance.param.ToString(); });
 
-class EqualityTest : public testing::TestWithParam<std::tuple<const char*, int>> {};
+class EqualityTest : public OnTestDevice,
+                     public testing::WithParamInterface<std::tuple<const char*, int>> {};
 
 TEST_P(EqualityTest, StrategiesGiveTheSameBits) {
   const auto [model, world_size] = GetParam();
@@ -80,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, EqualityTest,
                          });
 
 // Neither prefetching, nor what is a unit, nor which parameters stay whole may touch a bit.
-TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
+TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
   RunSetup setup;
   setup.model = "llama_tiny";
   setup.strategy = "full_shard";
@@ -106,7 +109,7 @@ TEST(SettingsTest, ScheduleAndWrappingChangeNothing) {
 
 // What is computed again has the bits of what would have been kept: under every strategy, in both
 // types, for blocks that are units and for units inside of blocks, with micro-batches.
-TEST(SettingsTest, ActivationCheckpointingChangesNothing) {
+TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
   for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
@@ -139,7 +142,7 @@ TEST(SettingsTest, ActivationCheckpointingChangesNothing) {
 
 // World sizes that are no power of two, where groups and the flat reduction add in different
 // orders.
-TEST(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
+TEST_F(OddWorldTest, StrategiesAgreeAtThreeFiveAndSixRanks) {
   for (const int world_size : RunsAreShort() ? std::vector<int>{3} : std::vector<int>{3, 5, 6}) {
     std::vector<RunSetup> setups;
     for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard", "hybrid_shard"}) {

@@ -1,6 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """What a check consists of: items that run alone, one after the other, each with an id that stays."""
 
+import importlib.util
 import json
 import os
 import random
@@ -24,6 +25,7 @@ STRATEGIES = ("no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hyb
 MEMORY = "//benchmarks:memory"
 TRAINER = "//train:train"
 TRAIN_STEP = "//benchmarks:train_step_cuda"
+KERNELS = "//benchmarks:cuda_kernels"
 # Each of these takes most of a GPU's memory, and keeps it: one case per process.
 CASE_BY_CASE = "case_by_case"
 
@@ -116,14 +118,18 @@ class Planner:
 
     def torch(self):
         script = os.path.join(self.tree, "compare_with_torch.py")
-        programs = [target for target in self.targets if target["label"] == TRAIN_STEP]
-        if not programs:
+        programs = {target["label"]: target for target in self.targets
+                    if target["label"] in (TRAIN_STEP, KERNELS)}
+        if TRAIN_STEP not in programs:
             return []
         why = "that is for a GPU" if self.emulated else machine.torch_problem(dict(os.environ))
         if why:
             return [missing("torch", "compare_with_torch.py", why)]
-        cases = re.findall(r'^    "(\w+)": \(', read_text(script), re.MULTILINE)
-        return [self._torch(script, programs[0], case) for case in cases]
+        planned = [self._torch(script, programs, case, ["--cases", case])
+                   for case in torch_cases(script)]
+        if KERNELS in programs:
+            planned.append(self._torch(script, programs, "attention", ["--cases"]))
+        return planned
 
     def _tests(self):
         return [target for target in self.targets if target["kind"] == "test"]
@@ -217,18 +223,32 @@ class Planner:
             return finish(outputs.trainer, outcome, os.path.join(out, "metrics.jsonl"), name)
         return Item("speed", "%s %s" % (target["label"], name), self.options.limit, work)
 
-    def _torch(self, script, target, case):
+    def _torch(self, script, programs, name, arguments):
         def work(scratch, log, limit):
-            # PyTorch must not meet the libraries that were packed for the benchmark.
-            wrapper = os.path.join(scratch, "train_step")
-            with open(wrapper, "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\nexport LD_LIBRARY_PATH='%s'\nexec '%s' \"$@\"\n" % (
-                    self.environment["LD_LIBRARY_PATH"], self._program(target)))
-            os.chmod(wrapper, 0o755)
-            command = [sys.executable, script, wrapper, "--cases", case]
-            outcome = processes.run([command], [dict(os.environ)], self._folder(target), log, limit)
+            command = [sys.executable, script, self._wrapped(programs[TRAIN_STEP], scratch)]
+            command += arguments
+            if name == "attention":
+                command.append("--kernels=" + self._wrapped(programs[KERNELS], scratch))
+            outcome = processes.run([command], [dict(os.environ)], scratch, log, limit)
             return finish(outputs.torch, outcome)
-        return Item("torch", case, self.options.limit, work)
+        return Item("torch", name, self.options.limit, work)
+
+    def _wrapped(self, target, scratch):
+        """A script that runs it: PyTorch must not meet the libraries that were packed for it."""
+        wrapper = os.path.join(scratch, os.path.basename(target["program"]))
+        with open(wrapper, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexport LD_LIBRARY_PATH='%s'\nexec '%s' \"$@\"\n" % (
+                self.environment["LD_LIBRARY_PATH"], self._program(target)))
+        os.chmod(wrapper, 0o755)
+        return wrapper
+
+
+def torch_cases(script):
+    """The models that compare_with_torch.py knows."""
+    spec = importlib.util.spec_from_file_location("compare_with_torch", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(module.CASES)
 
 
 def finish(read, outcome, *more):

@@ -14,6 +14,10 @@ GTEST_RESULT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+?)(?:, where .*)
 GTEST_RUN = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
 GTEST_FAILURE = re.compile(r"^(\S+:\d+: Failure)\n(.*)(?:\n(.*))?", re.MULTILINE)
 GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)", re.MULTILINE)
+# Where nvidia-smi names a GPU, no test may be skipped for want of one.
+BLIND = re.compile(r"^.*cudaGetDeviceCount failed.*$", re.MULTILINE)
+# What is for cuDNN is no failure where that is missing, which it may be.
+NO_CUDNN = re.compile(r"cuDNN: (not found|this program was built without it)")
 SANITIZER_SUMMARY = re.compile(
     r"^========= (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", re.MULTILINE)
 SANITIZER_BANNER = re.compile(r"COMPUTE-SANITIZER|SUMMARY|^$|Host Frame|Saved host backtrace")
@@ -61,6 +65,9 @@ def gtest(outcome):
         found["status"] = ended[0]
         said = found["failure"] or last_line(outcome.output)
         found["failure"] = one_line("%s%s; %s" % (inside, ended[1], said))
+    elif counts["SKIPPED"] and BLIND.search(outcome.output):
+        found["status"] = "failed"
+        found["failure"] = one_line("it sees no GPU: " + BLIND.search(outcome.output).group())
     elif outcome.code != 0 or counts["FAILED"]:
         found["status"] = "failed"
         found["failure"] = found["failure"] or "exit code %d: %s" % (
@@ -105,6 +112,9 @@ def benchmark(outcome, report_path):
     except (OSError, ValueError, KeyError):
         cases = []
     for case in cases:
+        if case.get("error_occurred") and NO_CUDNN.search(case.get("error_message", "")):
+            found["skipped"] = found.get("skipped", 0) + 1
+            continue
         if case.get("error_occurred"):
             found["status"] = "failed"
             found["failure"] = found["failure"] or one_line(
@@ -120,7 +130,7 @@ def benchmark(outcome, report_path):
     if ended:
         found["status"] = ended[0]
         found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif not cases or (outcome.code != 0 and not found["failure"]):
+    elif not cases or (outcome.code != 0 and not found["failure"] and not found.get("skipped")):
         found["status"] = "failed"
         found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
     return found
@@ -175,6 +185,9 @@ def trainer(outcome, metrics_path, name):
     if ended:
         found["status"] = ended[0]
         found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
+    elif outcome.code != 0 and NO_CUDNN.search(outcome.output):
+        found["status"] = "skipped"
+        found["failure"] = last_line(outcome.output)
     elif outcome.code != 0 or not rates:
         found["status"] = "failed"
         found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
@@ -192,6 +205,8 @@ def trainer(outcome, metrics_path, name):
 
 
 TORCH_ROW = re.compile(r"^(\w+) +(\d+) +(\d+) +([\d.]+)$", re.MULTILINE)
+TORCH_ATTENTION_ROW = re.compile(
+    r"^(\w+ (?:forward|backward)) +([\d.]+|-) +([\d.]+|-) +([\d.]+) +([\d.]+)$", re.MULTILINE)
 
 
 def torch(outcome):
@@ -200,11 +215,13 @@ def torch(outcome):
     for name, ours, theirs, ratio in TORCH_ROW.findall(outcome.output):
         found["torch"].append({"name": name, "zeroth": float(ours), "torch": float(theirs),
                                "ratio": float(ratio)})
+    found["attention"] = [dict(zip(("name", "flash", "cudnn", "torch", "ratio"), row))
+                          for row in TORCH_ATTENTION_ROW.findall(outcome.output)]
     ended = how_it_ended(outcome)
     if ended:
         found["status"] = ended[0]
         found["failure"] = one_line("%s; %s" % (ended[1], last_line(outcome.output)))
-    elif outcome.code != 0 or not found["torch"]:
+    elif outcome.code != 0 or not (found["torch"] or found["attention"]):
         found["status"] = "failed"
         found["failure"] = "exit code %d: %s" % (outcome.code, last_line(outcome.output))
     return found

@@ -118,8 +118,6 @@ def copy_file(source, target):
         os.remove(target)
     shutil.copy(source, target)
     os.chmod(target, os.stat(target).st_mode | 0o200)
-    if is_elf(target):
-        run(["strip", target])
 
 
 def shared_libraries(program):
@@ -161,6 +159,7 @@ class Tree:
                 continue
             copy_file(source, copied)
             if is_elf(copied) and os.access(source, os.X_OK):
+                run(["strip", copied])
                 self.add_libraries(source)
 
     def add_libraries(self, program):
@@ -197,6 +196,13 @@ class Archives:
         self.too_large = []
 
     def write(self, targets):
+        least = self._compress([])
+        size = os.path.getsize(least)
+        os.remove(least)
+        if size > self.limit:
+            fail("scripts and libraries alone make an archive of %.1f MiB, and --max_mib=%g%s" % (
+                size / MIB, self.limit / MIB,
+                ": NVIDIA's do not fit" if self.tree.with_nvidia else ""))
         groups = self._split(targets)
         paths = []
         for number, (path, group) in enumerate(groups, start=1):
@@ -218,7 +224,8 @@ class Archives:
         return self._split(targets[:middle]) + self._split(targets[middle:])
 
     def _compress(self, targets):
-        name = re.sub(r"\W+", "-", targets[0]["label"]).strip("-") + "-%d" % len(targets)
+        first = targets[0]["label"] if targets else "none"
+        name = re.sub(r"\W+", "-", first).strip("-") + "-%d" % len(targets)
         manifest = self.tree.write_manifest(name, self.description, targets)
         files = self.tree.common_files()
         files += sorted({"runfiles/" + file for target in targets for file in target["files"]})

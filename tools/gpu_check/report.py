@@ -112,7 +112,11 @@ def torch(results):
     rows = [["`%s`" % row["name"], number(row["zeroth"]), number(row["torch"]), ratio(row["ratio"])]
             for _, result in results for row in result.get("torch", ())]
     header = ("model", "Zeroth, tokens/s", "PyTorch, tokens/s", "ratio")
-    return joined(table(header, rows) if rows else "", troubles(results))
+    attention = [["`%s`" % row["name"]] + [row[key] for key in ("flash", "cudnn", "torch", "ratio")]
+                 for _, result in results for row in result.get("attention", ())]
+    attention_header = ("attention, ms", "Zeroth's own", "cuDNN in Zeroth", "PyTorch", "ratio")
+    return joined(table(header, rows) if rows else "",
+                  table(attention_header, attention) if attention else "", troubles(results))
 
 
 def troubles(results):

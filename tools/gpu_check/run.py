@@ -14,8 +14,8 @@ DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and w
 logs. Called again with the same DIR, it goes on with what is left: --time_limit=540 ends a call before a
 lease of ten minutes does. results.json alone is enough to go on from.
 
-Exits with 0 if all is well, 1 if something failed, 2 without a GPU or for wrong arguments, 3 if nothing
-failed so far and items are left.
+Exits with 3 if items are left, 2 without a GPU or for wrong arguments, 1 if something failed, and 0 if all is
+well.
 """
 
 import argparse
@@ -179,7 +179,7 @@ def run_items(planned, results, clock):
     results.sum_up()
     for place, item in enumerate(todo):
         left = clock.left()
-        if place > 0 and left < LEAST_SECONDS:
+        if left < LEAST_SECONDS:
             return
         starts = results.starts.get(item.id, 0)
         if starts >= STARTS:
@@ -383,9 +383,9 @@ def main():
     results.sum_up()
     print("%s: %s" % (os.path.join(results.out, "gpu_results.md"),
                       report.summary(results.by_id, results.left())))
-    if any(result["status"] in BAD for result in results.by_id.values()):
-        return EXIT_FAILED
-    return EXIT_UNFINISHED if any(item.id not in results.by_id for item in planned) else 0
+    if any(item.id not in results.by_id for item in planned):
+        return EXIT_UNFINISHED
+    return EXIT_FAILED if any(result["status"] in BAD for result in results.by_id.values()) else 0
 
 
 if __name__ == "__main__":

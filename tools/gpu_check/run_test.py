@@ -189,17 +189,20 @@ class SuitesTest(FakeMachine):
         self.add("//strategies:fails_test", FAILS)
         self.add("//train:skips_test", SKIPS)
         self.add("//train:silent_test", "exit 0\n")
+        self.add("//train:blind_test", SKIPS.replace("no driver here", "cudaGetDeviceCount failed: 35"))
         self.run_it("--parts=suites", "--limit=2", expected=1)
         found = self.results()["items"]
         self.assertEqual(list(found), ["suites //core/device:passes_test",
                                        "suites //kernels:crashes_test",
                                        "suites //kernels:hangs_test",
                                        "suites //strategies:fails_test",
+                                       "suites //train:blind_test",
                                        "suites //train:silent_test", "suites //train:skips_test"])
         status = {name.split(":")[1]: result["status"] for name, result in found.items()}
         self.assertEqual(status, {
             "passes_test": "passed", "crashes_test": "crashed", "hangs_test": "timed_out",
-            "fails_test": "failed", "silent_test": "failed", "skips_test": "skipped"})
+            "fails_test": "failed", "silent_test": "failed", "blind_test": "failed",
+            "skips_test": "skipped"})
         passes = found["suites //core/device:passes_test"]
         self.assertEqual((passes["passed"], passes["failed"], passes["skipped"]), (1, 0, 1))
         fails = found["suites //strategies:fails_test"]
@@ -211,6 +214,8 @@ class SuitesTest(FakeMachine):
         self.assertIn("in Suite.Slow: stopped after 2 s",
                       found["suites //kernels:hangs_test"]["failure"])
         self.assertEqual(found["suites //train:skips_test"]["failure"], "no driver here")
+        self.assertEqual(found["suites //train:blind_test"]["failure"],
+                         "it sees no GPU: cudaGetDeviceCount failed: 35")
         child = int(self.state_lines("child")[0])
         self.assertFalse(runs(child), "a child of what hung is left")
         text = self.markdown()
@@ -219,7 +224,7 @@ class SuitesTest(FakeMachine):
         self.assertIn("| commit | abc123 |", text)
         self.assertIn("| `//core/device:passes_test` | passed | 1 | 0 | 1 | ", text)
         self.assertIn("| `//kernels:hangs_test` | TIMED OUT | 0 | 0 | 0 | ", text)
-        self.assertIn("Items: 1 passed, 2 FAILED, 1 CRASHED, 1 TIMED OUT, 1 skipped.", text)
+        self.assertIn("Items: 1 passed, 3 FAILED, 1 CRASHED, 1 TIMED OUT, 1 skipped.", text)
         for line in text.splitlines():
             if line.startswith("| `//"):
                 self.assertEqual(line.replace("\\|", "").count("|"), 8, line)
@@ -488,6 +493,7 @@ class MeasuringTest(FakeMachine):
 
     def test_torch_is_compared_with_where_it_is(self):
         self.add("//benchmarks:train_step_cuda", BENCHMARK, "program")
+        self.add("//benchmarks:cuda_kernels", BENCHMARK, "program")
         shutil.copy(os.path.join(HERE, "../../benchmarks/compare_with_torch.py"), self.tree)
         site = os.path.join(self.folder, "site")
         os.makedirs(site)
@@ -503,7 +509,32 @@ class MeasuringTest(FakeMachine):
         self.run_it("--parts=torch", expected=1)
         found = self.results()["items"]
         self.assertEqual({result["status"] for result in found.values()}, {"failed"})
-        self.assertIn("torch llama_1b_full_shard_1", found)
+        self.assertEqual(list(found), ["torch gpt2_124m_full_shard_1", "torch gpt2_1558m_full_shard_1",
+                                       "torch llama_1b_full_shard_1", "torch attention"])
+
+    def test_what_the_comparison_with_torch_prints_is_read(self):
+        # By its own format strings.
+        rows = ["%-26s %16.0f %16.0f %8.3f" % ("llama_1b_full_shard_1", 91234.4, 81234.4, 1.123),
+                "%-26s %s %10.3f %8.3f" % (
+                    "llama_1b forward", " ".join(["%10.3f" % 1.5, "%10s" % "-"]), 1.25, 0.833)]
+
+        class Outcome:
+            code, seconds, output = 0, 1.0, "\n".join(rows)
+        found = outputs.torch(Outcome)
+        self.assertEqual(found["torch"][0]["ratio"], 1.123)
+        self.assertEqual(found["attention"], [{"name": "llama_1b forward", "flash": "1.500",
+                                               "cudnn": "-", "torch": "1.250", "ratio": "0.833"}])
+        text = report.torch([("attention", found)])
+        self.assertIn("| `llama_1b forward` | 1.500 | - | 1.250 | 0.833 |", text)
+
+    def test_cudnn_may_be_missing(self):
+        message = "rank 0 failed: cuDNN: not found: libcudnn.so.9: cannot open shared object file"
+        self.add("//benchmarks:cuda_kernels", BENCHMARK.replace("no algorithm", message), "program")
+        self.add("//train:train", "echo '%s' >&2; exit 1" % message, "program")
+        self.run_it("--parts=speed", "--only=Gemm|cudnn")
+        found = self.results()["items"]
+        self.assertEqual(found["speed //benchmarks:cuda_kernels BM_Gemm"]["skipped"], 1)
+        self.assertEqual(found["speed //train:train gpt2_124m_on_1_cudnn_attention"]["status"], "skipped")
 
 
 class RefusalTest(FakeMachine):
@@ -658,6 +689,8 @@ class PackTest(unittest.TestCase):
             _, found, _ = items.load_targets(unpacked)
             self.assertEqual([target["label"] for target in found], ["//:a", "//:b", "//:d"])
             self.assertTrue(os.path.exists(os.path.join(unpacked, "runfiles/zeroth/d")))
+            with self.assertRaisesRegex(SystemExit, "scripts and libraries alone make"):
+                pack.Archives(tree, description, folder, 100).write(targets)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -46,6 +47,20 @@ TEST_F(CudaDeviceTest, DescribesItself) {
   EXPECT_FALSE(properties.name.empty());
   EXPECT_GT(properties.multiprocessors, 0);
   EXPECT_GE(properties.shared_bytes_per_block, size_t{48} << 10);
+}
+
+TEST_F(CudaDeviceTest, ToolsThatWatchMemoryCanAskForBlocksOfJustTheirSize) {
+  const auto reserved_for = [](size_t bytes) {
+    const std::shared_ptr<Device> device = *DeviceRegistry::Create("cuda", DeviceOptions());
+    const auto buffer = *device->allocator().Allocate(bytes, MemoryCategory::kWorkspace);
+    return device->allocator().stats().reserved_bytes;
+  };
+  ASSERT_EQ(setenv("ZEROTH_CUDA_EXACT_BLOCKS", "1", /*overwrite=*/1), 0);
+  EXPECT_EQ(reserved_for(1001), 1001);
+  ASSERT_EQ(unsetenv("ZEROTH_CUDA_EXACT_BLOCKS"), 0);
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_GT(reserved_for(1001), 1001);
+#endif
 }
 
 TEST_F(CudaDeviceTest, AnIndexBeyondTheDevicesSaysHowManyThereAre) {
