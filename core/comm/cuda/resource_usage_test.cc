@@ -9,6 +9,14 @@ using TreeReduceUsageTest = ResourceUsageTest;
 
 TEST_F(TreeReduceUsageTest, NothingSpillsOrComputesInDoublePrecision) { CheckAll({}, {}); }
 
+// Those over more than 31 ranks.
+TEST_F(TreeReduceUsageTest, SumsOverManyRanksMoveInPacks) {
+  ForEach("TreeReduceKernel<float, float, false, 10, 4, *",
+          [](const KernelCode& kernel) { EXPECT_GE(kernel.instructions.global_loads[16], 4); });
+  ForEach("TreeReduceKernel<__nv_bfloat16, *, 10, 4, *",
+          [](const KernelCode& kernel) { EXPECT_GE(kernel.instructions.global_loads[8], 4); });
+}
+
 TEST_F(TreeReduceUsageTest, SumsMoveInPacksWithTheNextPairOfRanksUnderWay) {
   // The template's arguments: element, result, maximum, levels, elements of a pack, ranks.
   for (const char* const pattern :

@@ -215,8 +215,9 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   if (N > 1 && rest < count) ReduceAt<T, Result, kMaximum, kLevels, 1>(arguments, rest);
 }
 
-// Levels of a tree over up to 31 ranks, and over as many as there may be.
+// Levels of a tree over up to 31 ranks, over up to 2047, and over as many as there may be.
 constexpr int kFewLevels = 4;
+constexpr int kManyLevels = 10;
 template <typename Ranks>
 constexpr int kMostLevels = std::is_same_v<Ranks, ListedRanks> ? 6 : 20;
 static_assert(kMostTreeRanks < 1 << (kMostLevels<ListedRanks> + 1));
@@ -256,8 +257,15 @@ absl::Status LaunchFor(const Arguments<Ranks>& arguments, int multiprocessors,
   // Sums of gradients are what most of the traffic is about.
   if constexpr (std::is_same_v<SumOf<T>, float>) {
     constexpr int kWidth = 16 / sizeof(T);
-    if (arguments.ranks.source_count < 2 << kFewLevels && ArePacked(arguments.ranks)) {
+    constexpr int kLevels = std::min(kManyLevels, kMost);
+    constexpr int kWidthOfMany = 4;  // what registers have room for
+    const int ranks = arguments.ranks.source_count;
+    const bool packed = ArePacked(arguments.ranks);
+    if (packed && ranks < 2 << kFewLevels) {
       return Enqueue<T, Result, false, kFewLevels, kWidth>(arguments, multiprocessors, stream);
+    }
+    if (packed && ranks < 2 << kLevels) {
+      return Enqueue<T, Result, false, kLevels, kWidthOfMany>(arguments, multiprocessors, stream);
     }
   }
   return Enqueue<T, Result, false, kMost, 1>(arguments, multiprocessors, stream);

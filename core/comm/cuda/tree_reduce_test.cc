@@ -183,6 +183,8 @@ TEST_F(TreeReduceTest, SumsOfFloatsAreTheHostsAtEveryNumberOfRanks) {
     for (const int64_t count : kCounts) Check({ranks, count});
   }
   for (const int ranks : {15, 16, 31, 32, 33, 63, 64, 65, 257}) Check({ranks, 19});
+  Check({2047, 5});
+  Check({2048, 5});
 }
 
 TEST_F(TreeReduceTest, SumsOfEveryTypeAlignedOrNot) {
