@@ -186,7 +186,7 @@ __device__ __forceinline__ void DecodeUpTo(const uint8_t* from, int left, float 
 template <bool kWhole, typename T>
 __device__ __forceinline__ void StoreUpTo(const float (&from)[kBlockWidth], int left, T* to) {
   if constexpr (kWhole) {
-    StorePack<kBlockWidth>(from, to);
+    StorePackAtOnce<kBlockWidth>(from, to);
   } else {
 #pragma unroll
     for (int i = 0; i < kBlockWidth; ++i) {
@@ -258,9 +258,9 @@ __device__ __forceinline__ void UpdateBlock(const AdamWCoefficients& c, float gr
     m[i] = i < left ? m[i] : 0.0f;
     v[i] = i < left ? v[i] : 0.0f;
   }
-  // The shuffles in here come after every lane has read the old scales.
   const float m_scale = BlockScale<FirstMomentCode>(m);
   const float v_scale = BlockScale<SecondMomentCode>(v);
+  __syncwarp();  // every lane has read the old scales; shuffles order no memory
   if (lane == 0) {
     arrays.range.m_scale[block] = m_scale;
     arrays.range.v_scale[block] = v_scale;

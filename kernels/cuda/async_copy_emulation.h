@@ -2,7 +2,8 @@
 //
 // Asynchronous copies for the emulated device, as late as the hardware may make them: a destination
 // holds NaNs from the start of its copy until somebody waits for it, so that reading too early, or
-// starting a copy over what others still read, shows in the result.
+// starting a copy over what others still read, shows in the result. The thread sanitizer sees a
+// thread write the destination at the start and again at the wait, and read the source then.
 
 #ifndef ZEROTH_KERNELS_CUDA_ASYNC_COPY_EMULATION_H_
 #define ZEROTH_KERNELS_CUDA_ASYNC_COPY_EMULATION_H_
@@ -10,6 +11,8 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -51,12 +54,10 @@ class PendingCopies {
   std::deque<std::vector<Copy>> groups_;  // oldest first
 };
 
-// A host thread runs one block at a time, whose threads it tells apart by their index.
 inline PendingCopies& ThisThreadsCopies() {
-  static thread_local std::vector<PendingCopies> copies(1024);
-  const uint3 at = ThreadIndex();
-  const dim3 size = BlockDim();
-  return copies[(size_t{at.z} * size.y + at.y) * size.x + at.x];
+  std::shared_ptr<void>& own = ThreadsOwn();
+  if (own == nullptr) own = std::make_shared<PendingCopies>();
+  return *static_cast<PendingCopies*>(own.get());
 }
 
 }  // namespace zeroth::cuda::emulation

@@ -20,7 +20,7 @@ inline constexpr int kRowThreads = 8;
 template <int kSums, typename AddRow>
 __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
     ColumnPiecesKernel(int64_t rows, int64_t columns, AddRow add, float* partial) {
-  __shared__ float shared[kSums * kRowThreads * kColumnThreads];
+  ZEROTH_SHARED(float, shared, [kSums * kRowThreads * kColumnThreads]);
   const int64_t pieces = gridDim.y;
   const int64_t piece = blockIdx.y;
   const int64_t begin = rows * piece / pieces;

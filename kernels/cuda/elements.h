@@ -7,6 +7,7 @@
 #define ZEROTH_KERNELS_CUDA_ELEMENTS_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 
@@ -59,6 +60,31 @@ __device__ __forceinline__ void StorePack(const float (&from)[N], T* to) {
 #pragma unroll
   for (int i = 0; i < N; ++i) pack.at[i] = FromFloat<T>(from[i]);
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+// The same, to global memory and surely by one instruction: the compiler takes packs apart where it
+// finds the code of several branches alike.
+template <int N, typename T>
+__device__ __forceinline__ void StorePackAtOnce(const float (&from)[N], T* to) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  StorePack<N>(from, to);
+#else
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.at[i] = FromFloat<T>(from[i]);
+  uint32_t words[sizeof(pack) / sizeof(uint32_t)];
+  memcpy(words, &pack, sizeof(pack));
+  static_assert(sizeof(pack) == 16 || sizeof(pack) == 8);
+  if constexpr (sizeof(pack) == 16) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};\n" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(words[0]), "r"(words[1])
+                 : "memory");
+  }
+#endif
 }
 
 // True if every pointer may be accessed in packs. Null counts as aligned: it is not accessed.

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
     CastKernel(int64_t rows, int64_t cols, int64_t stride, const T* values, uint8_t* codes,
                uint8_t* transposed, int64_t depth, int64_t tiles_across, float* scale) {
   // Rows further apart than they are wide, so that a column's codes lie in several banks.
-  alignas(16) __shared__ uint8_t tile[kTile][kTile + kPack];
+  ZEROTH_SHARED(uint8_t, tile, [kTile][kTile + kPack]);
   const float multiplier = Fp8Multiplier(kFormat, scale[1]);
   if (blockIdx.x == 0 && threadIdx.x == 0) scale[0] = __fdiv_rn(1.0f, multiplier);
   const int along = static_cast<int>(threadIdx.x) % kThreadsAcross * kPack;

@@ -43,8 +43,8 @@ __device__ __forceinline__ void StoreElement(const GemmCall& call, int64_t row, 
 template <typename T, typename C>
 __global__ void __launch_bounds__(kTile* kTile)
     PlainGemmKernel(GemmCall call, int64_t column_tiles) {
-  __shared__ float a_tile[kTile * (kTile + 1)];
-  __shared__ float b_tile[kTile * (kTile + 1)];
+  ZEROTH_SHARED(float, a_tile, [kTile * (kTile + 1)]);
+  ZEROTH_SHARED(float, b_tile, [kTile * (kTile + 1)]);
   const T* const a = static_cast<const T*>(call.a);
   const T* const b = static_cast<const T*>(call.b);
   const int64_t row = blockIdx.x / column_tiles * kTile + threadIdx.y;

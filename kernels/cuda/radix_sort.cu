@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
 // counts[digit * tiles + tile] = how often the digit occurs in the tile.
 __global__ void __launch_bounds__(kSortThreads)
     CountDigits(int64_t count, int shift, const int32_t* keys, int32_t* counts) {
-  __shared__ int shared[kDigits];
+  ZEROTH_SHARED(int, shared, [kDigits]);
   if (threadIdx.x < kDigits) shared[threadIdx.x] = 0;
   __syncthreads();
   const int64_t begin = int64_t{blockIdx.x} * kSortTile;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kSortThreads)
 
 // counts become the sums of all that come before; one block, since they are few.
 __global__ void __launch_bounds__(kSortThreads) ScanCounts(int64_t count, int32_t* counts) {
-  __shared__ int sums[kSortThreads];
+  ZEROTH_SHARED(int, sums, [kSortThreads]);
   int carry = 0;
   for (int64_t begin = 0; begin < count; begin += kSortThreads) {
     const int64_t at = begin + threadIdx.x;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kSortThreads) ScanCounts(int64_t count, int32_
 __global__ void __launch_bounds__(kSortThreads)
     MoveItems(int64_t count, int shift, const int32_t* keys, const int32_t* places,
               const int32_t* counts, int32_t* keys_out, int32_t* places_out) {
-  __shared__ int ranks[kDigits * kSortThreads];
+  ZEROTH_SHARED(int, ranks, [kDigits * kSortThreads]);
   const int64_t begin =
       int64_t{blockIdx.x} * kSortTile + int64_t{threadIdx.x} * kSortItemsPerThread;
   for (int digit = 0; digit < kDigits; ++digit) ranks[digit * kSortThreads + threadIdx.x] = 0;

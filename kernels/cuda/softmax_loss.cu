@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kBlock)
     CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
                             const int32_t* counted, bool gradients, float grad_scale,
                             float* losses) {
-  __shared__ float scratch[kBlock / 32];
+  ZEROTH_SHARED(float, scratch, [kBlock / 32]);
   ZEROTH_DYNAMIC_SHARED(float, cache);
   const int64_t row = blockIdx.x;
   const float* const x = logits + row * stride;
@@ -125,7 +125,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
                       const int32_t* counted, bool gradients, float grad_scale, float* losses) {
-  __shared__ float scratch[kThreads / 32];
+  ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t row = blockIdx.x;
   const float* const x = logits + row * stride;
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     MeanKernel(int64_t rows, const float* losses, const int32_t* counted, float* loss) {
-  __shared__ double sums[kThreads];
+  ZEROTH_SHARED(double, sums, [kThreads]);
   double sum = 0.0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
     sum += static_cast<double>(losses[row]);

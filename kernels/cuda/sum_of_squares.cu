@@ -103,9 +103,9 @@ static_assert(sizeof(SquaresTable) <= kKernelParameterBytes);
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     SquareSums(const __grid_constant__ SquaresTable table) {
-  __shared__ float largest_scratch[kThreads / 32];
-  __shared__ u64 low_scratch[kThreads / 32];
-  __shared__ u64 high_scratch[kThreads / 32];
+  ZEROTH_SHARED(float, largest_scratch, [kThreads / 32]);
+  ZEROTH_SHARED(u64, low_scratch, [kThreads / 32]);
+  ZEROTH_SHARED(u64, high_scratch, [kThreads / 32]);
   int64_t* const words = table.words;
   // Arrays' tiles are laid end to end; `tile` is counted from the current array's first.
   int array = 0;

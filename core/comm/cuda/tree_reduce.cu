@@ -14,6 +14,9 @@ namespace zeroth::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+// Blocks to a multiprocessor: with four packs of 16 bytes under way in each thread these saturate
+// the memory, and leave most of the device to compute.
+constexpr int kResidentBlocks = 2;
 
 // Where ranks' elements are, in two forms.
 struct ListedRanks {
@@ -200,7 +203,7 @@ __device__ __forceinline__ void ReduceAt(const Arguments<Ranks>& arguments, int6
 }
 
 template <typename T, typename Result, bool kMaximum, int kLevels, int N, typename Ranks>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
     TreeReduceKernel(const __grid_constant__ Arguments<Ranks> arguments) {
   const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -236,10 +239,9 @@ bool ArePacked(const Ranks& ranks) {
 template <typename T, typename Result, bool kMaximum, int kLevels, int N, typename Ranks>
 absl::Status Enqueue(const Arguments<Ranks>& arguments, int multiprocessors, cudaStream_t stream) {
   const int64_t blocks = (arguments.count + kThreads * N - 1) / (kThreads * N);
-  // Traffic leaves most of the device to compute, and few blocks saturate its memory.
-  const LaunchShape shape = {
-      dim3(static_cast<unsigned>(std::min<int64_t>(blocks, int64_t{multiprocessors} * 4))),
-      dim3(kThreads)};
+  const int64_t at_once = int64_t{multiprocessors} * kResidentBlocks;
+  const LaunchShape shape = {dim3(static_cast<unsigned>(std::min(blocks, at_once))),
+                             dim3(kThreads)};
   return ZEROTH_LAUNCH((TreeReduceKernel<T, Result, kMaximum, kLevels, N, Ranks>), shape, stream,
                        arguments);
 }

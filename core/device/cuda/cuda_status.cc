@@ -17,6 +17,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorInsufficientDriver:
     case cudaErrorInitializationError:
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
     case cudaErrorDevicesUnavailable:
       return absl::StatusCode::kFailedPrecondition;
     case cudaErrorInvalidValue:
@@ -40,6 +41,16 @@ absl::string_view Advice(cudaError_t error) {
       return "; there is no NVIDIA driver here, or one older than this binary's CUDA runtime";
     case cudaErrorNoKernelImageForDevice:
       return "; this binary has no code for this GPU: build with --cuda_archs naming it";
+    case cudaErrorUnsupportedPtxVersion:
+      return "; for this GPU the binary has only code that the driver must compile, and the driver "
+             "is too old for it: build with --cuda_archs naming the GPU, or update the driver";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+      return "; a kernel went wrong before this call, and the process cannot use the GPU any more: "
+             "compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1, tells which";
     default:
       return "";
   }

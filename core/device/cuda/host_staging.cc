@@ -13,6 +13,7 @@ namespace zeroth::cuda {
 
 HostStaging::~HostStaging() {
   for (const Slot& slot : slots_) static_cast<void>(cudaFreeHost(slot.data));
+  for (void* const data : lost_) static_cast<void>(cudaFreeHost(data));
 }
 
 absl::StatusOr<HostStaging::Slot> HostStaging::TakeLocked() {
@@ -44,7 +45,8 @@ absl::Status HostStaging::CopyToDevice(void* dst, const void* src, size_t bytes,
                  "cudaMemcpyAsync to the device");
     absl::StatusOr<std::shared_ptr<Event>> last_use = stream.Record();
     if (!copied.ok() || !last_use.ok()) {
-      // Whether the device still reads the slot is unknown, so it is not used again.
+      lost_.push_back(slot.data);
+      --made_;
       return stream.Update(copied.ok() ? last_use.status() : copied);
     }
     slot.last_use = *std::move(last_use);

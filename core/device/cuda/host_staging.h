@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -42,6 +43,9 @@ class HostStaging {
   std::mutex mutex_;
   size_t made_ = 0;
   std::deque<Slot> slots_;  // the longest in use first
+  // Of copies that failed: whether the device still reads them is unknown, and others take their
+  // place.
+  std::vector<void*> lost_;
 };
 
 }  // namespace zeroth::cuda

@@ -4,12 +4,13 @@
 // files and in headers with device code. On the host (ZEROTH_CUDA_EMULATION) it supplies the part
 // of CUDA C++ that kernels here use, on top of emulation/simt.h:
 //
-//   __global__, __device__, __shared__, threadIdx and its like; __syncthreads, __syncwarp; shuffles
-//   and votes of whole warps; integer atomics; 16-bit floats; the fast and the exactly rounded
-//   arithmetic functions.
+//   __global__, __device__, threadIdx and its like; __syncthreads, __syncwarp of whole warps;
+//   shuffles and votes of whole warps; fences; integer atomics; 16-bit floats; the fast and the
+//   exactly rounded arithmetic functions.
 //
 // Not part of it: <<<>>> (use Launch), inline PTX outside of wrappers that have both forms, float
-// atomics (whose order would be anybody's), static shared arrays of class types.
+// atomics (whose order would be anybody's), shared arrays of class types; __shared__, which would
+// be one array for all blocks of a host thread: use ZEROTH_SHARED.
 
 #ifndef ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_
 #define ZEROTH_CORE_DEVICE_CUDA_KERNEL_LANGUAGE_H_
@@ -22,6 +23,9 @@
 
 #if !defined(ZEROTH_CUDA_EMULATION)
 
+// A shared array of the block, 16-byte aligned: ZEROTH_SHARED(float, tile, [8][32]);
+#define ZEROTH_SHARED(type, name, dimensions) __shared__ __align__(16) type name dimensions
+
 // Dynamic shared memory as an array of `type`, 16-byte aligned.
 #define ZEROTH_DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(16) unsigned char zeroth_dynamic_shared[]; \
@@ -29,18 +33,22 @@
 
 #else
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 
 #include "zeroth/core/device/cuda/emulation/simt.h"
 
+// The static character's address tells the array apart from others of the block.
+#define ZEROTH_SHARED(type, name, dimensions)                     \
+  static char zeroth_shared_##name;                               \
+  using ZerothShared_##name = type dimensions;                    \
+  ZerothShared_##name& name = *static_cast<ZerothShared_##name*>( \
+      ::zeroth::cuda::emulation::StaticShared(&zeroth_shared_##name, sizeof(ZerothShared_##name)))
+
 #define ZEROTH_DYNAMIC_SHARED(type, name) \
   type* const name = static_cast<type*>(::zeroth::cuda::emulation::DynamicShared())
 
-// One block runs on one host thread at a time, so its shared variables are that thread's.
 #undef __shared__
-#define __shared__ static thread_local
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #undef __global__
@@ -61,11 +69,9 @@
 inline constexpr int warpSize = 32;
 
 inline void __syncthreads() { ::zeroth::cuda::emulation::BlockBarrier(); }
-inline void __syncwarp(unsigned = 0xffffffffu) {
-  ::zeroth::cuda::emulation::WarpValues<char> meet('\0');
-}
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() {}
+inline void __syncwarp(unsigned = 0xffffffffu) { ::zeroth::cuda::emulation::WarpBarrier(); }
+inline void __threadfence() { ::zeroth::cuda::emulation::Fence(); }
+inline void __threadfence_block() { ::zeroth::cuda::emulation::Fence(); }
 
 template <typename T>
 T __shfl_sync(unsigned, T value, int lane, int width = 32) {
@@ -107,40 +113,58 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == 0xffffffffu;
 }
 
-// Blocks of several ranks' kernels run on host threads of their own, so atomics are real ones.
+// Blocks of several ranks' kernels run on host threads of their own, so atomics are real ones. On a
+// device they order nothing but themselves.
+template <typename T, typename Act>
+auto ZerothAtomic(T* address, Act act) {
+  namespace emulation = ::zeroth::cuda::emulation;
+  if constexpr (emulation::kRacesAreWatched) emulation::BeforeAtomic(address);
+  const auto result = act();
+  if constexpr (emulation::kRacesAreWatched) emulation::AfterAtomic(address);
+  return result;
+}
 template <typename T>
 T atomicAdd(T* address, T value) {
   static_assert(std::is_integral_v<T>);
-  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+  return ZerothAtomic(address,
+                      [=] { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); });
 }
 template <typename T>
 T atomicOr(T* address, T value) {
-  return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+  return ZerothAtomic(address, [=] { return __atomic_fetch_or(address, value, __ATOMIC_RELAXED); });
 }
 template <typename T>
 T atomicExch(T* address, T value) {
-  return __atomic_exchange_n(address, value, __ATOMIC_RELAXED);
+  return ZerothAtomic(address,
+                      [=] { return __atomic_exchange_n(address, value, __ATOMIC_RELAXED); });
 }
 template <typename T>
 T atomicCAS(T* address, T compare, T value) {
-  __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  return compare;
+  return ZerothAtomic(address, [=]() mutable {
+    __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+    return compare;
+  });
 }
 template <typename T>
 T atomicMax(T* address, T value) {
-  T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
-  while (seen < value && !__atomic_compare_exchange_n(address, &seen, value, false,
-                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return seen;
+  return ZerothAtomic(address, [=] {
+    T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (seen < value && !__atomic_compare_exchange_n(address, &seen, value, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return seen;
+  });
 }
 template <typename T>
 T atomicMin(T* address, T value) {
-  T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
-  while (value < seen && !__atomic_compare_exchange_n(address, &seen, value, false,
-                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return seen;
+  return ZerothAtomic(address, [=] {
+    T seen = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (value < seen && !__atomic_compare_exchange_n(address, &seen, value, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return seen;
+  });
 }
 
 template <typename T>

@@ -20,6 +20,8 @@
 #include <set>
 #include <thread>
 
+#include "zeroth/core/device/cuda/emulation/watched.h"
+
 namespace zeroth::cuda::emulation {
 
 class Capture;
@@ -45,12 +47,28 @@ struct CUevent_st {
 
     void Reach(uint64_t number);
     void Await(uint64_t number);
+    // Of the recording that was last when it is called.
+    bool IsReached();
+    void AwaitLast();
+    uint64_t Record();
+
+    // Several places, so that who waits for one recording is not ordered after the next.
+    static constexpr size_t kPlaces = 4;
+    zeroth::cuda::emulation::Edges edges{kPlaces};  // by number of the recording
   };
   std::shared_ptr<State> state = std::make_shared<State>();
   bool timed = false;
 };
 
+// To the thread sanitizer a piece of work comes after the call that enqueued it and after what the
+// stream ran before, and nothing comes after it but what waited for it. That the queue has a lock
+// orders nothing, as a device has none.
 struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    zeroth::cuda::emulation::Edges enqueued{1};
+  };
+
   CUstream_st();
   // Runs what is enqueued.
   ~CUstream_st();
@@ -59,10 +77,14 @@ struct CUstream_st {
   void Drain();
   bool IsIdle();
   void Run();
+  // The next piece, or null at the end.
+  std::unique_ptr<Work> Take();
+  void Finish();
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
+  std::deque<std::unique_ptr<Work>> queue;
+  zeroth::cuda::emulation::Edges done{1};
   bool running = false;
   bool stopping = false;
   std::shared_ptr<zeroth::cuda::emulation::Capture> capture;  // guarded by CaptureMutex()

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/device/cuda/emulation/watched.h"
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -16,9 +17,6 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
 #endif
 
 namespace zeroth::cuda::emulation {
@@ -67,9 +65,11 @@ struct Fiber::Context {
   ~Context();
 
   void Prepare();
-  void SwitchIn();
-  void SwitchOut(bool for_good);
-  static void Main();
+  // The switches are unwatched, as they must be balanced for the sanitizer's picture of the stack,
+  // which a body that is abandoned at its end would let grow from use to use.
+  ZEROTH_UNWATCHED void SwitchIn();
+  ZEROTH_UNWATCHED void SwitchOut(bool for_good);
+  ZEROTH_UNWATCHED static void Main();
 
   std::function<void()> body;
   bool done = true;
@@ -150,7 +150,7 @@ void Fiber::Context::SwitchIn() {
 #endif
 #if defined(__SANITIZE_THREAD__)
   tsan_caller = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(tsan_fiber, 0);
+  __tsan_switch_to_fiber(tsan_fiber, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(__x86_64__)
   ZerothSwitchStack(&caller_sp, fiber_sp);
@@ -168,7 +168,7 @@ void Fiber::Context::SwitchOut([[maybe_unused]] bool for_good) {
                                  caller_stack_bytes);
 #endif
 #if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(tsan_caller, 0);
+  __tsan_switch_to_fiber(tsan_caller, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(__x86_64__)
   ZerothSwitchStack(&fiber_sp, caller_sp);
@@ -195,20 +195,27 @@ Fiber::Fiber() : context_(std::make_unique<Context>()) {}
 Fiber::~Fiber() = default;
 
 void Fiber::Start(std::function<void()> body) {
+  const Unwatched unwatched;
   ZEROTH_CHECK(context_->done);
   context_->body = std::move(body);
   context_->done = false;
   context_->Prepare();
 }
 
-void Fiber::Resume() {
+ZEROTH_UNWATCHED void Fiber::Resume() {
   ZEROTH_CHECK(!context_->done);
   starting_context = context_.get();
   context_->SwitchIn();
 }
 
-void Fiber::Suspend() { context_->SwitchOut(/*for_good=*/false); }
+ZEROTH_UNWATCHED void Fiber::Suspend() { context_->SwitchOut(/*for_good=*/false); }
 
-bool Fiber::done() const { return context_->done; }
+ZEROTH_UNWATCHED bool Fiber::done() const { return context_->done; }
+
+void Fiber::SetName([[maybe_unused]] const char* name) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_set_fiber_name(context_->tsan_fiber, name);
+#endif
+}
 
 }  // namespace zeroth::cuda::emulation

@@ -12,6 +12,9 @@ namespace zeroth::cuda::emulation {
 // A function with a stack of its own, which runs in turns with whoever resumes it: a CUDA thread
 // waits for others in the middle of a function, and a block of 1024 would cost as many host
 // threads. Known to the address and thread sanitizers. A fiber is resumed by one host thread only.
+//
+// For the thread sanitizer a fiber is a thread like any other; starting it, and going back and
+// forth, order nothing: whoever wants an order says so, by Edges.
 class Fiber {
  public:
   Fiber();
@@ -26,6 +29,8 @@ class Fiber {
   // From inside the body: goes back to Resume()'s caller.
   void Suspend();
   bool done() const;
+  // What the thread sanitizer calls it.
+  void SetName(const char* name);
 
  private:
   struct Context;

@@ -7,19 +7,25 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "zeroth/core/device/cuda/emulation/emulated_runtime.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 
+using zeroth::cuda::emulation::Unwatched;
+
 void CUevent_st::State::Reach(uint64_t number) {
+  edges.Release(number % kPlaces);
+  const Unwatched unwatched(/*also_locks=*/true);
   std::lock_guard<std::mutex> lock(mutex);
   completed = number;
   reached = std::chrono::steady_clock::now();
@@ -27,13 +33,46 @@ void CUevent_st::State::Reach(uint64_t number) {
 }
 
 void CUevent_st::State::Await(uint64_t number) {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return completed >= number; });
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return completed >= number; });
+  }
+  edges.Acquire(number % kPlaces);
+}
+
+bool CUevent_st::State::IsReached() {
+  uint64_t number = 0;
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (completed != recorded) return false;
+    number = recorded;
+  }
+  edges.Acquire(number % kPlaces);
+  return true;
+}
+
+void CUevent_st::State::AwaitLast() {
+  uint64_t number = 0;
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    number = recorded;
+  }
+  Await(number);
+}
+
+uint64_t CUevent_st::State::Record() {
+  const Unwatched unwatched(/*also_locks=*/true);
+  std::lock_guard<std::mutex> lock(mutex);
+  return ++recorded;
 }
 
 CUstream_st::CUstream_st() : thread([this] { Run(); }) {}
 
 CUstream_st::~CUstream_st() {
+  const Unwatched unwatched(/*also_locks=*/true);  // destroying a stream waits for nothing
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
@@ -43,42 +82,79 @@ CUstream_st::~CUstream_st() {
 }
 
 void CUstream_st::Push(std::function<void()> work) {
+  auto next = std::make_unique<Work>();
+  next->run = std::move(work);
+  next->enqueued.Release(0);
+  const Unwatched unwatched(/*also_locks=*/true);
   {
     std::lock_guard<std::mutex> lock(mutex);
-    queue.push_back(std::move(work));
+    queue.push_back(std::move(next));
   }
   changed.notify_all();
 }
 
 void CUstream_st::Drain() {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [this] { return queue.empty() && !running; });
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return queue.empty() && !running; });
+  }
+  done.Acquire(0);
 }
 
 bool CUstream_st::IsIdle() {
+  {
+    const Unwatched unwatched(/*also_locks=*/true);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!queue.empty() || running) return false;
+  }
+  done.Acquire(0);
+  return true;
+}
+
+std::unique_ptr<CUstream_st::Work> CUstream_st::Take() {
+  const Unwatched unwatched(/*also_locks=*/true);
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [this] { return stopping || !queue.empty(); });
+  if (queue.empty()) return nullptr;
+  std::unique_ptr<Work> next = std::move(queue.front());
+  queue.pop_front();
+  running = true;
+  return next;
+}
+
+void CUstream_st::Finish() {
+  const Unwatched unwatched(/*also_locks=*/true);
   std::lock_guard<std::mutex> lock(mutex);
-  return queue.empty() && !running;
+  running = false;
+  if (queue.empty()) changed.notify_all();
 }
 
 void CUstream_st::Run() {
-  std::unique_lock<std::mutex> lock(mutex);
-  while (true) {
-    changed.wait(lock, [this] { return stopping || !queue.empty(); });
-    if (queue.empty()) return;
-    std::function<void()> work = std::move(queue.front());
-    queue.pop_front();
-    running = true;
-    lock.unlock();
-    work();
-    work = nullptr;
-    lock.lock();
-    running = false;
-    if (queue.empty()) changed.notify_all();
+  while (std::unique_ptr<Work> next = Take()) {
+    next->enqueued.Acquire(0);
+    next->run();
+    next = nullptr;
+    done.Release(0);
+    Finish();
   }
 }
 
 namespace zeroth::cuda::emulation {
 namespace {
+
+// Memory as cudaMalloc aligns it, of just the size, so that the address sanitizer sees what reaches
+// beyond; null if there is none. It reads as NaNs, lest a kernel that forgets to write some of its
+// output, or to clear what it adds to, pass on zeros.
+void* AllocateFresh(size_t bytes) {
+  constexpr size_t kAlignment = 256;
+  // Sanitizers end the program where malloc would say no.
+  constexpr size_t kMost = size_t{1} << 39;
+  void* memory = nullptr;
+  if (bytes > kMost || posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
+  std::memset(memory, 0xFF, bytes);
+  return memory;
+}
 
 // The state of the one device.
 class Machine {
@@ -88,14 +164,9 @@ class Machine {
     return *machine;
   }
 
-  cudaError_t sticky() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return sticky_;
-  }
-  void set_sticky(cudaError_t error) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    sticky_ = error;
-  }
+  // Without the lock, which would order whoever calls CUDA.
+  cudaError_t sticky() const { return sticky_.load(std::memory_order_relaxed); }
+  void set_sticky(cudaError_t error) { sticky_.store(error, std::memory_order_relaxed); }
   void FailNext(int count) {
     std::lock_guard<std::mutex> lock(mutex_);
     failures_ = count;
@@ -107,15 +178,13 @@ class Machine {
 
   cudaError_t Allocate(void** pointer, size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (sticky_ != cudaSuccess) return sticky_;
+    if (sticky() != cudaSuccess) return sticky();
     if (failures_ > 0) {
       --failures_;
       return cudaErrorMemoryAllocation;
     }
     if (bytes > capacity_ - std::min(capacity_, used_)) return cudaErrorMemoryAllocation;
-    constexpr size_t kAlignment = 256;  // what cudaMalloc promises
-    const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    *pointer = std::aligned_alloc(kAlignment, rounded);
+    *pointer = AllocateFresh(bytes);
     if (*pointer == nullptr) return cudaErrorMemoryAllocation;
     sizes_[*pointer] = bytes;
     used_ += bytes;
@@ -143,7 +212,7 @@ class Machine {
   static constexpr size_t kDefaultCapacity = size_t{16} << 30;
 
   std::mutex mutex_;
-  cudaError_t sticky_ = cudaSuccess;
+  std::atomic<cudaError_t> sticky_{cudaSuccess};
   int failures_ = 0;
   size_t capacity_ = kDefaultCapacity;
   size_t used_ = 0;
@@ -246,6 +315,7 @@ void SetStickyError(cudaError_t error) { Machine::Get().set_sticky(error); }
 
 }  // namespace zeroth::cuda::emulation
 
+using zeroth::cuda::emulation::AllocateFresh;
 using zeroth::cuda::emulation::CaptureRecord;
 using zeroth::cuda::emulation::CaptureWait;
 using zeroth::cuda::emulation::Enqueue;
@@ -328,7 +398,7 @@ cudaError_t cudaFree(void* pointer) {
 }
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
   if (const cudaError_t refused = RefuseWhileCapturing(); refused != cudaSuccess) return refused;
-  *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+  *pointer = AllocateFresh(bytes);
   return Report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
@@ -401,29 +471,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (cudaError_t result = cudaSuccess; CaptureRecord(event, stream, &result)) return result;
-  uint64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(event->state->mutex);
-    number = ++event->state->recorded;
-  }
+  const uint64_t number = event->state->Record();
   return Enqueue(stream, [state = event->state, number] { state->Reach(number); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
   if (const cudaError_t error = Machine::Get().sticky(); error != cudaSuccess) return Report(error);
-  std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->completed == event->state->recorded ? cudaSuccess
-                                                           : Report(cudaErrorNotReady);
+  return event->state->IsReached() ? cudaSuccess : Report(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = RefuseIfCaptured(event); refused != cudaSuccess) return refused;
-  CUevent_st::State& state = *event->state;
-  std::unique_lock<std::mutex> lock(state.mutex);
-  state.changed.wait(lock, [&state] { return state.completed == state.recorded; });
+  event->state->AwaitLast();
   return Report(Machine::Get().sticky());
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!start->timed || !end->timed) return Report(cudaErrorInvalidResourceHandle);
+  const Unwatched unwatched(/*also_locks=*/true);
   std::chrono::steady_clock::time_point reached[2];
   const cudaEvent_t events[2] = {start, end};
   for (int i = 0; i < 2; ++i) {
@@ -437,6 +500,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (cudaError_t result = cudaSuccess; CaptureWait(stream, event, &result)) return result;
   uint64_t number = 0;
   {
+    const Unwatched unwatched(/*also_locks=*/true);
     std::lock_guard<std::mutex> lock(event->state->mutex);
     number = event->state->recorded;
   }

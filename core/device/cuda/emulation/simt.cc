@@ -2,10 +2,15 @@
 
 #include "zeroth/core/device/cuda/emulation/simt.h"
 
+#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/check.h"
@@ -23,36 +28,110 @@ struct WarpSlots {
   alignas(64) std::byte slots[2][kWarpSize * kWarpSlotBytes];
 };
 
+// What a thread of the block has done that later steps depend on.
+struct ThreadState {
+  Progress progress = Progress::kRunning;
+  uint8_t slots = 0;  // which set its next exchange uses
+  // Which of two meeting places its next barrier uses, of the block and of its warp: who is one
+  // barrier ahead must not hand what he did since to those who have yet to leave the last.
+  uint8_t block_place = 0;
+  uint8_t warp_place = 0;
+  bool fenced = false;
+  unsigned seen_count = 0;
+  const void* seen[8] = {};  // words of the latest atomics since the fence, in a ring
+};
+
+// Shared memory of a block: allocations of just the size, so that the address sanitizer sees what
+// reaches beyond, and made anew, so that the thread sanitizer takes no block's for another's. NaNs:
+// what a block reads of shared memory before it wrote it must not look like a result.
+class SharedArray {
+ public:
+  SharedArray() = default;
+  explicit SharedArray(size_t bytes) {
+    ZEROTH_CHECK(posix_memalign(&data_, kSharedAlignment, bytes) == 0);
+    std::memset(data_, 0xFF, bytes);
+  }
+  SharedArray(SharedArray&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  SharedArray& operator=(SharedArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~SharedArray() { std::free(data_); }
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
 uint3 Unravel(unsigned linear, dim3 size) {
   return {linear % size.x, linear / size.x % size.y, linear / (size.x * size.y)};
 }
 
-// Runs one block at a time, on the host thread that it belongs to.
+// A fiber of the thread sanitizer costs a millisecond and a megabyte, and each makes all others
+// slower, so of second sets there are only so many in a process. Counted by relaxed atomics, which
+// order nothing.
+constexpr unsigned kMostSecondFibers = 2048;
+std::atomic<unsigned> second_fibers{0};
+
+// Runs one block at a time, on the host thread that it belongs to. Its books are its own: only
+// unwatched functions touch them while emulated threads run.
 class BlockRunner {
  public:
+  ~BlockRunner();
+
   void RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes,
                const std::function<void()>& thread);
 
-  bool inside() const { return inside_; }
-  uint3 thread_index() const { return thread_index_; }
-  uint3 block_index() const { return block_index_; }
-  dim3 block_dim() const { return block_dim_; }
-  dim3 grid_dim() const { return grid_dim_; }
-  void* dynamic_shared() { return shared_; }
-  unsigned lane() const { return current_ % kWarpSize; }
-
-  void Wait(Progress at) {
-    const unsigned self = current_;
-    progress_[self] = at;
-    fibers_[self]->Suspend();
+  ZEROTH_UNWATCHED bool inside() const { return inside_; }
+  ZEROTH_UNWATCHED uint3 thread_index() const { return thread_index_; }
+  ZEROTH_UNWATCHED uint3 block_index() const { return block_index_; }
+  ZEROTH_UNWATCHED dim3 block_dim() const { return block_dim_; }
+  ZEROTH_UNWATCHED dim3 grid_dim() const { return grid_dim_; }
+  // Without any: the end of what is there, where the address sanitizer lets nobody read.
+  ZEROTH_UNWATCHED void* dynamic_shared() {
+    auto* const bytes = static_cast<std::byte*>(dynamic_shared_.data());
+    return dynamic_shared_bytes_ > 0 ? bytes : bytes + kSharedAlignment;
   }
-  const std::byte* Exchange(const void* mine, size_t bytes);
+  ZEROTH_UNWATCHED unsigned lane() const { return current_ % kWarpSize; }
+  ZEROTH_UNWATCHED void* StaticShared(const void* variable, size_t bytes);
+  ZEROTH_UNWATCHED std::shared_ptr<void>& threads_own() { return (*owns_)[current_]; }
+
+  ZEROTH_UNWATCHED void BlockBarrier();
+  ZEROTH_UNWATCHED void WarpBarrier();
+  ZEROTH_UNWATCHED const std::byte* Exchange(const void* mine, size_t bytes);
+  ZEROTH_UNWATCHED void Fence();
+  ZEROTH_UNWATCHED void BeforeAtomic(const void* address);
+  ZEROTH_UNWATCHED void AfterAtomic(const void* address);
 
  private:
+  // Two sets of fibers under the thread sanitizer. Blocks on different ones share nothing that
+  // would order them; of two blocks on the same one, the later may seem to come after the earlier.
+  struct FiberSet {
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    std::vector<std::shared_ptr<void>> owns;  // by fiber, since only it may touch it
+  };
+  struct Static {
+    const void* variable;
+    SharedArray array;
+  };
+  // Meeting places of a grid.
+  enum : size_t { kLaunch, kEnd, kGridPlaces };
+
+  ZEROTH_UNWATCHED void Wait(Progress at) {
+    const unsigned self = current_;
+    threads_[self].progress = at;
+    (*fibers_)[self]->Suspend();
+  }
+  // The set on which block number `block` runs.
+  FiberSet& SetFor(uint64_t block);
+  void Grow(FiberSet& set);
   void RunBlock(const std::function<void()>& thread);
+  void StartThreads(const std::function<void()>& thread);
+  // Runs a warp's threads until they wait for other warps or have ended; returns how many ended.
+  unsigned RunWarp(unsigned first);
   // Lets go whoever has waited long enough; false if nobody can go on.
   bool Release();
-  bool ReleaseWarps();
+  bool ReleaseWarp(unsigned first);
   [[noreturn]] void Stuck() const;
 
   bool inside_ = false;
@@ -60,130 +139,232 @@ class BlockRunner {
   dim3 grid_dim_;
   dim3 block_dim_;
   uint3 block_index_{0, 0, 0};
-  unsigned threads_ = 0;
+  unsigned thread_count_ = 0;
   unsigned current_ = 0;
   uint3 thread_index_{0, 0, 0};  // of current_
-  std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Progress> progress_;
-  std::vector<uint8_t> phase_;  // by thread: which set of slots its next collective uses
+  size_t dynamic_shared_bytes_ = 0;
+  FiberSet sets_[2];
+  std::vector<std::unique_ptr<Fiber>>* fibers_ = nullptr;
+  std::vector<std::shared_ptr<void>>* owns_ = nullptr;
+  std::vector<ThreadState> threads_;
   std::vector<WarpSlots> warps_;
-  std::vector<std::byte> shared_storage_;
-  std::byte* shared_ = nullptr;
+  SharedArray dynamic_shared_;
+  std::vector<Static> statics_;
+  std::unique_ptr<Edges> grid_edges_;
+  std::unique_ptr<Edges> block_edges_;  // two of the block, then two of each warp
 };
+
+BlockRunner::~BlockRunner() {
+  const Unwatched unwatched;
+  second_fibers.fetch_sub(static_cast<unsigned>(sets_[1].fibers.size()), std::memory_order_relaxed);
+  for (FiberSet& set : sets_) {
+    set.owns.clear();
+    set.fibers.clear();
+  }
+}
 
 void BlockRunner::RunGrid(const char* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes,
                           const std::function<void()>& thread) {
   ZEROTH_CHECK(!inside_);
+  const Unwatched unwatched;
   inside_ = true;
   kernel_ = kernel;
   grid_dim_ = grid;
   block_dim_ = block;
-  threads_ = block.x * block.y * block.z;
-  while (fibers_.size() < threads_) fibers_.push_back(std::make_unique<Fiber>());
-  warps_.resize((threads_ + kWarpSize - 1) / kWarpSize);
-  constexpr size_t kAlignment = 128;
-  shared_storage_.assign(dynamic_shared_bytes + kAlignment, std::byte{0});
-  const auto address = reinterpret_cast<uintptr_t>(shared_storage_.data());
-  shared_ = shared_storage_.data() + (kAlignment - address % kAlignment) % kAlignment;
+  thread_count_ = block.x * block.y * block.z;
+  dynamic_shared_bytes_ = dynamic_shared_bytes;
+  warps_.resize((thread_count_ + kWarpSize - 1) / kWarpSize);
+  grid_edges_ = std::make_unique<Edges>(kGridPlaces);
+  grid_edges_->Release(kLaunch);
+  uint64_t number = 0;
   for (block_index_.z = 0; block_index_.z < grid.z; ++block_index_.z) {
     for (block_index_.y = 0; block_index_.y < grid.y; ++block_index_.y) {
       for (block_index_.x = 0; block_index_.x < grid.x; ++block_index_.x) {
-        // NaNs: what a block reads of shared memory before it wrote it must not look like a result.
-        std::memset(shared_, 0xFF, dynamic_shared_bytes);
+        FiberSet& set = SetFor(number++);
+        fibers_ = &set.fibers;
+        owns_ = &set.owns;
         RunBlock(thread);
       }
     }
   }
+  grid_edges_->Acquire(kEnd);
   inside_ = false;
 }
 
+BlockRunner::FiberSet& BlockRunner::SetFor(uint64_t block) {
+  // Not in turns: then blocks two apart, or any even number, would never be on different sets. The
+  // parity of the number's ones has, for every distance, pairs on different sets.
+  size_t which = kRacesAreWatched ? static_cast<size_t>(std::popcount(block)) % 2 : 0;
+  const size_t have = sets_[1].fibers.size();
+  if (which == 1 && have < thread_count_) {
+    const unsigned more = thread_count_ - static_cast<unsigned>(have);
+    if (second_fibers.fetch_add(more, std::memory_order_relaxed) + more > kMostSecondFibers) {
+      second_fibers.fetch_sub(more, std::memory_order_relaxed);
+      which = 0;
+    }
+  }
+  Grow(sets_[which]);
+  return sets_[which];
+}
+
+void BlockRunner::Grow(FiberSet& set) {
+  while (set.fibers.size() < thread_count_) set.fibers.push_back(std::make_unique<Fiber>());
+  if (set.owns.size() < thread_count_) set.owns.resize(thread_count_);
+}
+
+void BlockRunner::StartThreads(const std::function<void()>& thread) {
+  threads_.assign(thread_count_, ThreadState());
+  block_edges_ = std::make_unique<Edges>(2 + 2 * warps_.size());
+  dynamic_shared_ =
+      SharedArray(dynamic_shared_bytes_ > 0 ? dynamic_shared_bytes_ : kSharedAlignment);
+  statics_.clear();
+  for (unsigned i = 0; i < thread_count_; ++i) {
+    Fiber& fiber = *(*fibers_)[i];
+    if constexpr (kRacesAreWatched) {
+      const uint3 at = Unravel(i, block_dim_);
+      char name[80];
+      std::snprintf(name, sizeof(name), "block (%u, %u, %u), thread (%u, %u, %u)", block_index_.x,
+                    block_index_.y, block_index_.z, at.x, at.y, at.z);
+      fiber.SetName(name);
+    }
+    fiber.Start([this, &thread] {
+      grid_edges_->Acquire(kLaunch);
+      thread();
+      grid_edges_->Release(kEnd);
+    });
+  }
+}
+
 void BlockRunner::RunBlock(const std::function<void()>& thread) {
-  progress_.assign(threads_, Progress::kRunning);
-  phase_.assign(threads_, 0);
-  for (unsigned i = 0; i < threads_; ++i) fibers_[i]->Start(thread);
-  unsigned alive = threads_;
+  StartThreads(thread);
+  const unsigned warps = static_cast<unsigned>(warps_.size());
+  unsigned alive = thread_count_;
   for (unsigned round = 0; alive > 0; ++round) {
-    const unsigned warps = (threads_ + kWarpSize - 1) / kWarpSize;
     for (unsigned w = 0; w < warps; ++w) {
-      const unsigned first = (round % 2 == 0 ? w : warps - 1 - w) * kWarpSize;
-      const unsigned end = first + kWarpSize < threads_ ? first + kWarpSize : threads_;
-      for (;;) {
-        for (unsigned i = first; i < end; ++i) {
-          if (progress_[i] != Progress::kRunning) continue;
-          current_ = i;
-          thread_index_ = Unravel(i, block_dim_);
-          fibers_[i]->Resume();
-          if (fibers_[i]->done()) {
-            progress_[i] = Progress::kDone;
-            --alive;
-          }
-        }
-        bool whole = end - first == kWarpSize;
-        for (unsigned i = first; i < end && whole; ++i) {
-          whole = progress_[i] == Progress::kAtCollective;
-        }
-        if (!whole) break;
-        for (unsigned i = first; i < end; ++i) progress_[i] = Progress::kRunning;
-      }
+      alive -= RunWarp((round % 2 == 0 ? w : warps - 1 - w) * kWarpSize);
     }
     if (alive > 0 && !Release()) Stuck();
   }
 }
 
+unsigned BlockRunner::RunWarp(unsigned first) {
+  unsigned ended = 0;
+  const unsigned end = first + kWarpSize < thread_count_ ? first + kWarpSize : thread_count_;
+  do {
+    for (unsigned i = first; i < end; ++i) {
+      if (threads_[i].progress != Progress::kRunning) continue;
+      current_ = i;
+      thread_index_ = Unravel(i, block_dim_);
+      Fiber& fiber = *(*fibers_)[i];
+      fiber.Resume();
+      if (fiber.done()) {
+        threads_[i].progress = Progress::kDone;
+        ++ended;
+      }
+    }
+  } while (ReleaseWarp(first));
+  return ended;
+}
+
 bool BlockRunner::Release() {
-  bool all_at_barrier = true;
-  for (unsigned i = 0; i < threads_; ++i) {
-    all_at_barrier &= progress_[i] == Progress::kAtBarrier || progress_[i] == Progress::kDone;
+  for (const ThreadState& thread : threads_) {
+    if (thread.progress != Progress::kAtBarrier && thread.progress != Progress::kDone) return false;
   }
-  if (!all_at_barrier) return ReleaseWarps();
-  for (Progress& progress : progress_) {
-    if (progress == Progress::kAtBarrier) progress = Progress::kRunning;
+  for (ThreadState& thread : threads_) {
+    if (thread.progress == Progress::kAtBarrier) thread.progress = Progress::kRunning;
   }
   return true;
 }
 
-bool BlockRunner::ReleaseWarps() {
-  bool released = false;
-  for (unsigned first = 0; first < threads_; first += kWarpSize) {
-    bool whole = threads_ - first >= kWarpSize;
-    for (unsigned i = first; i < first + kWarpSize && whole; ++i) {
-      whole = progress_[i] == Progress::kAtCollective;
-    }
-    if (!whole) continue;
-    for (unsigned i = first; i < first + kWarpSize; ++i) progress_[i] = Progress::kRunning;
-    released = true;
+bool BlockRunner::ReleaseWarp(unsigned first) {
+  if (thread_count_ - first < kWarpSize) return false;
+  for (unsigned i = first; i < first + kWarpSize; ++i) {
+    if (threads_[i].progress != Progress::kAtCollective) return false;
   }
-  return released;
+  for (unsigned i = first; i < first + kWarpSize; ++i) threads_[i].progress = Progress::kRunning;
+  return true;
 }
 
 void BlockRunner::Stuck() const {
   unsigned counts[4] = {0, 0, 0, 0};
-  for (const Progress progress : progress_) ++counts[static_cast<size_t>(progress)];
+  for (const ThreadState& thread : threads_) ++counts[static_cast<size_t>(thread.progress)];
   std::fprintf(
       stderr,
       "kernel %s, block (%u, %u, %u): threads diverge: of %u, %u wait at a barrier, %u in a "
       "warp collective, %u have ended\n",
-      kernel_, block_index_.x, block_index_.y, block_index_.z, threads_, counts[1], counts[2],
+      kernel_, block_index_.x, block_index_.y, block_index_.z, thread_count_, counts[1], counts[2],
       counts[3]);
   std::abort();
 }
 
+void BlockRunner::BlockBarrier() {
+  ThreadState& self = threads_[current_];
+  const size_t place = self.block_place;
+  self.block_place ^= 1;
+  block_edges_->Release(place);
+  Wait(Progress::kAtBarrier);
+  block_edges_->Acquire(place);
+}
+
+void BlockRunner::WarpBarrier() {
+  ThreadState& self = threads_[current_];
+  const size_t place = 2 + 2 * size_t{current_ / kWarpSize} + self.warp_place;
+  self.warp_place ^= 1;
+  block_edges_->Release(place);
+  Wait(Progress::kAtCollective);
+  block_edges_->Acquire(place);
+}
+
 const std::byte* BlockRunner::Exchange(const void* mine, size_t bytes) {
   ZEROTH_CHECK(bytes <= kWarpSlotBytes);
-  const unsigned self = current_;
-  std::byte* const slots = warps_[self / kWarpSize].slots[phase_[self]];
-  phase_[self] ^= 1;
-  std::memcpy(slots + self % kWarpSize * kWarpSlotBytes, mine, bytes);
+  ThreadState& self = threads_[current_];
+  std::byte* const slots = warps_[current_ / kWarpSize].slots[self.slots];
+  self.slots ^= 1;
+  CopySlot(slots + current_ % kWarpSize * kWarpSlotBytes, static_cast<const std::byte*>(mine),
+           bytes);
   Wait(Progress::kAtCollective);
   return slots;
 }
 
-BlockRunner& Runner() {
+void* BlockRunner::StaticShared(const void* variable, size_t bytes) {
+  const Unwatched unwatched;
+  for (const Static& known : statics_) {
+    if (known.variable == variable) return known.array.data();
+  }
+  statics_.push_back({variable, SharedArray(bytes)});
+  return statics_.back().array.data();
+}
+
+void BlockRunner::Fence() {
+#if defined(__SANITIZE_THREAD__)
+  ThreadState& self = threads_[current_];
+  for (unsigned i = 0; i < self.seen_count && i < std::size(self.seen); ++i) {
+    __tsan_acquire(const_cast<void*>(self.seen[i]));
+  }
+  self.seen_count = 0;
+  self.fenced = true;
+#endif
+}
+
+void BlockRunner::BeforeAtomic([[maybe_unused]] const void* address) {
+#if defined(__SANITIZE_THREAD__)
+  if (threads_[current_].fenced) __tsan_release(const_cast<void*>(address));
+#endif
+}
+
+void BlockRunner::AfterAtomic([[maybe_unused]] const void* address) {
+#if defined(__SANITIZE_THREAD__)
+  ThreadState& self = threads_[current_];
+  self.seen[self.seen_count++ % std::size(self.seen)] = address;
+#endif
+}
+
+ZEROTH_UNWATCHED BlockRunner& Runner() {
   thread_local BlockRunner runner;
   return runner;
 }
 
-BlockRunner& Inside() {
+ZEROTH_UNWATCHED BlockRunner& Inside() {
   BlockRunner& runner = Runner();
   ZEROTH_CHECK(runner.inside());
   return runner;
@@ -201,8 +382,23 @@ uint3 BlockIndex() { return Inside().block_index(); }
 dim3 BlockDim() { return Inside().block_dim(); }
 dim3 GridDim() { return Inside().grid_dim(); }
 void* DynamicShared() { return Inside().dynamic_shared(); }
+void* StaticShared(const void* variable, size_t bytes) {
+  return Inside().StaticShared(variable, bytes);
+}
 unsigned LaneIndex() { return Inside().lane(); }
-void BlockBarrier() { Inside().Wait(Progress::kAtBarrier); }
+std::shared_ptr<void>& ThreadsOwn() { return Inside().threads_own(); }
+void BlockBarrier() { Inside().BlockBarrier(); }
+void WarpBarrier() { Inside().WarpBarrier(); }
+void Fence() {
+  __sync_synchronize();
+  if (Runner().inside()) Runner().Fence();
+}
+void BeforeAtomic(const void* address) {
+  if (Runner().inside()) Runner().BeforeAtomic(address);
+}
+void AfterAtomic(const void* address) {
+  if (Runner().inside()) Runner().AfterAtomic(address);
+}
 const std::byte* WarpExchange(const void* mine, size_t bytes) {
   return Inside().Exchange(mine, bytes);
 }

@@ -36,7 +36,7 @@ TEST(SimtTest, EveryThreadOfEveryBlockRunsOnce) {
 
 // A tree sum in shared memory, wrong unless every barrier holds.
 __global__ void SharedSum(const float* in, float* out) {
-  __shared__ float values[96];
+  ZEROTH_SHARED(float, values, [96]);
   ZEROTH_DYNAMIC_SHARED(float, scratch);
   values[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
   __syncthreads();
