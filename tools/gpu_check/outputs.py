@@ -15,7 +15,9 @@ GTEST_RUN = re.compile(r"^\[ RUN      \] (\S+)", re.MULTILINE)
 GTEST_FAILURE = re.compile(r"^(\S+:\d+: Failure)\n(.*)(?:\n(.*))?", re.MULTILINE)
 GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)", re.MULTILINE)
 # Where nvidia-smi names a GPU, no test may be skipped for want of one.
-BLIND = re.compile(r"^.*cudaGetDeviceCount failed.*$", re.MULTILINE)
+BLIND = re.compile(
+    r"^.*(cudaGetDeviceCount failed|of which there are 0|there is no device of type cuda).*$",
+    re.MULTILINE)
 # What is for cuDNN is no failure where that is missing, which it may be.
 NO_CUDNN = re.compile(r"cuDNN: (not found|this program was built without it)")
 SANITIZER_SUMMARY = re.compile(
