@@ -17,6 +17,7 @@ new_machine() {
     "$machine/tree/third_party/python"
   cp "$source_dir/bazelw" "$machine/tree/bazelw"
   cp "$source_dir"/third_party/python/{environment.sh,requirements.txt} "$machine/tree/third_party/python"
+  cp "$source_dir"/third_party/cache.sh "$machine/tree/third_party"
   touch "$machine/tree/WORKSPACE"
   # shellcheck disable=SC2086  # One name a line.
   printf '%s\n' $all >"$machine/installed"

@@ -71,39 +71,32 @@ def cuda_cc_binary(name, deps = [], testonly = False, **kwargs):
         **kwargs
     )
 
-def emulation_cc_test(name, deps = [], **kwargs):
-    """A zeroth_cc_test of the emulation itself."""
+def _only(config, values, otherwise):
+    """Returns `values` under one CUDA config, else `otherwise`."""
+    return select({
+        config: values,
+        _OTHERWISE: otherwise,
+    })
+
+def _test_only(config, name, deps, **kwargs):
+    """A zeroth_cc_test that one CUDA config has."""
     check_walls(name, deps, testonly = True)
     zeroth_cc_test(
         name = name,
-        target_compatible_with = select({
-            _EMULATION: [],
-            _OTHERWISE: ["@platforms//:incompatible"],
-        }),
-        deps = select({
-            _EMULATION: deps,
-            _OTHERWISE: [],
-        }),
+        target_compatible_with = _only(config, [], ["@platforms//:incompatible"]),
+        deps = _only(config, deps, []),
         **kwargs
     )
 
+def emulation_cc_test(name, deps = [], **kwargs):
+    """A zeroth_cc_test of the emulation itself."""
+    _test_only(_EMULATION, name, deps, **kwargs)
+
 def toolkit_cc_test(name, deps = [], tags = [], **kwargs):
     """A zeroth_cc_test of what the toolkit and its libraries do without a GPU, on their machine."""
-    check_walls(name, deps, testonly = True)
-    zeroth_cc_test(
-        name = name,
-        target_compatible_with = select({
-            _GPU: [],
-            _OTHERWISE: ["@platforms//:incompatible"],
-        }),
-        # By which .ci/run finds it.
-        tags = tags + ["toolkit"],
-        deps = select({
-            _GPU: deps,
-            _OTHERWISE: [],
-        }),
-        **kwargs
-    )
+
+    # The tag is by which .ci/run finds it.
+    _test_only(_GPU, name, deps, tags = tags + ["toolkit"], **kwargs)
 
 def _host_sources(name, srcs):
     """Gives each .cu file a name that the host's compiler takes for C++."""
@@ -137,14 +130,8 @@ def cuda_code_test(name, libraries, deps = [], **kwargs):
     cubins = [":" + _cubins(library) for library in libraries]
     toolkit_cc_test(
         name = name,
-        data = select({
-            _GPU: cubins,
-            _OTHERWISE: [],
-        }),
-        env = select({
-            _GPU: {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])},
-            _OTHERWISE: {},
-        }),
+        data = _only(_GPU, cubins, []),
+        env = _only(_GPU, {"CUBINS": " ".join(["$(rootpaths %s)" % label for label in cubins])}, {}),
         deps = deps,
         **kwargs
     )

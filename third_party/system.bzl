@@ -48,6 +48,28 @@ def library_folder(ctx, file, package, first = []):
     fail_missing("the library %s (looked in %s)" % (file, ", ".join(candidates)), package)
     return None
 
+def first_with(ctx, folders, file):
+    """Returns the first of `folders` that holds `file`, or None."""
+    for folder in folders:
+        if ctx.path(folder + "/" + file).exists:
+            return folder
+    return None
+
+def cached_folder(ctx, name, contents):
+    """Returns the folder that the script beside `contents` keeps what it makes in (cache.sh), or None.
+
+    Args:
+      ctx: the repository rule's.
+      name: what the script calls it.
+      contents: label of the file that says what is made.
+    """
+    cache = ctx.os.environ.get("XDG_CACHE_HOME", "")
+    home = ctx.os.environ.get("HOME", "")
+    checksum = ctx.execute(["sha256sum", ctx.path(contents)])
+    if checksum.return_code != 0 or not (cache or home):
+        return None
+    return "%s/zeroth/%s-%s" % (cache or home + "/.cache", name, checksum.stdout[:16])
+
 def link_flags(folder, library):
     """Returns linker flags for a shared `library`; paths only where the linker would not look."""
     flags = ["-l" + library]

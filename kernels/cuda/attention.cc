@@ -5,21 +5,12 @@
 #include <cmath>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cuda/attention_arguments.h"
 #include "zeroth/kernels/cuda/attention_kernels.h"
 #include "zeroth/kernels/cuda/attention_plan.h"
 
 namespace zeroth::cuda {
 namespace {
-
-bool IsEmpty(const AttentionShape& shape) {
-  return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
-}
-
-// To the 16 bytes that an asynchronous copy moves.
-template <typename... Pointers>
-bool AreAligned(const Pointers*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
 
 HeadLayout LayoutOf(const AttentionShape& shape, bool aligned) {
   HeadLayout at;

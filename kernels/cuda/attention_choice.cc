@@ -8,39 +8,13 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cuda/attention_arguments.h"
 
 namespace zeroth::cuda {
-namespace {
-
-bool IsEmpty(const AttentionShape& shape) {
-  return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
-}
-
-// As cuDNN takes tensors for granted.
-bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-bool AreAligned(const CudnnAttentionPointers& pointers) {
-  return IsAligned(pointers.qkv) && IsAligned(pointers.out) && IsAligned(pointers.lse) &&
-         IsAligned(pointers.dout) && IsAligned(pointers.dqkv);
-}
-
-// Without asking the library, which takes a while to load.
-absl::Status MayAsk(const CudnnAttentionKey& key) {
-  if (key.dtype != DType::kBFloat16 && key.dtype != DType::kFloat16) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention in ",
-                                                 DTypeName(key.dtype), ", expected bf16 or fp16"));
-  }
-  if (key.shape.head_dim % 8 != 0) {
-    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention with heads ",
-                                                 key.shape.head_dim,
-                                                 " wide, expected a multiple of 8"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<size_t> AttentionChoice::Ask(const CudnnAttentionKey& key) {
-  ZEROTH_RETURN_IF_ERROR(MayAsk(key));
+  // Before the library is loaded, which takes a while.
+  ZEROTH_RETURN_IF_ERROR(CheckCudnnKey(key));
   if (!made_) {
     absl::StatusOr<std::unique_ptr<Cudnn>> made = make_cudnn_();
     made_ = true;
@@ -54,7 +28,7 @@ absl::StatusOr<size_t> AttentionChoice::Ask(const CudnnAttentionKey& key) {
 absl::StatusOr<std::optional<size_t>> AttentionChoice::CudnnWorkspace(
     const CudnnAttentionKey& key, const CudnnAttentionPointers& pointers) {
   if (wanted_ == AttentionBackend::kFlash || IsEmpty(key.shape)) return std::nullopt;
-  if (!AreAligned(pointers)) {
+  if (!AreAligned(pointers.qkv, pointers.out, pointers.lse, pointers.dout, pointers.dqkv)) {
     if (wanted_ == AttentionBackend::kAuto) return std::nullopt;
     return absl::InvalidArgumentError(
         "cuDNN: attention on memory that is not aligned to 16 bytes, which it needs; expected "

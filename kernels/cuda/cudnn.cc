@@ -2,6 +2,25 @@
 
 #include "zeroth/kernels/cuda/cudnn.h"
 
+#include "absl/strings/str_cat.h"
+
+namespace zeroth::cuda {
+
+absl::Status CheckCudnnKey(const CudnnAttentionKey& key) {
+  if (key.dtype != DType::kBFloat16 && key.dtype != DType::kFloat16) {
+    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention in ",
+                                                 DTypeName(key.dtype), ", expected bf16 or fp16"));
+  }
+  if (key.shape.head_dim % 8 != 0) {
+    return absl::UnimplementedError(absl::StrCat("cuDNN: it has no attention with heads ",
+                                                 key.shape.head_dim,
+                                                 " wide, expected a multiple of 8"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth::cuda
+
 #if defined(ZEROTH_HAS_CUDNN)
 
 #include <cudnn_frontend.h>
@@ -14,7 +33,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -226,10 +244,7 @@ class LoadedCudnn : public Cudnn {
 
   absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
       const CudnnAttentionKey& key) override {
-    if (key.dtype != DType::kBFloat16 && key.dtype != DType::kFloat16) {
-      return Unsupported("attention", absl::StrCat("it has none in ", DTypeName(key.dtype),
-                                                   ", expected bf16 or fp16"));
-    }
+    ZEROTH_RETURN_IF_ERROR(CheckCudnnKey(key));
     try {
       return MakeGraph(key);
     } catch (const std::exception& error) {

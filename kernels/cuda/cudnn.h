@@ -39,6 +39,10 @@ struct CudnnAttentionKey {
   bool operator<(const CudnnAttentionKey& other) const { return Tied() < other.Tied(); }
 };
 
+// Unimplemented for what no version of cuDNN computes: asked of a key first, since loading the
+// library takes a while. MakePlan checks it too.
+absl::Status CheckCudnnKey(const CudnnAttentionKey& key);
+
 // Device memory, laid out as in AttentionArgs and AttentionBackwardArgs and aligned to 16 bytes.
 // Forward writes out and lse, wanted or not: without the latter cuDNN might take another engine,
 // and a forward that is computed again for backward would have other bits than the first. Backward

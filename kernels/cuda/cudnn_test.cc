@@ -21,7 +21,6 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/cuda/attention_choice.h"
 #include "zeroth/kernels/cuda/cudnn_attention.h"
 #include "zeroth/kernels/kernels.h"
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds the CUDA toolkit, cuBLASLt and NCCL. Fetched only by builds with a CUDA config."""
 
-load("//third_party:system.bzl", "write_build_file")
+load("//third_party:system.bzl", "first_with", "write_build_file")
 
 # Debian's folders, where its own packages of the toolkit lie.
 _MULTIARCH_LIBRARIES = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
@@ -15,12 +15,6 @@ def _fail_missing(what, looked_in, variable, variables):
         variable,
         "".join(["(%s is '%s'.)\n" % (name, value) for name, value in variables if value]),
     ))
-
-def _first_with(ctx, folders, file):
-    for folder in folders:
-        if ctx.path(folder + "/" + file).exists:
-            return folder
-    return None
 
 def _under(prefixes, folders):
     return [prefix + "/" + folder for prefix in prefixes for folder in folders]
@@ -51,31 +45,31 @@ def _cuda_repository_impl(ctx):
 
     # A toolkit that was named and is not there must not be replaced by another one silently.
     prefixes = [cuda_home] if cuda_home else ["/usr/local/cuda", "/usr"]
-    prefix = _first_with(ctx, prefixes, "bin/nvcc")
+    prefix = first_with(ctx, prefixes, "bin/nvcc")
     if not prefix:
         _fail_missing("the CUDA toolkit's compiler (bin/nvcc)", prefixes, "CUDA_HOME", variables)
     nvcc = prefix + "/bin/nvcc"
 
     include_folders = [prefix + "/include", prefix + "/targets/x86_64-linux/include"]
-    include = _first_with(ctx, include_folders, "cuda_runtime.h")
+    include = first_with(ctx, include_folders, "cuda_runtime.h")
     if not include:
         _fail_missing("the CUDA toolkit's headers (cuda_runtime.h)", include_folders, "CUDA_HOME", variables)
     library_folders = _under([prefix], _LIBRARY_FOLDERS) + (_MULTIARCH_LIBRARIES if not cuda_home else [])
-    runtime = _first_with(ctx, library_folders, "libcudart_static.a")
+    runtime = first_with(ctx, library_folders, "libcudart_static.a")
     if not runtime:
         _fail_missing("the CUDA runtime (libcudart_static.a)", library_folders, "CUDA_HOME", variables)
     if not ctx.path(include + "/cublasLt.h").exists:
         _fail_missing("the headers of cuBLASLt (cublasLt.h)", [include], "CUDA_HOME", variables)
-    cublaslt = _first_with(ctx, library_folders, "libcublasLt.so")
+    cublaslt = first_with(ctx, library_folders, "libcublasLt.so")
     if not cublaslt:
         _fail_missing("cuBLASLt (libcublasLt.so)", library_folders, "CUDA_HOME", variables)
 
     nccl_includes = [nccl_home + "/include"] if nccl_home else [include, "/usr/include", "/usr/local/include"]
-    nccl_include = _first_with(ctx, nccl_includes, "nccl.h")
+    nccl_include = first_with(ctx, nccl_includes, "nccl.h")
     if not nccl_include:
         _fail_missing("the header of NCCL (nccl.h)", nccl_includes, "NCCL_HOME", variables)
     nccl_folders = _under([nccl_home], _LIBRARY_FOLDERS) if nccl_home else library_folders + _MULTIARCH_LIBRARIES + ["/usr/local/lib"]
-    nccl = _first_with(ctx, nccl_folders, "libnccl.so")
+    nccl = first_with(ctx, nccl_folders, "libnccl.so")
     if not nccl:
         _fail_missing("NCCL (libnccl.so)", nccl_folders, "NCCL_HOME", variables)
 

@@ -5,39 +5,29 @@
 # they lie in. Where it cannot it says why on stderr, in one line, and exits with 1: CUDA builds then
 # leave out attention by cuDNN. Never asks anything.
 #
-# The folder is in ${XDG_CACHE_HOME:-$HOME/.cache}/zeroth, under a name made of the checksum of
-# frontend.txt, which says what is fetched.
+# frontend.txt says what is fetched, cache.sh where it is kept.
 set -euo pipefail
 
 here="$(cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
-# Without a network every attempt costs a while; one that failed is repeated after so many minutes.
-readonly retry_minutes=60
+probe=include/cudnn_frontend.h
 
 fail() {
   printf 'zeroth: CUDA builds will leave out attention by cuDNN: %s\n' "$*" >&2
   exit 1
 }
 
-[[ -n "${XDG_CACHE_HOME:-${HOME:-}}" ]] || fail "neither XDG_CACHE_HOME nor HOME says where to keep its headers"
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/zeroth"
-checksum="$(sha256sum <"$here/frontend.txt")"
-frontend="$cache/cudnn-frontend-${checksum:0:16}"
-failure="$frontend.failed"
-
-if [[ -e "$frontend/include/cudnn_frontend.h" ]]; then
-  printf '%s\n' "$frontend"
+# shellcheck source=third_party/cache.sh
+source "$here/../cache.sh"
+locate cudnn-frontend "$here/frontend.txt" "its headers"
+if [[ -e "$folder/$probe" ]]; then
+  printf '%s\n' "$folder"
   exit 0
 fi
-if [[ -n "$(find "$failure" -mmin "-$retry_minutes" 2>/dev/null)" ]]; then
-  fail "fetching its headers failed less than $retry_minutes minutes ago, see $failure; remove it to try again"
-fi
-mkdir -p "$cache" || fail "cannot create $cache"
+begin "fetching its headers"
 python="${ZEROTH_PYTHON:-$("$here/../python/environment.sh")}" || fail "there is no Python to fetch its headers with"
 
-printf 'zeroth: fetching the headers of cudnn-frontend into %s\n' "$frontend" >&2
-# Made under another name: another clone may be at it too, and half a folder must not be found.
-temporary="$(mktemp -d "$frontend.XXXXXX")"
-trap 'rm -rf "$temporary"' EXIT
+printf 'zeroth: fetching the headers of cudnn-frontend into %s\n' "$folder" >&2
+make_temporary
 {
   "$python" -m pip download --quiet --no-input --disable-pip-version-check --no-deps --retries=1 \
     --only-binary=:all: --implementation=cp --python-version=3.11 --platform=manylinux_2_28_x86_64 \
@@ -45,9 +35,7 @@ trap 'rm -rf "$temporary"' EXIT
     "$python" -m zipfile -e "$temporary"/nvidia_cudnn_frontend-*.whl "$temporary/package" &&
     mkdir "$temporary/kept" &&
     mv "$temporary/package/include" "$temporary"/package/*.dist-info/licenses "$temporary/kept" &&
-    [[ -e "$temporary/kept/include/cudnn_frontend.h" ]]
+    [[ -e "$temporary/kept/$probe" ]]
 } >"$failure" 2>&1 </dev/null || fail "pip could not fetch its headers, see $failure"
-rm -f "$failure"
-mv -T "$temporary/kept" "$frontend" 2>/dev/null || [[ -e "$frontend/include/cudnn_frontend.h" ]] ||
-  fail "cannot rename $temporary/kept to $frontend"
-printf '%s\n' "$frontend"
+keep "$temporary/kept" "$probe"
+printf '%s\n' "$folder"

@@ -1,19 +1,13 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds the headers of cuDNN 9 and of cudnn-frontend. Fetched only by builds with --config=cuda."""
 
-load("//third_party:system.bzl", "write_build_file")
+load("//third_party:system.bzl", "cached_folder", "first_with", "write_build_file")
 
 _HEADERS = ["cudnn.h", "cudnn_version.h", "cudnn_graph.h", "cudnn_ops.h", "cudnn_adv.h", "cudnn_cnn.h", "cudnn_backend.h"]
 _DEBIAN_INCLUDES = ["/usr/include", "/usr/include/x86_64-linux-gnu", "/usr/include/aarch64-linux-gnu"]
 
 # The dynamic loader searches these by itself.
 _DEBIAN_LIBRARIES = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
-
-def _first_with(ctx, folders, file):
-    for folder in folders:
-        if ctx.path(folder + "/" + file).exists:
-            return folder
-    return None
 
 def _named(ctx, variable, what, file):
     """What an environment variable names, or None; a folder that was named and lacks `file` fails."""
@@ -22,26 +16,18 @@ def _named(ctx, variable, what, file):
         fail("\n\n%s=%s does not hold %s (%s).\nCorrect it, or unset it.\n" % (variable, folder, what, file))
     return folder or None
 
-def _cached_frontend(ctx):
-    """The folder that fetch_frontend.sh would print if it has made one, or None."""
-    cache = ctx.os.environ.get("XDG_CACHE_HOME", "")
-    home = ctx.os.environ.get("HOME", "")
-    checksum = ctx.execute(["sha256sum", ctx.path(ctx.attr._frontend)])
-    if checksum.return_code != 0 or not (cache or home):
-        return None
-    folder = "%s/zeroth/cudnn-frontend-%s" % (cache or home + "/.cache", checksum.stdout[:16])
-    return _first_with(ctx, [folder], "include/cudnn_frontend.h")
-
 def _find(ctx):
     """Returns (include folder of cuDNN, folder of cudnn-frontend, None), or what is missing as third."""
     cudnn_home = _named(ctx, "CUDNN_HOME", "the headers of cuDNN", "include/cudnn.h")
     frontend = _named(ctx, "CUDNN_FRONTEND_HOME", "the headers of cudnn-frontend", "include/cudnn_frontend.h")
     cuda_home = ctx.os.environ.get("CUDA_HOME", "")
     prefixes = [cudnn_home] if cudnn_home else [cuda_home or "/usr/local/cuda"]
-    include = _first_with(ctx, [prefix + "/include" for prefix in prefixes] + ([] if cudnn_home else _DEBIAN_INCLUDES), "cudnn_graph.h")
+    include = first_with(ctx, [prefix + "/include" for prefix in prefixes] + ([] if cudnn_home else _DEBIAN_INCLUDES), "cudnn_graph.h")
     if not include:
         return None, None, "the headers of cuDNN 9 were not found (CUDNN_HOME names its folder)"
-    frontend = frontend or _cached_frontend(ctx)
+    if not frontend:
+        cached = cached_folder(ctx, "cudnn-frontend", ctx.attr._frontend)
+        frontend = first_with(ctx, [cached] if cached else [], "include/cudnn_frontend.h")
     if not frontend:
         return None, None, ("the headers of cudnn-frontend were not found (./bazelw fetches them, " +
                             "CUDNN_FRONTEND_HOME names their folder)")
@@ -61,7 +47,7 @@ def _cudnn_repository_impl(ctx):
                 if ctx.path(include + "/" + name).exists:
                     ctx.symlink(include + "/" + name, "cudnn_include/" + name)
         prefix = include[:-len("/include")] if include.endswith("/include") else "/usr"
-        libraries = _first_with(ctx, _DEBIAN_LIBRARIES + [prefix + "/lib64", prefix + "/lib"], "libcudnn.so.9")
+        libraries = first_with(ctx, _DEBIAN_LIBRARIES + [prefix + "/lib64", prefix + "/lib"], "libcudnn.so.9")
         if libraries and libraries not in _DEBIAN_LIBRARIES:
             # Loaded at run time, and found again where it was at build time.
             linkopts = ["-Wl,-rpath," + libraries]

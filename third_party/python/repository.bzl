@@ -1,19 +1,14 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Finds the Python that tests compare our files with; installs nothing and never fails."""
 
-load("//third_party:system.bzl", "write_build_file")
+load("//third_party:system.bzl", "cached_folder", "write_build_file")
 
 def _environment(ctx):
     """Returns the interpreter that environment.sh would print if it has made one, or None."""
-    cache = ctx.os.environ.get("XDG_CACHE_HOME", "")
-    home = ctx.os.environ.get("HOME", "")
-    if not cache and not home:
+    folder = cached_folder(ctx, "python", ctx.attr._requirements)
+    if not folder:
         return None
-    checksum = ctx.execute(["sha256sum", ctx.path(ctx.attr._requirements)])
-    if checksum.return_code != 0:
-        return None
-    name = "zeroth/python-" + checksum.stdout[:16]
-    path = ctx.path((cache or home + "/.cache") + "/" + name + "/bin/python")
+    path = ctx.path(folder + "/bin/python")
     return str(path) if path.exists else None
 
 def _python_repository_impl(ctx):

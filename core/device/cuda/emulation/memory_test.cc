@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/device/cuda/emulation/test_stream.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/core/device/cuda/launch.h"
 #include "zeroth/core/device/device.h"
@@ -19,20 +20,13 @@
 namespace zeroth::cuda {
 namespace {
 
+using emulation::RunKernel;
+
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kAccessesAreWatched = true;
 #else
 constexpr bool kAccessesAreWatched = false;
 #endif
-
-template <typename Kernel, typename... Arguments>
-void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(ZEROTH_LAUNCH(kernel, shape, stream, arguments...), absl::OkStatus());
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-}
 
 class AccessDeathTest : public testing::Test {
  protected:

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/device/cuda/emulation/test_stream.h"
 #include "zeroth/core/device/cuda/emulation/watched.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/core/device/cuda/launch.h"
@@ -18,27 +19,8 @@ extern "C" const char* __tsan_default_options() { return "halt_on_error=1"; }
 namespace zeroth::cuda {
 namespace {
 
-class Stream {
- public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
-  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
-  template <typename Kernel, typename... Arguments>
-  void Run(Kernel kernel, LaunchShape shape, Arguments... arguments) {
-    ASSERT_EQ(ZEROTH_LAUNCH(kernel, shape, stream_, arguments...), absl::OkStatus());
-  }
-  void Wait() { ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-template <typename Kernel, typename... Arguments>
-void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
-  Stream stream;
-  stream.Run(kernel, shape, arguments...);
-  stream.Wait();
-}
+using emulation::RunKernel;
+using emulation::Stream;
 
 class RaceDeathTest : public testing::Test {
  protected:

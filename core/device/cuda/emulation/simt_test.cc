@@ -5,21 +5,14 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/core/device/cuda/emulation/test_stream.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/core/device/cuda/launch.h"
 
 namespace zeroth::cuda {
 namespace {
 
-// Runs a launch on a stream of its own and waits.
-template <typename Kernel, typename... Arguments>
-void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(ZEROTH_LAUNCH(kernel, shape, stream, arguments...), absl::OkStatus());
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-}
+using emulation::RunKernel;
 
 __global__ void WriteIndices(int* out) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;

@@ -1,0 +1,43 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A stream of a test's own, and kernels run on one to their end.
+
+#ifndef ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
+#define ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_
+
+#include "gtest/gtest.h"
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/core/device/cuda/launch.h"
+
+namespace zeroth::cuda::emulation {
+
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  template <typename Kernel, typename... Arguments>
+  void Run(Kernel kernel, LaunchShape shape, Arguments... arguments) {
+    ASSERT_EQ(ZEROTH_LAUNCH(kernel, shape, stream_, arguments...), absl::OkStatus());
+  }
+  void Wait() { ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Runs a launch on a stream of its own and waits.
+template <typename Kernel, typename... Arguments>
+void RunKernel(Kernel kernel, LaunchShape shape, Arguments... arguments) {
+  Stream stream;
+  stream.Run(kernel, shape, arguments...);
+  stream.Wait();
+}
+
+}  // namespace zeroth::cuda::emulation
+
+#endif  // ZEROTH_CORE_DEVICE_CUDA_EMULATION_TEST_STREAM_H_

@@ -1,0 +1,26 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What every way to compute attention asks of its arguments.
+
+#ifndef ZEROTH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H_
+#define ZEROTH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H_
+
+#include <cstdint>
+
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth::cuda {
+
+inline bool IsEmpty(const AttentionShape& shape) {
+  return shape.batch == 0 || shape.seq == 0 || shape.heads == 0 || shape.head_dim == 0;
+}
+
+// To the 16 bytes that an asynchronous copy moves, and that cuDNN takes for granted.
+template <typename... Pointers>
+bool AreAligned(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H_
