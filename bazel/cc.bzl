@@ -36,6 +36,12 @@ _IMPORTED_WARNINGS = ["-w"]
 
 _OPENMP = ["-fopenmp"]
 
+# What a test measures is in libraries; its own source takes half the time to compile like this.
+_TEST_COPTS = select({
+    "//bazel:opt": ["-O0"],
+    "//conditions:default": [],
+})
+
 def _copts(copts, openmp):
     in_main_repository = native.repository_name() in ["@", "@@"]
     warnings = _WARNINGS if in_main_repository else _IMPORTED_WARNINGS
@@ -59,6 +65,27 @@ def zeroth_cc_library(name, deps = [], copts = [], linkopts = [], openmp = False
         **kwargs
     )
 
+def _linked_only_impl(ctx):
+    merged = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
+    runfiles = ctx.runfiles()
+    for dep in ctx.attr.deps:
+        runfiles = runfiles.merge(dep[DefaultInfo].default_runfiles)
+    return [CcInfo(linking_context = merged.linking_context), DefaultInfo(runfiles = runfiles)]
+
+_linked_only = rule(
+    implementation = _linked_only_impl,
+    attrs = {"deps": attr.label_list(providers = [CcInfo])},
+)
+
+def zeroth_linked_only(name, deps, **kwargs):
+    """Libraries that register themselves, linked into what depends on this; no headers come with them.
+
+    Whoever includes a header depends on its library. So a source is compiled alike whatever is linked
+    beside it, and builds with and without CUDA share the objects of all code that is not CUDA's.
+    """
+    check_walls(name, deps)
+    _linked_only(name = name, deps = deps, **kwargs)
+
 def zeroth_cc_binary(name, deps = [], copts = [], linkopts = [], openmp = False, testonly = False, **kwargs):
     """A cc_binary with the project's compiler options."""
     check_walls(name, deps, testonly)
@@ -76,7 +103,7 @@ def zeroth_cc_test(name, deps = [], copts = [], linkopts = [], openmp = False, *
     check_walls(name, deps, testonly = True)
     cc_test(
         name = name,
-        copts = _copts(copts, openmp),
+        copts = _copts(copts, openmp) + _TEST_COPTS,
         linkopts = _linkopts(linkopts, openmp),
         linkstatic = True,
         deps = deps,

@@ -30,8 +30,10 @@ struct TrainStepResult {
   double seconds = 0;  // of a step, the median
   double tokens_per_second = 0;
   double flops_per_second = 0;  // the model's, see LanguageModel::FlopsPerToken
-  double gemm_peak = 0;         // FLOP/s of all ranks at once, best of rounds before and after
-  int64_t peak_bytes = 0;       // of rank 0
+  // FLOP/s of all ranks at once in products, the greater of what was measured before and after; the
+  // step's own where that is more still.
+  double gemm_rate = 0;
+  int64_t peak_bytes = 0;             // of rank 0
   double offload_bytes_per_step = 0;  // of rank 0, read and written
 };
 

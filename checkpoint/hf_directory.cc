@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/hf_weights.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -46,7 +47,7 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
     return absl::NotFoundError(absl::StrCat(path, ": has no config.json; ", kExpected));
   }
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Load(config_path));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<HfWeights> weights, HfWeights::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> weights, HfWeights::Open(path));
   return HfDirectory(path, std::move(config), std::move(weights));
 }
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/checkpoint/hf_config.h"
-#include "zeroth/checkpoint/hf_weights.h"
+#include "zeroth/checkpoint/weights_source.h"
 
 namespace zeroth {
 
@@ -22,22 +22,22 @@ class HfDirectory {
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
   // directory or a file in it is bad. Messages say what a model directory consists of.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
+  // One whose weights come from elsewhere: `path` has the tokenizer files.
+  HfDirectory(std::string path, HfConfig config, std::shared_ptr<const WeightsSource> weights)
+      : path_(std::move(path)), config_(std::move(config)), weights_(std::move(weights)) {}
 
   const std::string& path() const { return path_; }
   const HfConfig& config() const { return config_; }
-  // Owned by this object.
   const WeightsSource& weights() const { return *weights_; }
+  const std::shared_ptr<const WeightsSource>& shared_weights() const { return weights_; }
   // Paths of the tokenizer files that are there (vocab.json, merges.txt, tokenizer.json, ...), to
   // hand to a writer.
   std::vector<std::string> TokenizerFiles() const;
 
  private:
-  HfDirectory(std::string path, HfConfig config, std::unique_ptr<HfWeights> weights)
-      : path_(std::move(path)), config_(std::move(config)), weights_(std::move(weights)) {}
-
   std::string path_;
   HfConfig config_;
-  std::unique_ptr<HfWeights> weights_;
+  std::shared_ptr<const WeightsSource> weights_;
 };
 
 // The names that transformers gives tokenizer files.

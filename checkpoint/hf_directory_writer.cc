@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +21,6 @@
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -165,14 +164,18 @@ absl::StatusOr<std::string> WeightIndex(const std::vector<std::vector<TensorDecl
 
 }  // namespace
 
-HfDirectoryWriter::HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind)
-    : path_(std::move(path)), temporary_(std::move(temporary)), kind_(kind) {}
+HfDirectoryWriter::HfDirectoryWriter(std::string path, TemporaryPath temporary,
+                                     HfDirectoryKind kind)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary.path)),
+      lock_(temporary.fd),
+      kind_(kind) {}
 
 HfDirectoryWriter::~HfDirectoryWriter() {
   files_.clear();
-  if (finished_) return;
   std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  if (!finished_) fs::remove_all(temporary_, ignored);
+  close(lock_);
 }
 
 absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
@@ -191,9 +194,8 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
   if (error)
     return ErrnoStatus(error.value(), absl::StrCat("create directory ",
                                                    fs::path(resolved).parent_path().string()));
-  std::string temporary = TemporarySibling(resolved, "tmp");
-  if (mkdir(temporary.c_str(), 0777) != 0)
-    return ErrnoStatus(errno, absl::StrCat("create directory ", temporary));
+  RemoveDeadTemporaries(resolved);
+  ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryDirectory(resolved));
   std::unique_ptr<HfDirectoryWriter> writer(
       new HfDirectoryWriter(std::move(resolved), std::move(temporary), options.kind));
   const fs::path base(writer->temporary_);
@@ -235,8 +237,8 @@ absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
 absl::Status HfDirectoryWriter::CopyTokenizerFile(const std::string& source) {
   const std::string name = fs::path(source).filename().string();
   if (!IsTokenizerFile(name)) return NotATokenizerFile(source, name);
-  ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(source));
-  return WriteTokenizerFile(name, file.text());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(source));
+  return WriteTokenizerFile(name, content);
 }
 
 absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
@@ -254,8 +256,12 @@ absl::Status HfDirectoryWriter::Finish() {
   finished_ = true;
   const absl::StatusOr<std::string> previous = Replace(temporary_, path_, kind_);
   if (!previous.ok()) {
-    return Annotate(previous.status(), absl::StrCat("the model is complete in ", temporary_,
-                                                    " but cannot be renamed"));
+    // Under another name, since a later writer takes temporary names for leftovers.
+    const std::string complete = TemporarySibling(path_, "complete");
+    const bool renamed = rename(temporary_.c_str(), complete.c_str()) == 0;
+    return Annotate(previous.status(),
+                    absl::StrCat("the model is complete in ", renamed ? complete : temporary_,
+                                 ", but cannot be renamed"));
   }
   if (!previous->empty()) {
     std::error_code error;

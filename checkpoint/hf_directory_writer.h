@@ -17,6 +17,7 @@
 
 #include "zeroth/checkpoint/hf_config.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
+#include "zeroth/core/base/file/temporary_path.h"
 
 namespace zeroth {
 
@@ -39,7 +40,8 @@ struct HfDirectoryOptions {
 // model.safetensors (or several files with an index) and copied tokenizer files. Everything goes to
 // a temporary sibling directory, which takes the final name in Finish: the directory appears whole
 // or not at all, and an earlier model under that name stays intact until then. A writer that is
-// destroyed before Finish leaves nothing behind.
+// destroyed before Finish leaves nothing behind; what one leaves in a process that is killed, the
+// next one for the same name removes.
 //
 // Write may be called from several threads at once; everything else from one, before or after all
 // of them.
@@ -73,11 +75,12 @@ class HfDirectoryWriter {
   const std::string& path() const { return path_; }
 
  private:
-  HfDirectoryWriter(std::string path, std::string temporary, HfDirectoryKind kind);
+  HfDirectoryWriter(std::string path, TemporaryPath temporary, HfDirectoryKind kind);
   absl::Status CreateWeights(std::vector<std::vector<TensorDeclaration>> files);
 
   const std::string path_;
   const std::string temporary_;
+  const int lock_;  // on temporary_, which says that this writer lives
   const HfDirectoryKind kind_;
   std::vector<std::unique_ptr<SafetensorsWriter>> files_;
   std::map<std::string, SafetensorsWriter*, std::less<>> file_of_;  // by tensor

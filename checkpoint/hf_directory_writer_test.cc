@@ -2,6 +2,10 @@
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -84,6 +88,28 @@ TEST(HfDirectoryWriterTest, CopiesTokenizerFiles) {
             absl::StatusCode::kNotFound);
   ASSERT_TRUE((*writer)->Finish().ok());
   EXPECT_EQ(ReadTestFile(dir.File("out/vocab.json")), "{\"a\": 0}");
+}
+
+TEST(HfDirectoryWriterTest, WhatAKilledWriterLeftIsRemovedByTheNext) {
+  const TemporaryDirectory dir;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto writer = HfDirectoryWriter::Create(dir.File("final"), Config(1),
+                                                  {{"w", DType::kFloat32, Shape{1000}}});
+    kill(getpid(), SIGKILL);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_EQ(dir.List().size(), 1u);
+  // Another one that is writing at the same time stays.
+  const auto living =
+      HfDirectoryWriter::Create(dir.File("final"), Config(2), {{"w", DType::kFloat32, Shape{1}}});
+  ASSERT_TRUE(living.ok()) << living.status();
+  EXPECT_EQ(dir.List().size(), 1u) << "the living one's";
+  ASSERT_TRUE(WriteModel(dir.File("final"), 3).ok());
+  ASSERT_TRUE((*living)->Write("w", 0, {2.0f}).ok());
+  ASSERT_TRUE((*living)->Finish().ok());
+  ExpectModel(dir.File("final"), 2);
+  EXPECT_EQ(dir.List(), std::vector<std::string>{"final"});
 }
 
 TEST(HfDirectoryWriterTest, AnUnfinishedModelLeavesNothingAndKeepsTheEarlier) {

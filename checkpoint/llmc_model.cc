@@ -56,9 +56,9 @@ constexpr std::array<Kind, 12> kBlock = {{{"ln_1.weight", 1, 0},
                                           {"mlp.c_proj.weight", 1, 4},
                                           {"mlp.c_proj.bias", 1, 0}}};
 
-int32_t HeaderInt(absl::Span<const uint8_t> file, size_t index) {
+int32_t HeaderInt(absl::Span<const uint8_t> head, size_t index) {
   int32_t value = 0;
-  std::memcpy(&value, file.data() + index * sizeof(value), sizeof(value));
+  std::memcpy(&value, head.data() + index * sizeof(value), sizeof(value));
   return value;
 }
 
@@ -78,21 +78,21 @@ int64_t Elements(const Header& header) {
   return outside * header.width + header.layers * per_layer;
 }
 
-absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> file) {
-  if (file.size() < sizeof(int32_t) ||
-      (HeaderInt(file, 0) != kMagic && HeaderInt(file, 0) != kLlama3Magic)) {
+absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> head, size_t file_bytes) {
+  if (head.size() < sizeof(int32_t) ||
+      (HeaderInt(head, 0) != kMagic && HeaderInt(head, 0) != kLlama3Magic)) {
     return absl::InvalidArgumentError(
         absl::StrCat("not a model of llm.c: it does not begin with the int32 ", kMagic));
   }
-  if (HeaderInt(file, 0) == kLlama3Magic) {
+  if (HeaderInt(head, 0) == kLlama3Magic) {
     return absl::UnimplementedError(
         "a Llama 3 model of llm.c, expected a GPT-2 model; export it to a Hugging Face directory");
   }
-  if (file.size() < kHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("holds ", file.size(), " bytes, expected ",
+  if (file_bytes < kHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("holds ", file_bytes, " bytes, expected ",
                                                    kHeaderBytes, " of header; is it truncated?"));
   }
-  const int32_t version = HeaderInt(file, 1);
+  const int32_t version = HeaderInt(head, 1);
   if (version != 3 && version != 5) {
     return absl::UnimplementedError(
         absl::StrCat("version ", version,
@@ -101,12 +101,12 @@ absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> file) {
   }
   Header header;
   header.dtype = version == 3 ? SafetensorsDType::kF32 : SafetensorsDType::kBF16;
-  header.positions = HeaderInt(file, 2);
-  header.vocab = HeaderInt(file, 3);
-  header.layers = HeaderInt(file, 4);
-  header.heads = HeaderInt(file, 5);
-  header.width = HeaderInt(file, 6);
-  header.padded_vocab = HeaderInt(file, 7);
+  header.positions = HeaderInt(head, 2);
+  header.vocab = HeaderInt(head, 3);
+  header.layers = HeaderInt(head, 4);
+  header.heads = HeaderInt(head, 5);
+  header.width = HeaderInt(head, 6);
+  header.padded_vocab = HeaderInt(head, 7);
   ZEROTH_RETURN_IF_ERROR(CheckField("context length", 2, header.positions, kMaxRows));
   ZEROTH_RETURN_IF_ERROR(CheckField("padded vocabulary", 7, header.padded_vocab, kMaxRows));
   ZEROTH_RETURN_IF_ERROR(CheckField("vocabulary", 3, header.vocab, header.padded_vocab));
@@ -120,9 +120,9 @@ absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> file) {
   }
   const int64_t expected =
       static_cast<int64_t>(kHeaderBytes) + Elements(header) * (BitsOf(header.dtype) / 8);
-  if (static_cast<int64_t>(file.size()) != expected) {
+  if (static_cast<int64_t>(file_bytes) != expected) {
     return absl::InvalidArgumentError(
-        absl::StrCat("holds ", file.size(), " bytes, expected ", expected, " for ", header.layers,
+        absl::StrCat("holds ", file_bytes, " bytes, expected ", expected, " for ", header.layers,
                      " layers of width ", header.width, ", ", header.padded_vocab, " tokens and ",
                      header.positions, " positions; is it truncated?"));
   }
@@ -187,14 +187,15 @@ bool IsLinear(absl::string_view name, const SafetensorsEntry& entry) {
 
 }  // namespace
 
-bool HasLlmcModelMagic(absl::Span<const uint8_t> file) {
-  if (file.size() < sizeof(int32_t)) return false;
-  return HeaderInt(file, 0) == kMagic || HeaderInt(file, 0) == kLlama3Magic;
+bool HasLlmcModelMagic(absl::Span<const uint8_t> head) {
+  if (head.size() < sizeof(int32_t)) return false;
+  return HeaderInt(head, 0) == kMagic || HeaderInt(head, 0) == kLlama3Magic;
 }
 
 absl::StatusOr<std::unique_ptr<LlmcModelFile>> LlmcModelFile::Open(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  const absl::StatusOr<Header> header = ParseHeader(file.bytes());
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kHeaderBytes));
+  const absl::StatusOr<Header> header = ParseHeader(head, file.size());
   if (!header.ok()) return Annotate(header.status(), path);
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, MakeConfig(*header, path));
   std::unique_ptr<LlmcModelFile> model(new LlmcModelFile(std::move(file), std::move(config)));
@@ -218,9 +219,7 @@ absl::Status LlmcModelFile::ReadElements(absl::string_view name, int64_t begin,
                                          absl::Span<float> out) const {
   const SafetensorsEntry* entry = Find(name);
   if (entry == nullptr) return MissingTensor(name);
-  const absl::Span<const uint8_t> bytes = file_.bytes().subspan(
-      static_cast<size_t>(entry->begin), static_cast<size_t>(entry->end - entry->begin));
-  return ConvertElements(name, *entry, bytes, begin, out);
+  return ReadStored(file_, /*data_begin=*/0, name, *entry, begin, out);
 }
 
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,

@@ -25,15 +25,15 @@
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
 
-// Whether `file` begins as llm.c's GPT-2 models do.
-bool HasLlmcModelMagic(absl::Span<const uint8_t> file);
+// Whether `head` begins as llm.c's GPT-2 models do.
+bool HasLlmcModelMagic(absl::Span<const uint8_t> head);
 
-// A model file, memory-mapped and checked as a whole by Open. Tensors have Hugging Face's names but
-// llm.c's layout: linear layers are [out, in], where a Hugging Face directory has them [in, out].
+// A model file, whose header and size Open checks. Tensors have Hugging Face's names but llm.c's
+// layout: linear layers are [out, in], where a Hugging Face directory has them [in, out].
 // The rows that pad the vocabulary are left out. Immutable and thread-safe.
 class LlmcModelFile final : public WeightsSource {
  public:
@@ -52,10 +52,10 @@ class LlmcModelFile final : public WeightsSource {
   const HfConfig& config() const { return config_; }
 
  private:
-  LlmcModelFile(MappedFile file, HfConfig config)
+  LlmcModelFile(RandomAccessFile file, HfConfig config)
       : file_(std::move(file)), config_(std::move(config)) {}
 
-  MappedFile file_;
+  RandomAccessFile file_;
   HfConfig config_;
   // Ranges are of the whole file.
   std::map<std::string, SafetensorsEntry, std::less<>> tensors_;

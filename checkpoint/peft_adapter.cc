@@ -13,6 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 namespace {
 
@@ -29,6 +31,12 @@ std::string Target(absl::string_view layer) {
                                 : absl::StrJoin(number.base(), parts.end(), ".");
 }
 
+absl::Status Unsupported(const HfConfig& config, const char* key) {
+  return absl::UnimplementedError(absl::StrCat(
+      config.where(), ": \"", key, "\" is ", config.json().at(key).dump(-1, ' ', true),
+      ", which Zeroth does not know; it reads plain LoRA adapters of one rank and scale"));
+}
+
 }  // namespace
 
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
@@ -37,8 +45,6 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
                                                    adapter.layers.size(),
                                                    " layers; expected at least one of each"));
   }
-  std::set<std::string> targets;
-  for (const std::string& layer : adapter.layers) targets.insert(Target(layer));
   nlohmann::json json;
   json["peft_type"] = "LORA";
   json["task_type"] = "CAUSAL_LM";
@@ -49,8 +55,8 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   const bool whole = adapter.alpha == std::floor(adapter.alpha) && std::abs(adapter.alpha) < 1e9;
   json["lora_alpha"] =
       whole ? nlohmann::json(static_cast<int64_t>(adapter.alpha)) : nlohmann::json(adapter.alpha);
-  json["lora_dropout"] = 0.0;
-  json["target_modules"] = targets;
+  json["lora_dropout"] = adapter.dropout;
+  json["target_modules"] = PeftTargets(adapter);
   json["fan_in_fan_out"] = adapter.fan_in_fan_out;
   json["bias"] = "none";
   json["modules_to_save"] = nullptr;
@@ -58,6 +64,40 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
   return HfConfig::Parse(json.dump(), "adapter_config.json");
+}
+
+std::vector<std::string> PeftTargets(const PeftAdapter& adapter) {
+  std::set<std::string> targets;
+  for (const std::string& layer : adapter.layers) targets.insert(Target(layer));
+  return {targets.begin(), targets.end()};
+}
+
+absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.GetString("peft_type"));
+  if (type != "LORA") return Unsupported(config, "peft_type");
+  ZEROTH_ASSIGN_OR_RETURN(const std::string bias, config.GetStringOr("bias", "none"));
+  if (bias != "none") return Unsupported(config, "bias");
+  for (const char* key : {"use_rslora", "use_dora", "lora_bias"}) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool used, config.GetBoolOr(key, false));
+    if (used) return Unsupported(config, key);
+  }
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "megatron_config",
+                          "target_parameters", "trainable_token_indices"}) {
+    const auto found = config.json().find(key);
+    if (found != config.json().end() && !found->empty()) return Unsupported(config, key);
+  }
+  PeftAdapter adapter;
+  ZEROTH_ASSIGN_OR_RETURN(adapter.rank, config.GetInt("r"));
+  ZEROTH_ASSIGN_OR_RETURN(adapter.alpha, config.GetDouble("lora_alpha"));
+  if (adapter.rank < 1 || !std::isfinite(adapter.alpha)) {
+    return absl::InvalidArgumentError(absl::StrCat(config.where(), ": \"r\" is ", adapter.rank,
+                                                   " and \"lora_alpha\" ", adapter.alpha,
+                                                   ", expected a rank of at least 1"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(adapter.dropout, config.GetDoubleOr("lora_dropout", 0));
+  ZEROTH_ASSIGN_OR_RETURN(adapter.fan_in_fan_out, config.GetBoolOr("fan_in_fan_out", false));
+  ZEROTH_ASSIGN_OR_RETURN(adapter.base_model, config.GetStringOr("base_model_name_or_path", ""));
+  return adapter;
 }
 
 std::string PeftNameOfA(absl::string_view layer) {

@@ -20,6 +20,7 @@ namespace zeroth {
 struct PeftAdapter {
   int64_t rank = 0;
   double alpha = 0;
+  double dropout = 0;  // that it was trained with; it changes nothing of what it computes now
   // Whether the adapted weights are [in, out], as GPT-2's; all of them or none.
   bool fan_in_fan_out = false;
   // Where the model that is adapted is to be found; empty: unknown.
@@ -30,6 +31,14 @@ struct PeftAdapter {
 
 // adapter_config.json. InvalidArgument for an adapter without layers or rank.
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
+
+// The inverse but for the layers, which tensors tell better than patterns. InvalidArgument for what
+// is missing or of a wrong type; Unimplemented names the variant of LoRA that would compute
+// something else: another scale, ranks by layer, biases, whole layers.
+absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
+
+// The ends of the layers' names behind the block's number, each once: "attn.c_attn".
+std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 
 // The names in adapter_model.safetensors of a layer's two halves. Whatever the layout of the
 // weight, A is [rank, in] and B is [out, rank]: what is added is alpha / rank * B A, or its

@@ -7,8 +7,8 @@
 namespace zeroth {
 
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  ZEROTH_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(file.bytes(), path));
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(file));
   return std::unique_ptr<SafetensorsFile>(new SafetensorsFile(std::move(file), std::move(header)));
 }
 
@@ -24,17 +24,18 @@ const SafetensorsEntry* SafetensorsFile::Find(absl::string_view name) const {
   return found == header_.tensors.end() ? nullptr : &found->second;
 }
 
-absl::StatusOr<absl::Span<const uint8_t>> SafetensorsFile::RawBytes(absl::string_view name) const {
+absl::StatusOr<std::vector<uint8_t>> SafetensorsFile::RawBytes(absl::string_view name,
+                                                               int64_t begin, int64_t end) const {
   const SafetensorsEntry* entry = Find(name);
   if (entry == nullptr) return MissingTensor(name);
-  return file_.bytes().subspan(static_cast<size_t>(header_.data_begin + entry->begin),
-                               static_cast<size_t>(entry->end - entry->begin));
+  return ReadRaw(file_, header_.data_begin, *entry, begin, end);
 }
 
 absl::Status SafetensorsFile::ReadElements(absl::string_view name, int64_t begin,
                                            absl::Span<float> out) const {
-  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, RawBytes(name));
-  return ConvertElements(name, *Find(name), bytes, begin, out);
+  const SafetensorsEntry* entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  return ReadStored(file_, header_.data_begin, name, *entry, begin, out);
 }
 
 }  // namespace zeroth

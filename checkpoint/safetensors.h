@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,11 +19,11 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/weights_source.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
 
-// A safetensors file, memory-mapped and checked as a whole by Open. Immutable and thread-safe.
+// A safetensors file, whose header Open checks as a whole. Immutable and thread-safe.
 class SafetensorsFile final : public WeightsSource {
  public:
   // NotFound or PermissionDenied from the file system; InvalidArgument as ParseSafetensorsHeader
@@ -41,15 +42,16 @@ class SafetensorsFile final : public WeightsSource {
   // The file's "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  // The stored bytes of a tensor of any type, valid while this object lives. Not necessarily
-  // aligned for the type.
-  absl::StatusOr<absl::Span<const uint8_t>> RawBytes(absl::string_view name) const;
+  // Bytes [begin, end) of a tensor of any type as they are stored, and none beyond its end.
+  absl::StatusOr<std::vector<uint8_t>> RawBytes(
+      absl::string_view name, int64_t begin = 0,
+      int64_t end = std::numeric_limits<int64_t>::max()) const;
 
  private:
-  SafetensorsFile(MappedFile file, SafetensorsHeader header)
+  SafetensorsFile(RandomAccessFile file, SafetensorsHeader header)
       : file_(std::move(file)), header_(std::move(header)) {}
 
-  MappedFile file_;
+  RandomAccessFile file_;
   SafetensorsHeader header_;
 };
 

@@ -258,14 +258,13 @@ absl::Status CheckTiling(const SafetensorsHeader& header, int64_t data_bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> file) {
-  const auto size = static_cast<int64_t>(file.size());
+absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> head, int64_t size) {
   if (size < 8) {
     return absl::InvalidArgumentError(
         absl::StrCat(size, " bytes, expected at least 8 for the length of the header"));
   }
   uint64_t length = 0;
-  std::memcpy(&length, file.data(), sizeof(length));
+  std::memcpy(&length, head.data(), sizeof(length));
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("bytes 0 to 7 announce a header of ", length, " bytes, expected at most ",
@@ -276,10 +275,10 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const uint8_t> file) {
                                                    " bytes, but only ", size - 8,
                                                    " follow; is the file truncated?"));
   }
-  if (length == 0 || file[8] != '{') {
+  if (length == 0 || head[8] != '{') {
     return absl::InvalidArgumentError("the header does not begin with \"{\" at byte 8");
   }
-  const char* text = reinterpret_cast<const char*>(file.data()) + 8;
+  const char* text = reinterpret_cast<const char*>(head.data()) + 8;
   HeaderReader reader;
   if (!nlohmann::json::sax_parse(text, text + length, &reader))
     return absl::InvalidArgumentError(reader.error());
@@ -387,12 +386,23 @@ absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<cons
   return bits / 8;
 }
 
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file,
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> head,
+                                                         int64_t file_bytes,
                                                          const std::string& path) {
-  auto header = ParseHeader(file);
+  auto header = ParseHeader(head, file_bytes);
   if (!header.ok())
     return Annotate(header.status(), absl::StrCat(path, ": not a valid safetensors file"));
   return header;
+}
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const RandomAccessFile& file) {
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<uint8_t> head, file.ReadHead(8));
+  uint64_t length = 0;
+  if (head.size() == 8) std::memcpy(&length, head.data(), sizeof(length));
+  if (length <= static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
+    ZEROTH_ASSIGN_OR_RETURN(head, file.ReadHead(8 + static_cast<size_t>(length)));
+  }
+  return ParseSafetensorsHeader(head, static_cast<int64_t>(file.size()), file.path());
 }
 
 }  // namespace zeroth

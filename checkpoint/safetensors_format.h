@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
@@ -84,12 +85,16 @@ struct SafetensorsHeader {
 // Longest header that is accepted, the same as in the format's reference implementation.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Reads and checks the header at the start of `file`, all bytes of the file called `path`. When
-// this returns OK, every entry's range lies in the file, has exactly the size of its shape and
-// dtype, and the ranges tile the data without overlap or hole. InvalidArgument names the path, the
-// tensor, the bytes found and those expected.
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> file,
+// Checks the header of the file called `path`, which has `file_bytes` bytes and begins with `head`:
+// at least the whole header, where it is there and no longer than allowed. When this returns OK,
+// every entry's range lies in the file, has exactly the size of its shape and dtype, and the ranges
+// tile the data without overlap or hole. InvalidArgument names the path, the tensor, the bytes
+// found and those expected.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> head,
+                                                         int64_t file_bytes,
                                                          const std::string& path);
+// Reads it from `file` first; its errors too.
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const RandomAccessFile& file);
 
 // Bytes of a tensor; InvalidArgument if that overflows 63 bits or is not a whole number of bytes.
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims);

@@ -31,7 +31,7 @@ std::string FileOf(const std::string& header, size_t data_bytes) {
 absl::StatusOr<SafetensorsHeader> Parse(const std::string& file) {
   return ParseSafetensorsHeader(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()),
-      "m.safetensors");
+      static_cast<int64_t>(file.size()), "m.safetensors");
 }
 
 std::string ErrorOf(const std::string& file) {

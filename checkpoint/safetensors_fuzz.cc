@@ -52,7 +52,7 @@ void ReadEnds(const SafetensorsFile& file, const std::string& name, const Safete
 bool Run(absl::Span<const uint8_t> bytes) {
   const MemoryFile in_memory(bytes);
   const auto file = SafetensorsFile::Open(in_memory.path());
-  const auto header = ParseSafetensorsHeader(bytes, "fuzz");
+  const auto header = ParseSafetensorsHeader(bytes, static_cast<int64_t>(bytes.size()), "fuzz");
   ZEROTH_CHECK(file.ok() == header.ok());
   if (!header.ok()) return false;
   CheckRanges(*header, static_cast<int64_t>(bytes.size()));

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -125,9 +126,32 @@ TEST(SafetensorsFileTest, ErrorsNameFileTensorAndRange) {
                   path, ": no tensor \"wx\" among its 2 tensors; the nearest names are w, a")));
   EXPECT_EQ(read("a", 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(read("a", 0).message()), HasSubstr("is U8, expected F32"));
-  EXPECT_EQ(*(*file)->RawBytes("a"),
-            absl::MakeConstSpan(reinterpret_cast<const uint8_t*>("\x07"), 1));
+  EXPECT_EQ(*(*file)->RawBytes("a"), std::vector<uint8_t>{7});
   EXPECT_EQ(SafetensorsFile::Open(dir.File("absent")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(SafetensorsFileTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
+  for (const char* type : {"F32", "F64"}) {
+    const TemporaryDirectory dir;
+    const int64_t numel = 100'000;
+    const std::string path =
+        dir.Write("f", type[1] == '3' ? OneTensor(type, std::vector<float>(numel))
+                                      : OneTensor(type, std::vector<double>(numel)));
+    const auto file = SafetensorsFile::Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+    std::vector<float> out(numel);
+    EXPECT_EQ((*file)->ReadElements("w", 0, absl::MakeSpan(out).subspan(0, numel / 4)),
+              absl::OkStatus());
+    for (const int64_t begin : {int64_t{0}, numel - 10}) {
+      const absl::Status status = (*file)->ReadElements(
+          "w", begin, absl::MakeSpan(out).subspan(static_cast<size_t>(begin)));
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* cut short"));
+    }
+    EXPECT_EQ((*file)->RawBytes("w").status().code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 TEST(WeightsSourceTest, ReadAllChecksTheShape) {

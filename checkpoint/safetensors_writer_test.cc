@@ -177,7 +177,7 @@ TEST(SafetensorsWriterTest, IntegersAsBytes) {
   ASSERT_TRUE((*writer)->WriteBytes("step", 0, bytes).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   const auto file = SafetensorsFile::Open(dir.File("f"));
-  EXPECT_EQ(*(*file)->RawBytes("step"), bytes);
+  EXPECT_EQ(absl::MakeConstSpan(*(*file)->RawBytes("step")), bytes);
   EXPECT_TRUE((*file)->metadata().empty());
 }
 

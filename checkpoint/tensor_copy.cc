@@ -17,9 +17,6 @@ namespace {
 
 // Elements that are held at a time: 4 MiB of float32.
 constexpr int64_t kPiece = int64_t{1} << 20;
-// Destination rows that a transposition gathers at a time, so that each read of a source row takes
-// whole cache lines.
-constexpr int64_t kStrip = 64;
 
 bool MovesHalves(Relayout relayout) {
   return relayout == Relayout::kInterleaveHalves || relayout == Relayout::kSeparateHalves;
@@ -96,9 +93,12 @@ class Copier {
   absl::Status Transpose() {
     const int64_t rows = shape_.dim(0);
     const int64_t columns = shape_.dim(1);
+    // Destination rows that are gathered at a time: many, since each read of a source row is a call
+    // of the system.
+    const int64_t most = std::max<int64_t>(64, kPiece / std::max<int64_t>(1, rows));
     std::vector<float> strip;
-    for (int64_t begin = 0; begin < columns; begin += kStrip) {
-      const int64_t taken = std::min(kStrip, columns - begin);
+    for (int64_t begin = 0; begin < columns; begin += most) {
+      const int64_t taken = std::min(most, columns - begin);
       strip.resize(static_cast<size_t>(taken));
       values_.resize(static_cast<size_t>(taken * rows));
       for (int64_t row = 0; row < rows; ++row) {

@@ -2,7 +2,6 @@
 
 #include "zeroth/checkpoint/tensor_file_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -49,11 +49,11 @@ absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::
                                                                            std::string header,
                                                                            Tensors tensors,
                                                                            int64_t data_bytes) {
-  std::string temporary = TemporarySibling(path, "tmp");
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
+  RemoveDeadTemporaries(path);
+  ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
+  const int fd = temporary.fd;
   std::unique_ptr<TensorFileWriter> writer(
-      new TensorFileWriter(std::move(path), std::move(temporary), std::move(header), fd));
+      new TensorFileWriter(std::move(path), std::move(temporary.path), std::move(header), fd));
   for (auto& [name, entry] : tensors) writer->slots_[name].entry = std::move(entry);
   const std::string& text = writer->header_;
   ZEROTH_RETURN_IF_ERROR(

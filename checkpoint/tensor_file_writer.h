@@ -34,7 +34,8 @@ class TensorFileWriter {
   // By name; the ranges count from the end of the header and do not overlap.
   using Tensors = std::map<std::string, SafetensorsEntry, std::less<>>;
 
-  // Creates a temporary file beside `path`, whose directory must exist. The file will have
+  // Creates a temporary file beside `path`, whose directory must exist, and removes those that
+  // writers of the same path left behind in processes that were killed. The file will have
   // header.size() + data_bytes bytes; those that belong to no tensor are zero.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(std::string path,
                                                                   std::string header,

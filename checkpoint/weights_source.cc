@@ -13,6 +13,9 @@
 namespace zeroth {
 namespace {
 
+// Bytes that are read at a time where they are converted; a multiple of every type's size.
+constexpr size_t kPieceBytes = size_t{256} << 10;
+
 // Characters that two names have in common at both ends: "transformer.wte.weight" is near
 // "wte.weight".
 size_t Likeness(absl::string_view a, absl::string_view b) {
@@ -61,9 +64,9 @@ absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name
   return values;
 }
 
-absl::Status WeightsSource::ConvertElements(absl::string_view name, const SafetensorsEntry& entry,
-                                            absl::Span<const uint8_t> bytes, int64_t begin,
-                                            absl::Span<float> out) const {
+absl::Status WeightsSource::ReadStored(const RandomAccessFile& file, int64_t data_begin,
+                                       absl::string_view name, const SafetensorsEntry& entry,
+                                       int64_t begin, absl::Span<float> out) const {
   if (!ConvertsToFloat32(entry.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" is ",
                                                    SafetensorsDTypeName(entry.dtype),
@@ -76,9 +79,33 @@ absl::Status WeightsSource::ConvertElements(absl::string_view name, const Safete
         description(), ": elements [", begin, ", ", begin, " + ", count, ") of tensor \"", name,
         "\", which has ", numel, " in shape ", entry.shape.ToString()));
   }
-  if (count == 0) return absl::OkStatus();
-  ConvertToFloat32(entry.dtype, bytes.data() + begin * (BitsOf(entry.dtype) / 8), out);
+  const auto size = static_cast<size_t>(BitsOf(entry.dtype) / 8);
+  auto from = static_cast<size_t>(data_begin + entry.begin) + static_cast<size_t>(begin) * size;
+  if (entry.dtype == SafetensorsDType::kF32) {
+    return file.Read(from, absl::MakeSpan(reinterpret_cast<uint8_t*>(out.data()), out.size() * 4));
+  }
+  std::vector<uint8_t> piece(std::min(out.size() * size, kPieceBytes));
+  while (!out.empty()) {
+    const size_t bytes = std::min(out.size() * size, piece.size());
+    ZEROTH_RETURN_IF_ERROR(file.Read(from, absl::MakeSpan(piece).subspan(0, bytes)));
+    ConvertToFloat32(entry.dtype, piece.data(), out.subspan(0, bytes / size));
+    out.remove_prefix(bytes / size);
+    from += bytes;
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint8_t>> WeightsSource::ReadRaw(const RandomAccessFile& file,
+                                                            int64_t data_begin,
+                                                            const SafetensorsEntry& entry,
+                                                            int64_t begin, int64_t end) {
+  const int64_t size = entry.end - entry.begin;
+  end = std::clamp<int64_t>(end, 0, size);
+  begin = std::clamp<int64_t>(begin, 0, end);
+  std::vector<uint8_t> bytes(static_cast<size_t>(end - begin));
+  ZEROTH_RETURN_IF_ERROR(
+      file.Read(static_cast<size_t>(data_begin + entry.begin + begin), absl::MakeSpan(bytes)));
+  return bytes;
 }
 
 }  // namespace zeroth

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
@@ -33,7 +34,8 @@ class WeightsSource {
   // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
   // nearest; F32, F16 and BF16 are exact). Touches only those elements. NotFound if there is no
   // such tensor, InvalidArgument if its type does not convert, OutOfRange if the range leaves it;
-  // messages name the file, the tensor and its shape.
+  // messages name the file, the tensor and its shape. RandomAccessFile's errors, as for a
+  // file that was cut short meanwhile.
   virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> out) const = 0;
 
@@ -47,10 +49,16 @@ class WeightsSource {
   absl::StatusOr<std::vector<float>> ReadAll(absl::string_view name, const Shape& expected) const;
 
  protected:
-  // ReadElements of a tensor that this source has, whose stored bytes are `bytes`, aligned or not.
-  absl::Status ConvertElements(absl::string_view name, const SafetensorsEntry& entry,
-                               absl::Span<const uint8_t> bytes, int64_t begin,
-                               absl::Span<float> out) const;
+  // ReadElements of a tensor that this source has, whose entry's range counts from `data_begin` in
+  // `file`.
+  absl::Status ReadStored(const RandomAccessFile& file, int64_t data_begin, absl::string_view name,
+                          const SafetensorsEntry& entry, int64_t begin,
+                          absl::Span<float> out) const;
+  // Bytes [begin, end) of such a tensor, of any type, as they are stored; none beyond its end.
+  static absl::StatusOr<std::vector<uint8_t>> ReadRaw(const RandomAccessFile& file,
+                                                      int64_t data_begin,
+                                                      const SafetensorsEntry& entry, int64_t begin,
+                                                      int64_t end);
 
   // NotFound for `name`, with up to three present names that share its beginning or ending, and the
   // total count.

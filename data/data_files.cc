@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/file/errno_status.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/llmc_header.h"
 #include "zeroth/data/npy_header.h"
@@ -33,9 +33,11 @@ constexpr size_t kTextProbe = 8192;
 
 // A file's kind; nothing if it is empty or binary.
 absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  if (absl::StartsWith(file.text(), kNpyMagic)) return DataFileKind::kNpy;
-  if (HasLlmcMagic(file.bytes())) return DataFileKind::kLlmcBin;
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kTextProbe));
+  const absl::string_view probe(reinterpret_cast<const char*>(head.data()), head.size());
+  if (absl::StartsWith(probe, kNpyMagic)) return DataFileKind::kNpy;
+  if (HasLlmcMagic(head)) return DataFileKind::kLlmcBin;
   if (absl::EndsWith(path, ".npy")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"));
@@ -44,7 +46,6 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": is named .bin, but does not begin with the magic number of an llm.c token shard"));
   }
-  const absl::string_view probe = file.text().substr(0, kTextProbe);
   if (probe.empty() || absl::StrContains(probe, absl::string_view("\0", 1))) return std::nullopt;
   return DataFileKind::kText;
 }

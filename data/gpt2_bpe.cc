@@ -16,8 +16,8 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
-#include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_alphabet.h"
 #include "zeroth/data/gpt2_split.h"
@@ -28,6 +28,7 @@ namespace {
 // Up to here finding the best pair by looking at all of them beats keeping a heap.
 constexpr size_t kShortWord = 64;
 constexpr size_t kFlushIds = 8192;
+constexpr size_t kMaxMergesBytes = size_t{64} << 20;
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -117,11 +118,11 @@ absl::Status Gpt2Bpe::ReadVocab(const std::string& path, IdOfBytes* id_of_bytes)
 }
 
 absl::Status Gpt2Bpe::ReadMerges(const std::string& path, const IdOfBytes& id_of_bytes) {
-  ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxMergesBytes));
   std::vector<bool> available(bytes_of_.size());
   for (const int32_t id : id_of_byte_) available[static_cast<size_t>(id)] = true;
   int64_t line_number = 0;
-  for (absl::string_view line : absl::StrSplit(file.text(), '\n')) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++line_number;
     if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
     if (line.empty() || (line_number == 1 && absl::StartsWith(line, "#version"))) continue;

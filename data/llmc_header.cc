@@ -37,33 +37,33 @@ bool HasLlmcMagic(absl::Span<const uint8_t> file) {
   return file.size() >= 4 && FindFormat(HeaderWord(file, 0)) != nullptr;
 }
 
-absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> file) {
-  if (!HasLlmcMagic(file)) {
+absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes) {
+  if (!HasLlmcMagic(head)) {
     return absl::InvalidArgumentError(absl::StrCat("does not begin with the magic ",
                                                    kFormats[0].magic, " or ", kFormats[1].magic,
                                                    " of llm.c shards"));
   }
-  if (file.size() < kLlmcHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "truncated: ", file.size(), " bytes, expected a header of ", kLlmcHeaderBytes));
+  if (file_bytes < kLlmcHeaderBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("truncated: ", file_bytes, " bytes, expected a header of ", kLlmcHeaderBytes));
   }
-  const ShardFormat& format = *FindFormat(HeaderWord(file, 0));
-  if (HeaderWord(file, 1) != format.version) {
-    return absl::InvalidArgumentError(absl::StrCat("version ", HeaderWord(file, 1),
+  const ShardFormat& format = *FindFormat(HeaderWord(head, 0));
+  if (HeaderWord(head, 1) != format.version) {
+    return absl::InvalidArgumentError(absl::StrCat("version ", HeaderWord(head, 1),
                                                    " at byte 4, expected ", format.version,
                                                    " with magic ", format.magic));
   }
   LlmcHeader header;
-  header.count = HeaderWord(file, 2);
+  header.count = HeaderWord(head, 2);
   header.token_bytes = format.token_bytes;
   if (header.count <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("token count ", header.count, " at byte 8, expected at least 1"));
   }
   const size_t expected = kLlmcHeaderBytes + static_cast<size_t>(header.count) * header.token_bytes;
-  if (file.size() != expected) {
+  if (file_bytes != expected) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file.size(), " bytes, expected ", expected, " for ", header.count,
+        absl::StrCat(file_bytes, " bytes, expected ", expected, " for ", header.count,
                      " tokens of ", header.token_bytes, " bytes; is the file truncated?"));
   }
   return header;

@@ -23,9 +23,10 @@ struct LlmcHeader {
 // True if `file` begins with the magic number of a token shard.
 bool HasLlmcMagic(absl::Span<const uint8_t> file);
 
-// Checks magic, version, that there are tokens, and that `file` ends with the last of them.
+// Checks magic, version, that there are tokens, and that a file of `file_bytes`, of which `head` is
+// the beginning, ends with the last of them. `head` has kLlmcHeaderBytes, or all of a shorter file.
 // InvalidArgument says what is wrong at which byte, without the file's name.
-absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> file);
+absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes);
 
 }  // namespace zeroth
 

@@ -24,7 +24,7 @@ std::string FileOf(int32_t magic, int32_t version, int32_t count, size_t data_by
 
 absl::StatusOr<LlmcHeader> Parse(const std::string& file) {
   return ParseLlmcHeader(
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()));
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(file.data()), file.size()), file.size());
 }
 
 std::string ErrorOf(const std::string& file) {

@@ -15,7 +15,7 @@ namespace zeroth {
 namespace {
 
 bool Run(absl::Span<const uint8_t> bytes) {
-  const auto header = ParseLlmcHeader(bytes);
+  const auto header = ParseLlmcHeader(bytes, bytes.size());
   const MemoryFile in_memory(bytes);
   const auto file = OpenLlmcFile(in_memory.path(), std::numeric_limits<int32_t>::max());
   if (!file.ok()) return false;

@@ -35,8 +35,8 @@ struct DataOptions {
 // Other and empty files are skipped in directories and refused where they are named or matched.
 // Text and token files cannot be mixed.
 //
-// With the byte tokenizer large texts stay on disk, memory-mapped; other tokenizers encode once,
-// here. Open once per process and share the result among its ranks.
+// With the byte tokenizer large texts stay on disk; other tokenizers encode once, here. Open once
+// per process and share the result among its ranks.
 //
 // NotFound if something does not exist, matches nothing, or holds no usable file; InvalidArgument
 // for a bad file or mixture.

@@ -3,47 +3,70 @@
 #include "zeroth/data/text_source.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/check.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 
 namespace zeroth {
 namespace {
 
-constexpr size_t kMapFrom = size_t{64} << 10;
+constexpr size_t kCopyBelow = size_t{64} << 10;
+// Bytes of a document that are read at a time.
+constexpr size_t kPiece = 4096;
+// Bytes of text that are held at a time while it is encoded.
+constexpr size_t kPart = size_t{16} << 20;
 
 std::string DescribeFiles(const std::vector<std::string>& paths) {
   return paths.size() == 1 ? paths[0] : absl::StrCat(paths[0], " and ", paths.size() - 1, " more");
 }
 
-// A file's bytes, mapped or copied.
+// A file's bytes: an open file, or a copy.
 class ByteDocument {
  public:
   static absl::StatusOr<ByteDocument> Open(const std::string& path) {
     ByteDocument document;
-    ZEROTH_ASSIGN_OR_RETURN(document.file_, MappedFile::Open(path));
-    if (document.file_.size() < kMapFrom) {
-      document.copy_ = std::string(document.file_.text());
-      document.file_ = MappedFile();
+    ZEROTH_ASSIGN_OR_RETURN(document.file_, RandomAccessFile::Open(path));
+    if (document.file_.size() < kCopyBelow) {
+      ZEROTH_ASSIGN_OR_RETURN(document.copy_, document.file_.ReadHead(kCopyBelow));
+      document.file_ = RandomAccessFile();
     }
     return document;
   }
 
-  absl::string_view text() const {
-    return file_.size() > 0 ? file_.text() : absl::string_view(copy_);
+  size_t size() const { return file_.size() > 0 ? file_.size() : copy_.size(); }
+
+  // The bytes from `begin` on as ids.
+  absl::Status Read(size_t begin, absl::Span<int32_t> out) const {
+    if (file_.size() == 0) {
+      std::copy_n(copy_.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+      return absl::OkStatus();
+    }
+    std::array<uint8_t, kPiece> piece;
+    while (!out.empty()) {
+      const size_t count = std::min(out.size(), piece.size());
+      ZEROTH_RETURN_IF_ERROR(file_.Read(begin, absl::MakeSpan(piece.data(), count)));
+      std::copy_n(piece.begin(), count, out.begin());
+      out.remove_prefix(count);
+      begin += count;
+    }
+    return absl::OkStatus();
   }
 
  private:
-  MappedFile file_;
-  std::string copy_;
+  RandomAccessFile file_;
+  std::vector<uint8_t> copy_;
 };
 
 class ByteText final : public TokenSource {
@@ -52,7 +75,7 @@ class ByteText final : public TokenSource {
       : documents_(std::move(documents)), description_(std::move(description)) {
     for (const ByteDocument& document : documents_) {
       begins_.push_back(size_);
-      size_ += static_cast<int64_t>(document.text().size()) + 1;
+      size_ += static_cast<int64_t>(document.size()) + 1;
     }
   }
 
@@ -65,9 +88,8 @@ class ByteText final : public TokenSource {
                                      begins_.begin() - 1);
     auto place = static_cast<size_t>(begin - begins_[index]);
     while (!out.empty()) {
-      const absl::string_view rest = documents_[index].text().substr(place);
-      const size_t count = std::min(out.size(), rest.size());
-      for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(rest[i]);
+      const size_t count = std::min(out.size(), documents_[index].size() - place);
+      ZEROTH_RETURN_IF_ERROR(documents_[index].Read(place, out.subspan(0, count)));
       out.remove_prefix(count);
       if (out.empty()) break;
       out[0] = ByteTokenizer::kEndOfText;
@@ -105,15 +127,44 @@ class StoredTokens final : public TokenSource {
   const std::string description_;
 };
 
+// Where `text` may be cut last, and not before `least`; 0 if nowhere (see Tokenizer::EncodeTo).
+size_t LastCut(absl::string_view text, size_t least) {
+  for (size_t end = text.size(); end > least && end > 1;) {
+    --end;
+    if (text[end] == ' ' && absl::ascii_isgraph(static_cast<unsigned char>(text[end - 1]))) {
+      return end;
+    }
+  }
+  return 0;
+}
+
+// Encodes a file part by part, so that a large one is never held as a whole.
+absl::Status EncodeFile(const std::string& path, const Tokenizer& tokenizer, Tokenizer::Sink sink) {
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
+  std::string text;  // read and not yet encoded
+  for (size_t begin = 0; begin < file.size();) {
+    const size_t left_over = text.size();
+    const size_t count = std::min(kPart, file.size() - begin);
+    text.resize(left_over + count);
+    ZEROTH_RETURN_IF_ERROR(file.Read(
+        begin, absl::MakeSpan(reinterpret_cast<uint8_t*>(text.data()) + left_over, count)));
+    begin += count;
+    const size_t end = begin == file.size() ? text.size() : LastCut(text, left_over);
+    if (end == 0) continue;
+    tokenizer.EncodeTo(absl::string_view(text).substr(0, end), sink);
+    text.erase(0, end);
+  }
+  return absl::OkStatus();
+}
+
 template <typename T>
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<std::string>& paths,
                                                             const Tokenizer& tokenizer) {
   std::vector<T> ids;
   for (const std::string& path : paths) {
-    ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    tokenizer.EncodeTo(file.text(), [&ids](absl::Span<const int32_t> piece) {
+    ZEROTH_RETURN_IF_ERROR(EncodeFile(path, tokenizer, [&ids](absl::Span<const int32_t> piece) {
       for (const int32_t id : piece) ids.push_back(static_cast<T>(id));
-    });
+    }));
     ids.push_back(static_cast<T>(tokenizer.end_of_text()));
   }
   ids.shrink_to_fit();

@@ -15,8 +15,9 @@
 namespace zeroth {
 
 // The bytes of the files as tokens of ByteTokenizer, each file followed by its end-of-text token.
-// Files of at least 64 KiB stay mapped, smaller ones are copied: a corpus of a million small files
-// would exhaust the mappings of a process.
+// Files of at least 64 KiB stay open and are read where they are used, with RandomAccessFile's
+// errors; smaller ones are copied: a corpus of a million small files would exhaust the descriptors
+// of a process.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     const std::vector<std::string>& paths);
 

@@ -3,16 +3,19 @@
 #include "zeroth/data/text_source.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/gpt2_split.h"
 
 namespace zeroth {
 namespace {
@@ -37,7 +40,7 @@ class PaddedBytes final : public Tokenizer {
 
 class TextSourceTest : public ::testing::Test {
  protected:
-  // Small, empty, mapped (beyond 64 KiB) and ordinary files.
+  // Small and empty files, and some beyond 64 KiB, which stay open.
   void SetUp() override {
     std::mt19937 random(19);
     for (const size_t size : {size_t{5}, size_t{0}, size_t{70'000}, size_t{65'536}, size_t{1}}) {
@@ -94,6 +97,61 @@ TEST_F(TextSourceTest, EncodedInThirtyTwoBits) {
   const auto source = EncodeText(paths_, PaddedBytes(65'537));
   ASSERT_TRUE(source.ok()) << source.status();
   ExpectContent(**source, 65'536);
+}
+
+TEST_F(TextSourceTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
+  const auto source = OpenByteText(paths_);
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::filesystem::resize_file(paths_[2], 1000);
+  std::filesystem::resize_file(paths_[0], 0);  // of which there is a copy
+  std::vector<int32_t> ids(500);
+  EXPECT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
+  const absl::Status status = (*source)->Read(60'000, absl::MakeSpan(ids));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      ::testing::ContainsRegex(paths_[2] + ": ends at or before byte [0-9]+, .* cut short"));
+}
+
+// One id for each of GPT-2's words: its length.
+class WordLengths final : public Tokenizer {
+ public:
+  std::string name() const override { return "word lengths"; }
+  int32_t vocab_size() const override { return 65'536; }
+  int32_t end_of_text() const override { return 0; }
+  void EncodeTo(absl::string_view text, Sink sink) const override {
+    while (!text.empty()) {
+      const size_t length = Gpt2WordLength(text);
+      const auto id = static_cast<int32_t>(length);
+      sink(absl::MakeConstSpan(&id, 1));
+      text.remove_prefix(length);
+    }
+  }
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t>) const override { return ""; }
+};
+
+TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {
+  // Words and white space of all kinds, more than is held at a time. One stretch has no place to
+  // cut.
+  const std::vector<std::string> words = {"word", "\xc3\xa4\xc3\xb6", "12", "'s",
+                                          "...",  "\xe3\x80\x80"};
+  const std::vector<std::string> spaces = {" ", "  ", "\n", " \n ", "\t", ""};
+  std::mt19937 random(29);
+  std::string text;
+  while (text.size() < (size_t{18} << 20)) {
+    text += words[random() % words.size()];
+    if (random() % 4 == 0) text += std::string(random() % 2000, 'a');
+    text += spaces[random() % spaces.size()];
+  }
+  for (int i = 0; i < 6'000'000; ++i) text += "\xe3\x80\x81\n\n"[i % 5];
+  text += " end of all";
+  const auto source = EncodeText({dir_.Write("long", text)}, WordLengths());
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::vector<int32_t> expected = WordLengths().Encode(text);
+  expected.push_back(0);
+  std::vector<int32_t> ids(static_cast<size_t>((*source)->size()));
+  ASSERT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
+  EXPECT_TRUE(ids == expected);
 }
 
 TEST_F(TextSourceTest, MissingFilesAreErrors) {

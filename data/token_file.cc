@@ -2,15 +2,17 @@
 
 #include "zeroth/data/token_file.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/llmc_header.h"
 #include "zeroth/data/npy_header.h"
@@ -19,9 +21,14 @@ namespace zeroth {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "token files are little-endian and read in place");
+              "token files are little-endian and read as they are");
 
-// Where the tokens lie in a mapped file.
+// More than any .npy header, and than llm.c's.
+constexpr size_t kMostHeaderBytes = size_t{128} << 10;
+// Tokens that are read at a time.
+constexpr size_t kPiece = 4096;
+
+// Where the tokens lie in a file.
 struct TokenLayout {
   size_t data_begin = 0;  // bytes
   int64_t count = 0;
@@ -29,9 +36,9 @@ struct TokenLayout {
 };
 
 template <typename T>
-class MappedTokens final : public TokenSource {
+class TokenFile final : public TokenSource {
  public:
-  MappedTokens(MappedFile file, const TokenLayout& layout, int32_t vocab_size)
+  TokenFile(RandomAccessFile file, const TokenLayout& layout, int32_t vocab_size)
       : file_(std::move(file)), layout_(layout), vocab_size_(vocab_size) {}
 
   int64_t size() const override { return layout_.count; }
@@ -40,36 +47,44 @@ class MappedTokens final : public TokenSource {
 
   absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
     ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    const uint8_t* from =
-        file_.data() + layout_.data_begin + static_cast<size_t>(begin) * sizeof(T);
-    for (size_t i = 0; i < out.size(); ++i) {
-      T id;
-      std::memcpy(&id, from + i * sizeof(T), sizeof(T));
-      // A negative id is a huge one here, so that one comparison refuses both.
-      if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(vocab_size_)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(file_.path(), ": token ", begin + static_cast<int64_t>(i), " is ", id,
-                         ", expected 0 to ", vocab_size_ - 1, " for a vocabulary of ", vocab_size_,
-                         "; were these tokens made for another model?"));
+    std::array<T, kPiece> ids;
+    while (!out.empty()) {
+      const size_t count = std::min(out.size(), ids.size());
+      ZEROTH_RETURN_IF_ERROR(
+          file_.Read(layout_.data_begin + static_cast<size_t>(begin) * sizeof(T),
+                     absl::MakeSpan(reinterpret_cast<uint8_t*>(ids.data()), count * sizeof(T))));
+      for (size_t i = 0; i < count; ++i) {
+        // A negative id is a huge one here, so that one comparison refuses both.
+        if (static_cast<uint64_t>(ids[i]) >= static_cast<uint64_t>(vocab_size_)) {
+          return NoSuchToken(begin + static_cast<int64_t>(i), ids[i]);
+        }
+        out[i] = static_cast<int32_t>(ids[i]);
       }
-      out[i] = static_cast<int32_t>(id);
+      out.remove_prefix(count);
+      begin += static_cast<int64_t>(count);
     }
     return absl::OkStatus();
   }
 
  private:
-  const MappedFile file_;
+  absl::Status NoSuchToken(int64_t index, T id) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_.path(), ": token ", index, " is ", id, ", expected 0 to ", vocab_size_ - 1,
+        " for a vocabulary of ", vocab_size_, "; were these tokens made for another model?"));
+  }
+
+  const RandomAccessFile file_;
   const TokenLayout layout_;
   const int32_t vocab_size_;
 };
 
 template <typename T>
-std::shared_ptr<const TokenSource> Make(MappedFile file, const TokenLayout& layout,
+std::shared_ptr<const TokenSource> Make(RandomAccessFile file, const TokenLayout& layout,
                                         int32_t vocab_size) {
-  return std::make_shared<const MappedTokens<T>>(std::move(file), layout, vocab_size);
+  return std::make_shared<const TokenFile<T>>(std::move(file), layout, vocab_size);
 }
 
-using Maker = std::shared_ptr<const TokenSource> (*)(MappedFile, const TokenLayout&, int32_t);
+using Maker = std::shared_ptr<const TokenSource> (*)(RandomAccessFile, const TokenLayout&, int32_t);
 
 struct ElementType {
   const char* descr;
@@ -125,15 +140,19 @@ absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_by
   return layout;
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpy(MappedFile file, int32_t vocab_size) {
-  ZEROTH_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(file.bytes()));
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpy(RandomAccessFile file,
+                                                           int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kMostHeaderBytes));
+  ZEROTH_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(head));
   ZEROTH_ASSIGN_OR_RETURN(const ElementType type, FindNpyType(header.descr));
   ZEROTH_ASSIGN_OR_RETURN(const TokenLayout layout, LayOutNpy(header, type.bytes, file.size()));
   return type.make(std::move(file), layout, vocab_size);
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(MappedFile file, int32_t vocab_size) {
-  ZEROTH_ASSIGN_OR_RETURN(const LlmcHeader header, ParseLlmcHeader(file.bytes()));
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(RandomAccessFile file,
+                                                            int32_t vocab_size) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kMostHeaderBytes));
+  ZEROTH_ASSIGN_OR_RETURN(const LlmcHeader header, ParseLlmcHeader(head, file.size()));
   const TokenLayout layout = {kLlmcHeaderBytes, header.count, 0};
   return header.token_bytes == 2 ? Make<uint16_t>(std::move(file), layout, vocab_size)
                                  : Make<uint32_t>(std::move(file), layout, vocab_size);
@@ -143,7 +162,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(MappedFile file, int
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
                                                                int32_t vocab_size) {
-  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
   auto source = OpenNpy(std::move(file), vocab_size);
   if (!source.ok()) return Annotate(source.status(), path);
   return source;
@@ -151,7 +170,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
                                                                 int32_t vocab_size) {
-  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
   auto source = OpenLlmc(std::move(file), vocab_size);
   if (!source.ok()) return Annotate(source.status(), path);
   return source;

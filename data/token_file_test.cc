@@ -2,10 +2,13 @@
 
 #include "zeroth/data/token_file.h"
 
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -43,6 +46,28 @@ TEST(TokenFileTest, ReadsEveryElementType) {
   ExpectNpyStream<uint64_t>(dir, "<u8");
   ExpectNpyStream<int32_t>(dir, "<i4");
   ExpectNpyStream<int64_t>(dir, "<i8");
+}
+
+void ExpectCutShortIsAnError(const std::string& path,
+                             absl::StatusOr<std::shared_ptr<const TokenSource>> source) {
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto left = static_cast<int64_t>(std::filesystem::file_size(path)) / 2;
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(left));
+  std::vector<int32_t> ids(100);
+  EXPECT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
+  const absl::Status status = (*source)->Read((*source)->size() - 100, absl::MakeSpan(ids));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::ContainsRegex(path + ": ends at or before byte [0-9]+, .* cut short"));
+}
+
+TEST(TokenFileTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
+  const TemporaryDirectory dir;
+  const std::string npy =
+      dir.Write("t.npy", NpyBytes<int32_t>("<i4", "(50000,)", std::vector<int32_t>(50000, 7)));
+  ExpectCutShortIsAnError(npy, OpenNpyFile(npy, 100));
+  const std::string bin = dir.Write("t.bin", LlmcBytes<uint16_t>(std::vector<uint16_t>(50000, 7)));
+  ExpectCutShortIsAnError(bin, OpenLlmcFile(bin, 100));
 }
 
 TEST(TokenFileTest, ReadsRowsAndRanges) {

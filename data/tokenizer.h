@@ -30,7 +30,9 @@ class Tokenizer {
   virtual int32_t end_of_text() const = 0;
 
   // Feeds the ids of `text`, any bytes at all, to `sink` in pieces of bounded size, so that a large
-  // corpus is never held as ids twice. Cannot fail: every byte string has an encoding.
+  // corpus is never held as ids twice. Cannot fail: every byte string has an encoding. A text that
+  // is cut before a space, behind a printing ASCII character, has the ids of its two parts, so that
+  // a large corpus need not be held as text either.
   virtual void EncodeTo(absl::string_view text, Sink sink) const = 0;
 
   // The bytes of `ids`; the end-of-text id becomes its spelling "<|endoftext|>".

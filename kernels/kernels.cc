@@ -56,6 +56,11 @@ absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& su
                                                  device_type,
                                                  "' have no cuDNN; expected auto or flash"));
   }
+  if (options.allow_slow_kernels && !support.slow_kernels) {
+    return absl::UnimplementedError(absl::StrCat("allow_slow_kernels: devices of type '",
+                                                 device_type,
+                                                 "' have none for products; leave it out"));
+  }
   return absl::OkStatus();
 }
 

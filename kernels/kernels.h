@@ -293,6 +293,9 @@ class Kernels {
   virtual Stream& stream() = 0;
 
   virtual absl::Status Gemm(const GemmArgs& args) = 0;
+  // In words, for people: the products that KernelOptions::allow_slow_kernels has let pass so far,
+  // each once.
+  virtual std::vector<std::string> SlowProducts() const { return {}; }
   // dbias[n] (+)= sum over rows of dy.
   virtual absl::Status BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) = 0;
 
@@ -397,12 +400,16 @@ enum class AttentionBackend : uint8_t {
 struct KernelOptions {
   Fp32Precision fp32_precision = Fp32Precision::kIeee;
   AttentionBackend attention = AttentionBackend::kAuto;
+  // A large product that the device's library has no algorithm for goes to a plain kernel of ours,
+  // about a hundred times slower, and is one of SlowProducts(). Otherwise it is Unimplemented.
+  bool allow_slow_kernels = false;
 };
 
 // What the kernels of a device type have beyond the common.
 struct KernelSupport {
   bool tf32 = false;
   bool cudnn = false;
+  bool slow_kernels = false;  // to which products may go
 };
 
 // Implementations by device type. Thread-safe.

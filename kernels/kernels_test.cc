@@ -69,6 +69,15 @@ TEST(KernelRegistryTest, RefusesTf32WhereThereIsNone) {
   EXPECT_EQ(KernelRegistry::Check("abacus", options).code(), absl::StatusCode::kNotFound);
 }
 
+TEST(KernelRegistryTest, RefusesSlowKernelsWhereThereAreNone) {
+  KernelOptions options;
+  options.allow_slow_kernels = true;
+  const absl::Status status = KernelRegistry::Check("cpu", options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("allow_slow_kernels: devices of type 'cpu'"));
+}
+
 TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
   const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
   const std::shared_ptr<Device> other = *DeviceRegistry::Create("cpu", DeviceOptions{});

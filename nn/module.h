@@ -95,13 +95,12 @@ class Module {
   auto Hooked(Context& context, Body&& body) -> decltype(body()) {
     if (hooks_ == nullptr) return body();
     const bool recording = context.recording();
-    ZEROTH_RETURN_IF_ERROR(EnterForward(context, recording));
-    auto result = body();
-    if (!result.ok()) {
-      hooks_->AfterError();
-      return result;
+    const absl::Status entered = EnterForward(context, recording);
+    auto result = entered.ok() ? body() : decltype(body())(entered);
+    if (result.ok()) {
+      if (const absl::Status left = LeaveForward(context, recording); !left.ok()) result = left;
     }
-    ZEROTH_RETURN_IF_ERROR(LeaveForward(context, recording));
+    if (!result.ok()) hooks_->AfterError();
     return result;
   }
 

@@ -160,6 +160,11 @@ absl::StatusOr<std::unique_ptr<ShardingHooks>> ShardingHooks::Attach(const WrapP
                                                      units[i]->name(), "', the plan says '",
                                                      plan.units[i].name, "'"));
     }
+    if (plan.modules[i] == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sharding hooks: the plan has no module for unit '", units[i]->name(),
+                       "' (it is null); take the plan as PlanUnits makes it"));
+    }
     hooks->hooks_.push_back(std::make_unique<UnitHooks>(sharding.scheduler(), *units[i]));
     hooks->modules_.push_back(plan.modules[i]);
     plan.modules[i]->set_hooks(hooks->hooks_.back().get());

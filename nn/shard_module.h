@@ -48,7 +48,7 @@ WrapPlan PlanUnits(Module& model, const WrapPolicy& policy);
 // modules must outlive it. Errors in a pass leave everything sharded.
 class ShardingHooks {
  public:
-  // InvalidArgument if the units of `sharding` are not the plan's.
+  // InvalidArgument if the units of `sharding` are not the plan's, or a module is null.
   static absl::StatusOr<std::unique_ptr<ShardingHooks>> Attach(const WrapPlan& plan,
                                                                Sharding& sharding);
   ~ShardingHooks();

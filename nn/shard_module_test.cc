@@ -261,6 +261,67 @@ TEST(ShardingHooksTest, AUnitForEveryLayerOfATiedModelChangesNoBit) {
   for (const size_t rank : {0u, 1u}) EXPECT_EQ(by_layer[rank], by_block[rank]);
 }
 
+// Hooks whose unit cannot be gathered, or cannot be given up.
+class FailingHooks : public ModuleHooks {
+ public:
+  explicit FailingHooks(bool before) : before_(before) {}
+  absl::Status BeforeForward(bool) override { return Fail(before_); }
+  absl::Status AfterForward(bool) override { return Fail(!before_); }
+  absl::Status BeforeBackward() override { return absl::OkStatus(); }
+  absl::Status AfterBackward() override { return absl::OkStatus(); }
+  void AfterError() override { ++told_; }
+  int told() const { return told_; }
+
+ private:
+  static absl::Status Fail(bool fails) {
+    return fails ? absl::UnavailableError("no such luck") : absl::OkStatus();
+  }
+
+  const bool before_;
+  int told_ = 0;
+};
+
+TEST(ShardingHooksTest, AnErrorOfAHookItselfIsTold) {
+  class Empty : public Module {
+   public:
+    Empty() : Module("empty") {}
+    absl::StatusOr<Value> Forward(Context& context) {
+      return Hooked(context, []() -> absl::StatusOr<Value> { return Value(); });
+    }
+  };
+  auto device = DeviceRegistry::Create("cpu", DeviceOptions());
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto kernels = KernelRegistry::Create(**device, (*device)->compute_stream());
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  for (const bool before : {true, false}) {
+    Tape tape;
+    tape.set_recording(false);
+    Context context(**device, **kernels, tape);
+    Empty module;
+    FailingHooks hooks(before);
+    module.set_hooks(&hooks);
+    EXPECT_EQ(module.Forward(context).status(), absl::UnavailableError("no such luck"));
+    EXPECT_EQ(hooks.told(), 1);
+  }
+}
+
+TEST(ShardingHooksTest, APlanWithANullModuleIsRefused) {
+  const absl::Status status = RunLocalRanks(1, [](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    const std::unique_ptr<LanguageModel> model = MakeModel("gpt2_nano");
+    WrapPlan plan = PlanUnits(*model, WrapBlocks());
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Sharding> sharding,
+                            Sharding::Create(world, *device, ShardingOptions(), plan.units));
+    plan.modules[1] = nullptr;
+    const absl::Status refused = ShardingHooks::Attach(plan, *sharding).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.ToString().find(sharding->units()[1]->name()), std::string::npos) << refused;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(ShardingHooksTest, AFailingForwardLeavesEverythingSharded) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,

@@ -75,10 +75,13 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   }
   std::vector<const Parameter*> parameters;
   std::vector<std::string> names;
-  for (const Parameter* parameter : sharding_.parameters()) {
-    if (!parameter->requires_grad()) continue;
-    parameters.push_back(parameter);
-    names.push_back(parameter->name());
+  for (const Unit* unit : sharding_.units()) {
+    for (int i = 0; i < unit->layout().parameter_count(); ++i) {
+      // One that is frozen just now may be trained later.
+      if (!unit->takes_gradient(i)) continue;
+      parameters.push_back(unit->parameters()[static_cast<size_t>(i)]);
+      names.push_back(parameters.back()->name());
+    }
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int> assigned, AssignGroups(groups, names));
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -171,7 +174,7 @@ absl::Status AdamW::ExpectReducedGradients() const {
     ZEROTH_RETURN_IF_ERROR_WITH(state.unit->ExpectGradientState(GradientState::kReduced, "update"),
                                 "AdamW: call Scheduler::FinishBackward first");
   }
-  return absl::OkStatus();
+  return sharding_.scheduler().ExpectBackwardFinished("update");
 }
 
 absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor) {
@@ -181,7 +184,12 @@ absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor
 }
 
 absl::Status AdamW::BeginStep(double lr, double grad_scale) {
-  ++step_;
+  if (coefficients_copied_ != nullptr) {
+    // The copy may read the host's memory only when its turn comes.
+    ZEROTH_RETURN_IF_ERROR(coefficients_copied_->Synchronize());
+    coefficients_copied_ = nullptr;
+  }
+  const int64_t step = step_ + 1;
   for (size_t i = 0; i < settings_.size(); ++i) {
     const AdamWOptions& options = settings_[i].options;
     AdamWArgs args;
@@ -190,19 +198,22 @@ absl::Status AdamW::BeginStep(double lr, double grad_scale) {
     args.beta2 = options.beta2;
     args.eps = options.eps;
     args.eps_mode = options.eps_mode;
-    args.correction1 = 1 - std::pow(options.beta1, static_cast<double>(step_));
-    args.correction2 = 1 - std::pow(options.beta2, static_cast<double>(step_));
+    args.correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
+    args.correction2 = 1 - std::pow(options.beta2, static_cast<double>(step));
     args.grad_scale = grad_scale;
     args.seed = options.seed;
-    args.step = step_;
+    args.step = step;
     for (const bool decay : {false, true}) {
       args.weight_decay = decay ? options.weight_decay : 0.0;
       coefficients_[2 * i + (decay ? 1 : 0)] = DeriveAdamWCoefficients(args);
     }
   }
-  return sharding_.device().CopyFromHost(device_coefficients_.raw_data(), coefficients_.data(),
-                                         coefficients_.size() * sizeof(AdamWCoefficients),
-                                         kernels_.stream());
+  ZEROTH_RETURN_IF_ERROR(sharding_.device().CopyFromHost(
+      device_coefficients_.raw_data(), coefficients_.data(),
+      coefficients_.size() * sizeof(AdamWCoefficients), kernels_.stream()));
+  ZEROTH_ASSIGN_OR_RETURN(coefficients_copied_, kernels_.stream().Record());
+  step_ = step;
+  return absl::OkStatus();
 }
 
 std::vector<StatePass::Operand> AdamW::Operands(const State& state) const {

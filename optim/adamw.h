@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw_coefficients.h"
@@ -56,8 +57,9 @@ class AdamW {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument if an option is out of its range, names the unit whose shards are not cut by
-  // the state's blocks, or a group that no trainable parameter belongs to, or whose settings are
-  // out of range. `sharding` and `kernels` outlive the optimizer.
+  // the state's blocks, or a group that no parameter with a place for gradients belongs to
+  // (Unit::takes_gradient, whether it is frozen just now or not), or whose settings are out of
+  // range. `sharding` and `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(
       Sharding& sharding, Kernels& kernels, const AdamWOptions& options,
       absl::Span<const ParameterGroup> groups = {});
@@ -67,13 +69,15 @@ class AdamW {
   // values and moments. `grad_factor`, if defined, is a further factor in device memory, fp32 [1],
   // as GradNormAndScale makes it; where it or grad_scale is NaN, values and moments stay as they
   // are, and the caller, who learns of that later, must ForgetSkippedStep. FailedPrecondition names
-  // a unit whose gradients are not reduced; nothing is changed then.
+  // a unit whose gradients are not reduced, or says that FinishBackward was not called; nothing is
+  // changed then.
   absl::Status Step(double lr, double grad_scale = 1.0, const Tensor& grad_factor = Tensor());
 
   // Step in two parts, for a part that is recorded (Device::BeginRecording) and played at every
   // step: BeginStep counts the step and puts what is derived from its number, `lr` and `grad_scale`
   // into device memory, where Update finds it when it runs. BeginStep is enqueued on the kernels'
-  // stream, as Update is.
+  // stream, as Update is, and waits until the step before has copied its own from the host. After
+  // an error the step is not counted.
   absl::Status BeginStep(double lr, double grad_scale = 1.0);
   absl::Status Update(const Tensor& grad_factor = Tensor());
 
@@ -140,6 +144,8 @@ class AdamW {
   // Of this step, of each of the settings: without decay, with it.
   std::vector<AdamWCoefficients> coefficients_;
   Tensor device_coefficients_;  // the same, [rows, kAdamWCoefficients] fp32
+  // When the copy from the one to the other has ended; nullptr: none was made.
+  std::shared_ptr<Event> coefficients_copied_;
   int64_t step_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/philox.h"
+#include "zeroth/optim/clip_grad_norm.h"
 #include "zeroth/optim/testing_ranks.h"
 
 namespace zeroth {
@@ -211,6 +212,33 @@ TEST(AdamWTest, AStepWithoutReducedGradientsNamesTheUnitAndChangesNothing) {
     EXPECT_NE(step.ToString().find("FinishBackward"), std::string::npos) << step;
     EXPECT_EQ(adamw->step(), 0);
     return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Units may all be reduced by then as far as the host knows, with reductions on their way.
+TEST(AdamWTest, AStepBeforeFinishBackwardChangesNothing) {
+  const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
+    Rank rank(world, Shape({2, 2}), Shape({2}));
+    ZEROTH_RETURN_IF_ERROR(rank.Open({"full_shard", 2}));
+    ZEROTH_ASSIGN_OR_RETURN(auto adamw,
+                            AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions()));
+    Scheduler& scheduler = rank.sharding->scheduler();
+    Unit& unit = *rank.sharding->FindUnit("unit");
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(unit));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(unit));
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeBackward(unit));
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterBackward(unit));
+    EXPECT_EQ(unit.gradient_state(), GradientState::kReduced);
+    for (const absl::Status& early :
+         {adamw->Step(0.1), GradNormAndScale(*rank.sharding, *rank.kernels, 1, 1).status()}) {
+      EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_NE(early.ToString().find("FinishBackward"), std::string::npos) << early;
+    }
+    EXPECT_EQ(adamw->step(), 0);
+    ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+    ZEROTH_RETURN_IF_ERROR(adamw->Step(0.1));
+    return scheduler.EndStep();
   });
   EXPECT_TRUE(status.ok()) << status;
 }

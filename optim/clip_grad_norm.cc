@@ -45,6 +45,7 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
       passes.push_back(std::move(pass));
     }
   }
+  ZEROTH_RETURN_IF_ERROR(sharding.scheduler().ExpectBackwardFinished("take the gradient norm"));
   if (!in_memory.empty()) {
     ZEROTH_RETURN_IF_ERROR_WITH(kernels.AddSquares(in_memory, sum), "gradient norm");
   }

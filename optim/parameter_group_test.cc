@@ -207,5 +207,32 @@ TEST(ParameterGroupTest, WrongGroupsAreNamed) {
             std::string::npos);
 }
 
+// A parameter that is frozen while the optimizer is made keeps its group for later.
+TEST(ParameterGroupTest, WhatIsUnfrozenLaterIsUpdatedAsItsGroupSays) {
+  const auto train = [](bool frozen_at_first) {
+    Trained trained;
+    const absl::Status status = RunLocalRanks(2, [&](Communicator& world) -> absl::Status {
+      Rank rank(world, Shape({6, 7}), Shape({13}));
+      ZEROTH_RETURN_IF_ERROR(rank.Open({"full_shard", 2, 0, 0}));
+      ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 42), Draw("v", 13)));
+      rank.vector.set_requires_grad(!frozen_at_first);
+      ZEROTH_ASSIGN_OR_RETURN(
+          auto adamw, AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions(), {Different()}));
+      rank.vector.set_requires_grad(true);
+      ZEROTH_RETURN_IF_ERROR(rank.Backward(Draw("gm", 42), Draw("gv", 13)));
+      ZEROTH_RETURN_IF_ERROR(adamw->Step(kLr));
+      ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
+      Trained mine;
+      ZEROTH_RETURN_IF_ERROR(rank.Read(mine.matrix, mine.vector));
+      if (world.rank() == 0) trained = mine;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return trained;
+  };
+  EXPECT_EQ(train(true).vector, train(false).vector);
+  EXPECT_EQ(train(true).matrix, train(false).matrix);
+}
+
 }  // namespace
 }  // namespace zeroth

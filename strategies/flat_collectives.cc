@@ -100,12 +100,12 @@ int64_t FullParameterBytes(const Unit& unit) {
   return bytes;
 }
 
-int64_t FullGradientBytes(const Unit& unit) {
+int64_t FullGradientBytes(const Unit& unit, MicroBatches how) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const ShardLayout::Segment& segment = unit.segment_layout(i);
     if (unit.is_full_gradient(i) || !segment.trainable) continue;
-    bytes += SegmentBytes(segment, unit.precision().reduce_dtype);
+    bytes += SegmentBytes(segment, unit.full_gradient_dtype(i, how));
   }
   return bytes;
 }
@@ -138,7 +138,11 @@ absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Str
   const size_t index = static_cast<size_t>(unit.index());
   if (held_.size() <= index) held_.resize(index + 1);
   Holding& held = held_[index];
-  ZEROTH_CHECK(!held.buffer.defined());
+  if (held.buffer.defined()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(), "': it still has its ", MemoryCategoryName(category_),
+                     " of a step that has failed; call Scheduler::Abandon after an error"));
+  }
   held.from = SetOf(unit, bytes);
   if (held.from != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(held.buffer, held.from->Acquire(bytes, writer));
@@ -272,8 +276,7 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers) {
 
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kNone, "prepare gradients"));
-  const DType dtype = unit.precision().reduce_dtype;
-  const int64_t bytes = FullGradientBytes(unit);
+  const int64_t bytes = FullGradientBytes(unit, unit.micro_batches());
   Tensor buffer;
   if (bytes > 0) {
     ZEROTH_ASSIGN_OR_RETURN(buffer, buffers.Acquire(unit, bytes, unit.device().compute_stream()));
@@ -283,11 +286,13 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     const ShardLayout::Segment& layout = unit.segment_layout(i);
     if (!layout.trainable) continue;
     Unit::Segment& segment = unit.segment(i);
+    const DType dtype = unit.full_gradient_dtype(i);
     if (!unit.offloads_gradients() && !segment.grad_shard.defined()) {
-      ZEROTH_ASSIGN_OR_RETURN(
-          segment.grad_shard,
-          Tensor::Empty(unit.device(), Shape({layout.shard_numel}),
-                        unit.precision().gradient_dtype(), MemoryCategory::kGradients));
+      const DType result =
+          dtype == DType::kFloat32 ? DType::kFloat32 : unit.precision().gradient_dtype();
+      ZEROTH_ASSIGN_OR_RETURN(segment.grad_shard,
+                              Tensor::Empty(unit.device(), Shape({layout.shard_numel}), result,
+                                            MemoryCategory::kGradients));
     }
     if (unit.is_full_gradient(i)) {
       segment.grad = segment.grad_shard;
@@ -327,18 +332,27 @@ absl::Status WidenGradientShard(const Unit& unit, Unit::Segment& segment, Stream
   return absl::OkStatus();
 }
 
-// Reduce-scatter inside the shard group, then all-reduce of the shard across groups. A
-// low-precision sum must not be rounded in between: it would depend on how ranks are grouped.
+bool ReducesAcross(const GradientGroups& groups, GradientSync sync) {
+  return sync == GradientSync::kFinish && groups.replicate != nullptr &&
+         groups.replicate->size() > 1;
+}
+
+// Whether something follows the reduction inside the group: a low-precision sum must not be rounded
+// before, since that would depend on how ranks are grouped.
+bool RoundsLater(const GradientGroups& groups, bool across, GradientSync sync) {
+  return across || (groups.scale != 1 && sync == GradientSync::kFinish);
+}
+
+// Reduce-scatter inside the shard group, then all-reduce of the shard across groups.
 absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const GradientGroups& groups,
                               ReduceOp op, GradientSync sync, StreamScratch& scratch,
                               Stream& comm) {
-  const bool finishes = sync == GradientSync::kFinish;
-  if (!finishes) ZEROTH_RETURN_IF_ERROR(WidenGradientShard(unit, segment, comm));
-  const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
-  const bool rounds_later = across && segment.grad_shard.dtype() != DType::kFloat32;
+  const bool across = ReducesAcross(groups, sync);
+  const bool rounds_later =
+      RoundsLater(groups, across, sync) && segment.grad_shard.dtype() != DType::kFloat32;
   Tensor sum = segment.grad_shard;
   if (rounds_later) {
-    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction in several steps");
     ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(segment.grad_shard.numel(), comm));
   }
   ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
@@ -356,10 +370,8 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
                                      GradientSync sync, StreamScratch& scratch, Stream& comm) {
   Unit::Segment& segment = unit.segment(i);
   OffloadedTensor& shard = segment.offloaded_grad_shard;
-  const bool finishes = sync == GradientSync::kFinish;
-  if (!finishes) ZEROTH_RETURN_IF_ERROR(WidenGradientShard(unit, segment, comm));
-  const bool across = finishes && groups.replicate != nullptr && groups.replicate->size() > 1;
-  const bool rounds_later = across && shard.dtype() != DType::kFloat32;
+  const bool across = ReducesAcross(groups, sync);
+  const bool rounds_later = RoundsLater(groups, across, sync) && shard.dtype() != DType::kFloat32;
   const bool in_place =
       !rounds_later && !unit.has_accumulated() && shard.dtype() == segment.grad.dtype();
   const Tensor slice = SliceOf(unit, i, segment.grad);
@@ -374,7 +386,7 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
   }
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
   if (rounds_later) {
-    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+    if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction in several steps");
     ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, slice));
     sum = slice;
   }
@@ -406,12 +418,13 @@ absl::Status ScatterAcross(Unit& unit, int i, const Tensor& sum, const GradientG
   const bool stores = unit.offloads_gradients();
   const DType target = stores ? store.dtype() : segment.grad_shard.dtype();
   // The collective itself widens, and has to where it is the only one.
-  const bool widens = target == DType::kFloat32 && sum.dtype() != target;
-  const bool direct = !stores && (widens || sum.dtype() == target);
+  const bool scales = groups.scale != 1;
+  const bool widens = sum.dtype() != DType::kFloat32 && (scales || target == DType::kFloat32);
+  const bool direct = !stores && target == (widens ? DType::kFloat32 : sum.dtype());
   const Shape shape({unit.segment_layout(i).shard_numel});
   Tensor own =
       direct ? segment.grad_shard : sum.View(groups.replicate->rank() * shape.numel(), shape);
-  if (stores && widens) {
+  if (!direct && widens) {
     ZEROTH_ASSIGN_OR_RETURN(own, scratch.Take(shape.numel(), comm));
   }
   ZEROTH_RETURN_IF_ERROR(ReduceScatterIn(*groups.replicate, unit, sum, own, op,
@@ -419,7 +432,7 @@ absl::Status ScatterAcross(Unit& unit, int i, const Tensor& sum, const GradientG
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, own, groups, GradientSync::kFinish, scratch.kernels()));
   if (direct) return absl::OkStatus();
   if (stores && own.dtype() == target) return store.Write(0, own, comm);
-  if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction across groups");
+  if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction in several steps");
   // Nobody needs the full gradient any more.
   const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
   ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
@@ -437,17 +450,47 @@ absl::Status ReduceCutSegmentToOwners(Unit& unit, int i, const GradientGroups& g
     ZEROTH_RETURN_IF_ERROR(ReduceScatterSegment(unit, segment.grad, sum, op, groups, comm));
   }
   return sync == GradientSync::kFinish ? ScatterAcross(unit, i, sum, groups, op, scratch, comm)
-                                       : WidenGradientShard(unit, segment, comm);
+                                       : absl::OkStatus();
 }
 
 absl::Status ReduceCut(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
                        GradientSync sync, StreamScratch& scratch, Stream& comm) {
+  // What micro-batches add up to is fp32, in the shard or in the full gradient.
+  if (sync == GradientSync::kAccumulate || unit.segment(i).grad.dtype() == DType::kFloat32) {
+    ZEROTH_RETURN_IF_ERROR(WidenGradientShard(unit, unit.segment(i), comm));
+  }
   if (groups.scatters_across) {
     return ReduceCutSegmentToOwners(unit, i, groups, op, sync, scratch, comm);
   }
   return unit.offloads_gradients()
              ? ReduceCutSegmentToStore(unit, i, groups, op, sync, scratch, comm)
              : ReduceCutSegment(unit, unit.segment(i), groups, op, sync, scratch, comm);
+}
+
+// The full gradient is what the optimizer reads: all-reduced in place, or, where it is 16-bit and
+// to be scaled before it is rounded, in fp32.
+absl::Status ReduceWholeSegment(Unit& unit, int i, const GradientGroups& groups, ReduceOp op,
+                                GradientSync sync, StreamScratch& scratch, Stream& comm) {
+  Unit::Segment& segment = unit.segment(i);
+  const Tensor& grad = segment.grad;
+  if (sync == GradientSync::kFinish && groups.world->size() > 1 && grad.numel() > 0) {
+    const bool rounds_later = groups.scale != 1 && grad.dtype() != DType::kFloat32;
+    Tensor sum = grad;
+    if (rounds_later) {
+      if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a gradient divide factor");
+      ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(grad.numel(), comm));
+      ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(grad, sum));
+    }
+    ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, sum, op, *groups.world, groups, comm));
+    ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
+    if (rounds_later) ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, grad));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, grad, groups, sync, scratch.kernels()));
+  }
+  if (!unit.offloads_gradients()) return absl::OkStatus();
+  OffloadedTensor& store = segment.offloaded_grad_shard;
+  store = store.As(grad.dtype());
+  return store.Write(0, grad, comm);
 }
 
 }  // namespace
@@ -458,19 +501,10 @@ absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp 
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    Unit::Segment& segment = unit.segment(i);
-    ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
-    if (!unit.is_whole(i)) {
-      ZEROTH_RETURN_IF_ERROR(ReduceCut(unit, i, groups, op, sync, scratch, comm));
-      continue;
-    }
-    if (sync == GradientSync::kFinish && groups.world->size() > 1 && segment.grad.numel() > 0) {
-      ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, segment.grad, op, *groups.world, groups, comm));
-    }
-    ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, segment.grad, groups, sync, scratch.kernels()));
-    if (unit.offloads_gradients()) {
-      ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Write(0, segment.grad, comm));
-    }
+    ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, unit.segment(i).grad, comm));
+    ZEROTH_RETURN_IF_ERROR(unit.is_whole(i)
+                               ? ReduceWholeSegment(unit, i, groups, op, sync, scratch, comm)
+                               : ReduceCut(unit, i, groups, op, sync, scratch, comm));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
   ZEROTH_RETURN_IF_ERROR(sync == GradientSync::kFinish ? unit.MarkReduced(done)

@@ -31,7 +31,7 @@ absl::StatusOr<int> FixedShardSize(absl::string_view strategy, const StrategyOpt
 // Bytes of one buffer that holds a unit's full parameters, or full gradients, as far as these are
 // not the memory of its shards; segments are 64-byte aligned.
 int64_t FullParameterBytes(const Unit& unit);
-int64_t FullGradientBytes(const Unit& unit);
+int64_t FullGradientBytes(const Unit& unit, MicroBatches how);
 
 // The full buffers of a unit's cut segments in turn from a BufferSet, or, for the root and for
 // strategies that keep units gathered, each from the allocator. Used by one rank's thread only.
@@ -94,8 +94,8 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, FullBuffers& buffer
 // Frees the full parameters: kGathered → kSharded.
 absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 
-// Gives every trainable segment a place for full gradients: from `buffers` where it is cut,
-// otherwise the memory that the optimizer will read. kNone → kFull.
+// Gives every trainable segment a place for full gradients of Unit::full_gradient_dtype: from
+// `buffers` where it is cut, otherwise the memory that the optimizer will read. kNone → kFull.
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers);
 
 // Uninitialised memory of a unit's gradients that `writer` may write.
@@ -118,10 +118,12 @@ struct GradientGroups {
   StreamScratch* travel = nullptr;
 };
 // Reduces every trainable segment as ShardingStrategy::SyncGradients says; full buffers go back to
-// `buffers`. Whatever reduce_dtype is, sums over all groups together are rounded once, and shards
-// are accumulated over micro-batches in fp32; segments that are whole on every rank accumulate in
-// reduce_dtype, where layers add their contributions. Gradients that are offloaded end in the
-// store; where owners span groups, micro-batches add up in memory all the same.
+// `buffers`. Whatever reduce_dtype is, sums over all groups together are scaled and rounded once,
+// and shards are accumulated over micro-batches in fp32; where layers add to full gradients, these
+// are fp32 already (Unit::full_gradient_dtype), travel as such, and are not rounded at all. What
+// every rank holds whole in 16 bits travels as fp32 too if it is to be scaled, by way of `scratch`.
+// Gradients that are offloaded end in the store; where owners span groups, micro-batches add up in
+// memory all the same.
 absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, ReduceOp op,
                              GradientSync sync, FullBuffers& buffers, StreamScratch& scratch,
                              Stream& comm);

@@ -87,17 +87,19 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
   return PrepareFullGradients(unit, *gradients_);
 }
 
+bool FlatStrategy::AddsUpInFull() const {
+  const Mesh& mesh = *context_.mesh;
+  return mesh.owners_span_groups() && mesh.shard_size() == 1 && !sums_in_tree();
+}
+
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
   if (options_.tree_micro_batches > 0) {
     ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, options_.tree_micro_batches, sync));
   }
+  if (AddsUpInFull() && sync == GradientSync::kAccumulate) return absl::OkStatus();
   GradientGroups groups;
   Mesh& mesh = *context_.mesh;
   groups.scatters_across = mesh.owners_span_groups();
-  // In groups of one there is nothing to sum before the last micro-batch: layers add to what is
-  // full, as where every rank keeps whole gradients.
-  const bool waits = groups.scatters_across && mesh.shard_size() == 1 && !sums_in_tree();
-  if (waits && sync == GradientSync::kAccumulate) return absl::OkStatus();
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
   groups.world = &mesh.world_reduce();

@@ -26,6 +26,8 @@ class FlatStrategy : public ShardingStrategy {
   bool NeedsReduceKernels() const override {
     return options_.gradient_divide_factor != 0 || sums_in_tree();
   }
+  // In groups of one whose owners span groups there is nothing to sum before the last micro-batch.
+  bool AddsUpInFull() const override;
   std::vector<Communicator*> OwnGroups() const override;
   absl::Status Attach(const StrategyContext& context) override;
   absl::Status Gather(Unit& unit, Pass pass, Stream& comm) override;

@@ -73,15 +73,20 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                 ((keeps_all ? model.total : in_turns + after_forward) + group_part);
   }
 
-  const double gradient = Bytes(options.precision.reduce_dtype);
   const bool several = options.micro_batches > 1;
   const bool in_tree = options.sums_in_tree && several;
   const bool adds_up_in_full = several && !in_tree &&
                                (!options.sync_every_micro_batch ||
                                 options.strategy == "shard_optimizer" || (spans && shards == 1));
   const bool adds_up_in_shards = several && cut && !adds_up_in_full && !in_tree;
-  const double shard_gradient =
-      Bytes(adds_up_in_shards ? DType::kFloat32 : options.precision.gradient_dtype());
+  // Where nothing is cut, what is full is the result, or on its way to it.
+  const bool full_is_sum = adds_up_in_full || (several && !cut && !in_tree);
+  const DType full_gradient =
+      full_is_sum ? options.precision.grad_accum_dtype : options.precision.reduce_dtype;
+  const double gradient = Bytes(full_gradient);
+  const double shard_gradient = Bytes(adds_up_in_shards || full_gradient == DType::kFloat32
+                                          ? DType::kFloat32
+                                          : options.precision.gradient_dtype());
   if (offload.gradients) {
     bytes.offloaded += Bytes(DType::kFloat32) * own;  // room for either
   } else {

@@ -30,6 +30,13 @@ absl::Status ValidateMixedPrecision(const MixedPrecision& precision) {
                      " and reduce_dtype is ", DTypeName(precision.reduce_dtype),
                      ", expected fp32 for one of them, or the same 16-bit type for both"));
   }
+  if (precision.grad_accum_dtype != DType::kFloat32 &&
+      precision.grad_accum_dtype != precision.reduce_dtype) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mixed precision: grad_accum_dtype is ", DTypeName(precision.grad_accum_dtype),
+                     " and reduce_dtype is ", DTypeName(precision.reduce_dtype),
+                     ", expected fp32, or the type of reduce_dtype"));
+  }
   if (precision.master_dtype == DType::kFloat32) return absl::OkStatus();
   if (precision.master_dtype == DType::kBFloat16 && precision.param_dtype == DType::kBFloat16) {
     return absl::OkStatus();

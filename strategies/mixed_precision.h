@@ -36,6 +36,13 @@ struct MixedPrecision {
   // true: it is rounded to reduce_dtype, and takes its bytes. Where a rank holds gradients whole
   // there is no sum apart from them, so false is refused there unless reduce_dtype is fp32.
   bool keep_low_precision_grads = true;
+  // What gradients of several micro-batches are added up in where a rank holds them whole
+  // (no_shard, shard_optimizer, one rank, SetRequiresGradientSync(false)): fp32, in which the
+  // optimizer then reads them, or reduce_dtype, which takes half of the memory where that is a
+  // 16-bit type, and loses contributions that are small against the sum (in bf16, below a 256th of
+  // it). Shards always add up in fp32. (DeepSpeed's data_types.grad_accum_dtype, Megatron's
+  // grad_reduce_in_fp32.)
+  DType grad_accum_dtype = DType::kFloat32;
 
   // True where full parameters are the shards' own type, so that one shard needs no second copy.
   bool computes_in_masters() const { return param_dtype == master_dtype; }

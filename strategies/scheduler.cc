@@ -25,8 +25,8 @@ absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
 
 // The sizes of the buffers that units other than the root take turns in: the largest's, and that
 // of those which would leave most of such a buffer empty, as a norm that is a unit inside a block.
-std::vector<int64_t> BufferSizes(const std::vector<Unit*>& units,
-                                 int64_t (*bytes_of)(const Unit&)) {
+template <typename BytesOf>
+std::vector<int64_t> BufferSizes(const std::vector<Unit*>& units, const BytesOf& bytes_of) {
   constexpr int64_t kMuchSmaller = 8;
   int64_t largest = 0;
   for (const Unit* unit : units) {
@@ -41,6 +41,26 @@ std::vector<int64_t> BufferSizes(const std::vector<Unit*>& units,
   return {small, largest};
 }
 
+// Of buffers for full gradients, in the type of those of one micro-batch and of sums of several.
+std::vector<int64_t> GradientBufferSizes(const std::vector<Unit*>& units) {
+  std::vector<int64_t> sizes;
+  for (const MicroBatches how : {MicroBatches::kOne, MicroBatches::kAddedInFull}) {
+    for (const int64_t bytes :
+         BufferSizes(units, [how](const Unit& unit) { return FullGradientBytes(unit, how); })) {
+      sizes.push_back(bytes);
+    }
+  }
+  return sizes;
+}
+
+// Backward's where units are declared in forward's order: the last one first, the root last.
+std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
+  std::vector<Unit*> order(units.rbegin(), units.rend());
+  std::stable_partition(order.begin(), order.end(),
+                        [](const Unit* unit) { return !unit->is_root(); });
+  return order;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh,
@@ -50,7 +70,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       mesh_(mesh),
       device_(device),
       units_(std::move(units)),
-      tracks_(units_.size()) {}
+      tracks_(units_.size()),
+      reduction_order_(ReductionOrder(units_)),
+      in_fixed_order_(mesh.owner_count() == 1 && mesh.world().size() > 1) {}
 
 Scheduler::~Scheduler() {
   for (Unit* unit : units_) {
@@ -72,9 +94,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   scheduler->gathered_ = std::make_unique<BufferSet>(
       device, MemoryCategory::kGatheredParameters,
       BufferSizes(scheduler->units_, FullParameterBytes), options.gather_buffers);
-  scheduler->gradients_ = std::make_unique<BufferSet>(
-      device, MemoryCategory::kGradients, BufferSizes(scheduler->units_, FullGradientBytes),
-      options.gradient_buffers);
+  scheduler->gradients_ =
+      std::make_unique<BufferSet>(device, MemoryCategory::kGradients,
+                                  GradientBufferSizes(scheduler->units_), options.gradient_buffers);
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
   ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
@@ -122,7 +144,23 @@ void Scheduler::ProvideGradients(Unit& unit) {
   }
 }
 
+absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
+  if (unit == nullptr) {
+    return absl::InvalidArgumentError("scheduler: a null unit, expected one of the sharding's");
+  }
+  const auto index = static_cast<size_t>(unit->index());
+  if (index < units_.size() && units_[index] == unit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("scheduler: unit '", unit->name(), "' is of another sharding"));
+}
+
+absl::Status Scheduler::ExpectOwn(const std::vector<Unit*>& units) const {
+  for (const Unit* unit : units) ZEROTH_RETURN_IF_ERROR(ExpectOwn(unit));
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   const Pass pass = expects_backward ? Pass::kForward : Pass::kInference;
   Track& in = track(unit);
   if (expects_backward && in.reduced) {
@@ -146,6 +184,7 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
 }
 
 absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.active == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -165,6 +204,7 @@ absl::Status Scheduler::AfterForward(Unit& unit, bool expects_backward) {
 }
 
 absl::Status Scheduler::BeforeBackward(Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.pending_backwards <= in.in_backward) {
     return absl::FailedPreconditionError(
@@ -184,6 +224,7 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
 }
 
 absl::Status Scheduler::AfterBackward(Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   Track& in = track(unit);
   if (in.in_backward == 0) {
     return absl::FailedPreconditionError(
@@ -200,7 +241,7 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
                      "micro-batches (tree_micro_batches), which takes each one's by itself"));
   }
   if (in.pending_backwards == 0 && requires_gradient_sync_) {
-    ZEROTH_RETURN_IF_ERROR(SyncGradients(unit));
+    ZEROTH_RETURN_IF_ERROR(BackwardIsOver(unit));
   }
   if (in.active == 0 && reshard_after_backward_) {
     ZEROTH_RETURN_IF_ERROR(
@@ -214,23 +255,52 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   return PrefetchAhead(in, Pass::kBackward);
 }
 
+absl::Status Scheduler::BackwardIsOver(Unit& unit) {
+  track(unit).reduced = true;
+  if (!in_fixed_order_) return SyncGradients(unit);
+  for (; next_reduction_ < reduction_order_.size(); ++next_reduction_) {
+    Unit& next = *reduction_order_[next_reduction_];
+    if (!next.has_trainable()) continue;
+    if (!track(next).reduced) break;
+    ZEROTH_RETURN_IF_ERROR(SyncGradients(next));
+  }
+  return absl::OkStatus();
+}
+
+// Whatever of it is left: units whose backward has not come after all, as where a loss does not
+// depend on what their forward has made, must not be waited for in the next one.
+absl::Status Scheduler::EndMicroBatch() {
+  for (Unit* unit : units_) {
+    Track& in = track(*unit);
+    in.reduced = false;
+    in.issued = false;
+    const bool is_kept = std::exchange(in.pending_backwards, 0) > 0 && in.active == 0 &&
+                         unit->state() == UnitState::kGathered;
+    if (is_kept && reshard_after_backward_) {
+      ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kBackward));
+    }
+  }
+  next_reduction_ = 0;
+  expects_backward_ = false;
+  has_micro_batches_ = true;
+  kept_in_full_ = !requires_gradient_sync_;
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::FinishBackward() {
   if (!expects_backward_) {
     return absl::FailedPreconditionError(
         "there are no gradients to synchronise: no forward that expects a backward ran in this "
         "step");
   }
-  // Backward order, so that ranks which used a unit and ranks which did not still issue the same
-  // sequence.
-  for (auto unit = units_.rbegin(); unit != units_.rend() && requires_gradient_sync_; ++unit) {
-    if (!track(**unit).reduced) ZEROTH_RETURN_IF_ERROR(SyncGradients(**unit));
+  for (Unit* unit : reduction_order_) {
+    if (!requires_gradient_sync_) {
+      ZEROTH_RETURN_IF_ERROR(ExpectRoomForSum(*unit));
+    } else if (!track(*unit).issued) {
+      ZEROTH_RETURN_IF_ERROR(SyncGradients(*unit));
+    }
   }
-  if (!requires_gradient_sync_ || !is_last_backward_) {
-    for (Track& in : tracks_) in.reduced = false;
-    expects_backward_ = false;
-    has_micro_batches_ = true;
-    return absl::OkStatus();
-  }
+  if (!requires_gradient_sync_ || !is_last_backward_) return EndMicroBatch();
   Stream& compute = device_.compute_stream();
   for (Unit* unit : units_) {
     if (unit->reduce_event() != nullptr) {
@@ -245,6 +315,13 @@ absl::Status Scheduler::FinishBackward() {
   }
   backward_finished_ = true;
   return absl::OkStatus();
+}
+
+absl::Status Scheduler::ExpectBackwardFinished(absl::string_view attempt) const {
+  if (backward_finished_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot ", attempt,
+      ": the step's gradients are not there, or still on their way; call FinishBackward first"));
 }
 
 absl::Status Scheduler::EndStep() {
@@ -278,72 +355,14 @@ absl::Status Scheduler::Abandon() {
   }
   for (Unit* unit : units_) strategy_.Abandon(*unit);
   ForgetStep();
+  // Ranks may have failed at different places, and have learned different orders there.
+  for (Track& in : tracks_) {
+    in.next_in_forward = nullptr;
+    in.next_in_backward = nullptr;
+  }
   shards_ready_ = nullptr;  // whoever wrote them has finished
   status.Update(Trim());
   return status;
-}
-
-absl::Status Scheduler::Gather(Unit& unit) {
-  ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));
-  ++track(unit).active;
-  return absl::OkStatus();
-}
-
-absl::Status Scheduler::Reshard(Unit& unit) {
-  Track& in = track(unit);
-  if (in.active == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(), "': Reshard without Gather; its parameters are ",
-                     UnitStateName(unit.state())));
-  }
-  --in.active;
-  if (in.active > 0) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(
-      strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
-  // Outside of a step nobody else gives buffers back.
-  return expects_backward_ ? absl::OkStatus() : Trim();
-}
-
-absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
-  if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
-                          zeroth::GatherMasters(unit, mesh_.owner_gather(), *gather_stream_));
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
-  ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
-                              absl::StrCat("unit '", unit.name(), "': gathering parameters"));
-  return masters;
-}
-
-absl::Status Scheduler::Prefetch(Unit& unit) {
-  if (!strategy_.placement().parameters) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
-                     "' keeps parameters whole on every rank; there is nothing to prefetch"));
-  }
-  if (unit.state() != UnitState::kSharded) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unit '", unit.name(), "': cannot prefetch, it is already ", UnitStateName(unit.state())));
-  }
-  return StartGather(unit, Pass::kForward);
-}
-
-absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
-  if (unit.state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(unit, pass));
-  if (unit.state() == UnitState::kGathering) {
-    if (unit.gather_event() != nullptr) {
-      ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(unit.gather_event()),
-                                  absl::StrCat("unit '", unit.name(), "': gathering parameters"));
-    }
-    ZEROTH_RETURN_IF_ERROR(unit.FinishGather());
-  }
-  return unit.ExpectState(UnitState::kGathered, "compute");
-}
-
-absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
-  if (shards_ready_ != nullptr) ZEROTH_RETURN_IF_ERROR(gather_stream_->Wait(shards_ready_));
-  ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_stream_, "gather", unit));
-  ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_stream_));
-  return MarkEnd(*gather_stream_, "gather", unit);
 }
 
 absl::Status Scheduler::MarkBegin(Stream& stream, absl::string_view what, const Unit& unit) {
@@ -356,42 +375,6 @@ absl::Status Scheduler::MarkEnd(Stream& stream, absl::string_view what, const Un
   return options_.timeline->End(stream, absl::StrCat(what, " ", unit.name()));
 }
 
-absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool async) {
-  if (unit.state() == UnitState::kSharded) {
-    ZEROTH_RETURN_IF_ERROR(StartGather(unit, Pass::kForward));
-  }
-  UnshardHandle handle(this, &unit);
-  if (!async) ZEROTH_RETURN_IF_ERROR(handle.Wait());
-  return handle;
-}
-
-absl::Status Scheduler::FinishUnshard(Unit& unit) {
-  // A use in between has freed it, and nobody waits for another gather.
-  if (unit.state() == UnitState::kSharded) return absl::OkStatus();
-  return EnsureGathered(unit, Pass::kForward);
-}
-
-absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
-  const bool backward = pass == Pass::kBackward;
-  const auto& chosen = backward ? from.backward_prefetch : from.forward_prefetch;
-  if (chosen.has_value()) {
-    for (Unit* next : *chosen) {
-      if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
-    }
-    return absl::OkStatus();
-  }
-  Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
-  if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
-    return absl::OkStatus();
-  // Whose gradients are reduced has had its backward. It comes next where an earlier block is
-  // computed again, after which, in forward, it came.
-  if (track(*next).reduced) return absl::OkStatus();
-  // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
-  const int64_t bytes = FullParameterBytes(*next);
-  if (!next->is_root() && bytes > 0 && !gathered_->HasRoom(bytes)) return absl::OkStatus();
-  return StartGather(*next, pass);
-}
-
 absl::Status Scheduler::PrepareGradients(Unit& unit) {
   if (track(unit).reduced) {
     return absl::FailedPreconditionError(
@@ -399,15 +382,45 @@ absl::Status Scheduler::PrepareGradients(Unit& unit) {
                      "': a gradient after its gradients of this "
                      "step were reduced; run EndStep before the next backward"));
   }
-  ZEROTH_RETURN_IF_ERROR(strategy_.PrepareGradients(unit));
+  ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
   return unit.ExpectGradientState(GradientState::kFull, "write gradients");
+}
+
+// The same on all ranks, whichever units they use.
+MicroBatches Scheduler::HowMicroBatchesComeTogether() const {
+  if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
+    return MicroBatches::kOne;
+  }
+  const bool in_full = !requires_gradient_sync_ || kept_in_full_ || strategy_.AddsUpInFull();
+  return in_full ? MicroBatches::kAddedInFull : MicroBatches::kReducedEach;
+}
+
+absl::Status Scheduler::BeginGradients(Unit& unit) {
+  unit.set_micro_batches(HowMicroBatchesComeTogether());
+  return strategy_.PrepareGradients(unit);
+}
+
+// Of a micro-batch that is not the last.
+absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
+  if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether());
+    if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "unit '", unit.name(), "': its gradients of this micro-batch began in ",
+        DTypeName(unit.segment(i).grad.dtype()),
+        ", as those of a step's only one, and the next are to be added to them in ", DTypeName(sum),
+        "; call SetRequiresGradientSync and SetIsLastBackward before the forward"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::SyncGradients(Unit& unit) {
   track(unit).reduced = true;
+  track(unit).issued = true;
   if (!unit.has_trainable()) return absl::OkStatus();
-  if (unit.gradient_state() == GradientState::kNone)
-    ZEROTH_RETURN_IF_ERROR(strategy_.PrepareGradients(unit));
+  if (unit.gradient_state() == GradientState::kNone) ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
+  if (!is_last_backward_) ZEROTH_RETURN_IF_ERROR(ExpectRoomForSum(unit));
   ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
@@ -430,47 +443,11 @@ absl::Status Scheduler::ZeroMissingGradients(Unit& unit) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ReshardAll() {
-  for (Unit* unit : units_) {
-    if (unit->state() == UnitState::kGathering) {
-      // Nobody has used it: it has to end before its buffer moves on, and is not worth repeating.
-      ForgetLinksTo(*unit);
-      ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
-    }
-    if (unit->state() == UnitState::kGathered)
-      ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kStepEnd));
-    ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "end the step"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Scheduler::Trim() {
   absl::Status status = gathered_->Trim();
   status.Update(gradients_->Trim());
   status.Update(strategy_.Trim());
   return status;
-}
-
-Unit* Scheduler::Record(Unit& unit, Direction direction) {
-  if (direction != direction_ || (track(unit).seen && last_recorded_ != &unit))
-    StartTraversal(direction);
-  Unit* const previous = last_recorded_ == &unit ? nullptr : last_recorded_;
-  track(unit).seen = true;
-  last_recorded_ = &unit;
-  return previous;
-}
-
-void Scheduler::StartTraversal(Direction direction) {
-  direction_ = direction;
-  last_recorded_ = nullptr;
-  for (Track& in : tracks_) in.seen = false;
-}
-
-void Scheduler::ForgetLinksTo(const Unit& unit) {
-  for (Track& in : tracks_) {
-    if (in.next_in_forward == &unit) in.next_in_forward = nullptr;
-    if (in.next_in_backward == &unit) in.next_in_backward = nullptr;
-  }
 }
 
 void Scheduler::ForgetStep() {
@@ -479,11 +456,14 @@ void Scheduler::ForgetStep() {
     in.in_backward = 0;
     in.pending_backwards = 0;
     in.reduced = false;
+    in.issued = false;
   }
+  next_reduction_ = 0;
   StartTraversal(Direction::kNone);
   expects_backward_ = false;
   backward_finished_ = false;
   has_micro_batches_ = false;
+  kept_in_full_ = false;
 }
 
 }  // namespace zeroth

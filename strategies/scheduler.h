@@ -63,11 +63,19 @@ struct SchedulerOptions {
 // Models drive the hooks through nn; hand-written kernels call them directly. Units nest: the
 // root's hooks surround all others. A unit may be used several times in a forward; its gradients
 // are reduced after the last of as many backwards. A unit that a step does not use takes part in
-// its reductions with zeros, so that ranks stay matched. Every rank must use units in the same
-// order: all decisions here follow from the order of calls, never from timing.
+// its reductions with zeros. All decisions here follow from the order of calls, never from timing.
+//
+// Every rank must use the same units in the same order, since ranks gather together: where they do
+// not, all of them get an error that names two ranks and the units that these have called for. Only
+// where every rank holds all parameters (no_shard, shard groups of one), so that nothing is
+// gathered, may a rank leave units out of a micro-batch that others use, or use them in another
+// order. There, reductions are started in the reverse of the order of units(), the root's last,
+// whatever the order of backward is: as soon as those before have been started, or in
+// FinishBackward. So units that are declared in the order of forward have the most overlap.
 //
 // After an error, call Abandon() before anything else. Used by one rank's thread only. Parameters
-// that take gradients get their storage from here for as long as the scheduler lives.
+// that take gradients get their storage from here for as long as the scheduler lives. A unit of
+// another sharding, or a null one in a list, is InvalidArgument.
 class Scheduler {
  public:
   // A gather that has been started, and can be waited for. Outlived by the scheduler.
@@ -108,14 +116,19 @@ class Scheduler {
   // Starts the reduction of the unit's gradients.
   absl::Status AfterBackward(Unit& unit);
   // Gradient accumulation: a step of several micro-batches, each a forward, a backward and
-  // FinishBackward; both hold from the next backward on, and are true at first.
+  // FinishBackward; both are true at first. They are to be set before the micro-batch's forward: the
+  // loss may make the first gradients with it. A 16-bit gradient that has begun as its step's only
+  // one, and to which others are to be added in fp32, is FailedPrecondition in FinishBackward or
+  // AfterBackward.
   //
   // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
   // to them: no traffic, but a full gradient buffer for every unit (FSDP2's
-  // set_requires_gradient_sync, DDP's no_sync).
+  // set_requires_gradient_sync, DDP's no_sync), fp32 unless MixedPrecision::grad_accum_dtype says
+  // otherwise.
   // SetIsLastBackward(false): gradients are reduced to shards, to which the next micro-batch's
   // reduction is added, in fp32; sums that can wait for the last micro-batch do (FSDP2's
-  // set_is_last_backward). Where every rank keeps whole gradients that is all of them.
+  // set_is_last_backward). Where every rank keeps whole gradients that is all of them, and they add
+  // up as with SetRequiresGradientSync(false).
   //
   // The step's last micro-batch has both.
   void SetRequiresGradientSync(bool on) { requires_gradient_sync_ = on; }
@@ -125,10 +138,16 @@ class Scheduler {
   void SetReshardAfterBackward(bool on) { reshard_after_backward_ = on; }
 
   // Reduces what is left, and orders the compute stream after every reduction, so that shards of
-  // gradients are ready, and after every gather, so that shards of parameters may be written. With
-  // more micro-batches to come, it ends this one: no stream waits.
+  // gradients are ready, and after every gather, so that shards of parameters may be written. Until
+  // EndStep, a gather waits for what the compute stream has been given before it, and the compute
+  // stream for the gather. With more micro-batches to come, it ends this one: no stream waits, and
+  // forwards whose backward has not come are taken to have none.
   // FailedPrecondition if the step had no forward that expects a backward.
   absl::Status FinishBackward();
+  // FailedPrecondition unless FinishBackward has ended the step's last micro-batch, and EndStep has
+  // not been called since: when shards and their gradients are the optimizer's. `attempt` is what
+  // was tried, for the message.
+  absl::Status ExpectBackwardFinished(absl::string_view attempt) const;
   // The optimizer is done (or the update is skipped): gathered copies are stale and are given up,
   // whoever had gathered them; gradients are forgotten. FailedPrecondition if there are gradients
   // that FinishBackward has not seen.
@@ -156,12 +175,8 @@ class Scheduler {
   // From now on, a forward (backward) of `unit` starts gathering these, in this order, whatever
   // order earlier steps have shown, and beyond the limit on buffers if it must (FSDP2's
   // set_modules_to_forward_prefetch); an empty list: nothing. The same on all ranks.
-  void SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
-    track(unit).forward_prefetch = std::move(next);
-  }
-  void SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
-    track(unit).backward_prefetch = std::move(next);
-  }
+  absl::Status SetForwardPrefetch(Unit& unit, std::vector<Unit*> next);
+  absl::Status SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next);
   // The unit's parameters as the optimizer has them, in master_dtype whatever is computed in, by
   // segment (see flat_collectives.h), usable on the compute stream. Whether the unit is gathered
   // for compute does not matter and does not change.
@@ -176,7 +191,8 @@ class Scheduler {
     int active = 0;             // nested hooks that need the unit gathered
     int in_backward = 0;        // those of them that are backward's
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards seen
-    bool reduced = false;
+    bool reduced = false;       // its gradients of this micro-batch are complete
+    bool issued = false;        // and their reduction is enqueued
     bool seen = false;  // in the traversal that is being recorded
     Unit* next_in_forward = nullptr;
     Unit* next_in_backward = nullptr;
@@ -193,12 +209,19 @@ class Scheduler {
 
   Track& track(const Unit& unit) { return tracks_[static_cast<size_t>(unit.index())]; }
   void ProvideGradients(Unit& unit);
+  absl::Status ExpectOwn(const Unit* unit) const;
+  absl::Status ExpectOwn(const std::vector<Unit*>& units) const;
 
   absl::Status EnsureGathered(Unit& unit, Pass pass);
   absl::Status StartGather(Unit& unit, Pass pass);
+  absl::Status WaitForShards();
   absl::Status FinishUnshard(Unit& unit);
   absl::Status PrefetchAhead(const Track& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
+  MicroBatches HowMicroBatchesComeTogether() const;
+  absl::Status ExpectRoomForSum(const Unit& unit) const;
+  absl::Status BeginGradients(Unit& unit);
+  absl::Status BackwardIsOver(Unit& unit);
   absl::Status SyncGradients(Unit& unit);
   absl::Status ZeroMissingGradients(Unit& unit);
   absl::Status ReshardAll();
@@ -211,6 +234,7 @@ class Scheduler {
   Unit* Record(Unit& unit, Direction direction);
   void StartTraversal(Direction direction);
   void ForgetLinksTo(const Unit& unit);
+  absl::Status EndMicroBatch();
   void ForgetStep();
 
   SchedulerOptions options_;
@@ -219,6 +243,10 @@ class Scheduler {
   Device& device_;
   std::vector<Unit*> units_;
   std::vector<Track> tracks_;
+  // In which reductions are started in FinishBackward, and everywhere if in_fixed_order_.
+  std::vector<Unit*> reduction_order_;
+  bool in_fixed_order_ = false;
+  size_t next_reduction_ = 0;
   std::unique_ptr<BufferSet> gathered_;
   std::unique_ptr<BufferSet> gradients_;
   std::shared_ptr<Event> shards_ready_;  // the last write to the shards
@@ -227,6 +255,7 @@ class Scheduler {
   bool expects_backward_ = false;   // the step had a forward that does
   bool backward_finished_ = false;  // FinishBackward saw all gradients
   bool has_micro_batches_ = false;  // FinishBackward has ended one that is not the last
+  bool kept_in_full_ = false;       // it has left the gradients of the latest one full
   bool requires_gradient_sync_ = true;
   bool is_last_backward_ = true;
   bool reshard_after_backward_ = true;

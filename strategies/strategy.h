@@ -116,6 +116,9 @@ class ShardingStrategy {
   virtual bool SupportsTreeSums() const { return false; }
   // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
   virtual bool NeedsReduceKernels() const { return false; }
+  // Whether SyncGradients, with more micro-batches to come, leaves all gradients full, and the next
+  // micro-batch adds to them: what is full is fp32 then, see MixedPrecision::grad_accum_dtype.
+  virtual bool AddsUpInFull() const { return false; }
   // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.
   virtual std::vector<Communicator*> OwnGroups() const { return {}; }
   // Called once, before the calls below.
@@ -127,14 +130,15 @@ class ShardingStrategy {
   // Called when a pass over a gathered unit is over: frees the full parameters (kSharded) or keeps
   // them.
   virtual absl::Status Reshard(Unit& unit, Pass pass) = 0;
-  // Gives a unit whose gradients are kNone its full gradient buffer (kFull).
+  // Gives a unit whose gradients are kNone its full gradient buffer (kFull), of
+  // Unit::full_gradient_dtype.
   virtual absl::Status PrepareGradients(Unit& unit) = 0;
   // Full gradients → what the optimizer reads, enqueued on `comm`. Every contribution is written,
   // or zero, and ordered before `comm` by the caller. Adds to what earlier micro-batches of the
   // step have left (Unit::has_accumulated). kFinish moves kFull to kReduced. kAccumulate, with more
   // micro-batches to come, leaves undone what the last one can do for all, such as sums across
   // shard groups: it moves kFull to kNone with something accumulated, or leaves it kFull, to which
-  // the next micro-batch then adds.
+  // the next micro-batch then adds (AddsUpInFull).
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) = 0;
   // After an error, with every stream idle: takes back whatever full buffers the unit has, in
   // whatever state the error left it, and ends with Unit::Abandon.

@@ -115,6 +115,13 @@ bool Unit::has_trainable() const {
   return false;
 }
 
+DType Unit::full_gradient_dtype(int i, MicroBatches how) const {
+  const bool adds_up =
+      how == MicroBatches::kAddedInFull || (how == MicroBatches::kReducedEach && is_whole(i));
+  // In a tree, micro-batches are apart from each other.
+  return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
+}
+
 StateTensor Unit::ShardState(int i) const {
   if (offloads_parameters()) return segment(i).offloaded_shard;
   return segment(i).shard;
@@ -244,6 +251,7 @@ void Unit::DropGradients() {
   }
   reduce_event_ = nullptr;
   gradient_state_ = GradientState::kNone;
+  micro_batches_ = MicroBatches::kOne;
   micro_batches_accumulated_ = 0;
 }
 

@@ -43,6 +43,13 @@ enum class GradientState : uint8_t {
 };
 absl::string_view GradientStateName(GradientState state);
 
+// How the gradients of a micro-batch come together with those of others of its step.
+enum class MicroBatches : uint8_t {
+  kOne,          // there are no others
+  kReducedEach,  // each one's are reduced, and shards add up
+  kAddedInFull,  // they add up in the full gradients, which are reduced once
+};
+
 struct UnitSpec {
   std::string name;
   std::vector<Parameter*> parameters;  // each in exactly one unit; must outlive it
@@ -69,7 +76,8 @@ class Unit {
   struct Segment {
     Tensor shard;       // [shard_numel] of master_dtype; undefined if it is offloaded
     Tensor full;        // [numel] of param_dtype while gathering or gathered
-    Tensor grad;        // [numel] of reduce_dtype while gradients are full; trainable segments only
+    Tensor grad;        // [numel] while gradients are full, of full_gradient_dtype; trainable
+                        // segments only
     Tensor grad_shard;  // [shard_numel] from a step's first gradients to its end; trainable
                         // segments only
     // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
@@ -132,6 +140,13 @@ class Unit {
   int64_t tree_micro_batches() const { return tree_micro_batches_; }
   // True if the gradients of each micro-batch are apart from those of the ones before.
   bool sums_in_tree() const { return tree_micro_batches_ > 1; }
+  // Set before gradients begin (kNone → kFull): a step has either one micro-batch or several.
+  void set_micro_batches(MicroBatches how) { micro_batches_ = how; }
+  MicroBatches micro_batches() const { return micro_batches_; }
+  // What a segment's full gradients are: reduce_dtype, or fp32 where micro-batches add up in them
+  // (MixedPrecision::grad_accum_dtype).
+  DType full_gradient_dtype(int i, MicroBatches how) const;
+  DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, micro_batches_); }
   // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
   // made, since that decides which segment it lies in. A parameter made trainable and frozen later
   // keeps its place, through which zeros travel.
@@ -207,6 +222,7 @@ class Unit {
   std::vector<Segment> segments_;
   UnitState state_ = UnitState::kSharded;
   GradientState gradient_state_ = GradientState::kNone;
+  MicroBatches micro_batches_ = MicroBatches::kOne;
   int64_t micro_batches_accumulated_ = 0;
   int64_t tree_micro_batches_ = 0;
   std::shared_ptr<Event> gather_event_;

@@ -16,6 +16,7 @@
 #include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
 #include "zeroth/train/adapter_merger.h"
 
 namespace zeroth {
@@ -33,15 +34,22 @@ absl::StatusOr<Writer> StartWriting(const HfConfig& config, std::vector<TensorDe
   ZEROTH_ASSIGN_OR_RETURN(
       Writer writer,
       HfDirectoryWriter::Create(directory, config, std::move(tensors), directory_options));
-  for (const std::string& file : options.tokenizer_files)
-    ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
+  for (const auto& [name, content] : options.tokenizer_files)
+    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
   return writer;
+}
+
+absl::StatusOr<HfConfig> ModelConfig(const LanguageModel& model, DType dtype,
+                                     const ExportOptions& options) {
+  nlohmann::json json = model.HfConfig();
+  json.update(options.token_ids);
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Parse(json.dump(), "the model"));
+  return WithDType(config, dtype);
 }
 
 absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string& directory,
                                   const ExportOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(HfConfig config, HfConfig::Parse(model.HfConfig().dump(), "the model"));
-  ZEROTH_ASSIGN_OR_RETURN(config, WithDType(config, options.dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, ModelConfig(model, options.dtype, options));
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
     tensors.push_back({parameter->name(), options.dtype, parameter->shape()});
@@ -102,24 +110,38 @@ std::vector<float> Transposed(const Shape& shape, absl::Span<const float> values
   return turned;
 }
 
-// On rank 0 all parameters go to `write`, whole, and then the directory is complete.
+// On rank 0 all parameters go to `write`, whole, and then the directory is complete. An error of
+// rank 0 alone, which writes, leaves the world as it was: the others gather with it to the end.
 using WriteParameter = std::function<absl::Status(const Parameter&, absl::Span<const float>)>;
-absl::Status VisitAndFinish(Trainer& trainer, HfDirectoryWriter* writer,
+absl::Status VisitAndFinish(Trainer& trainer, const absl::StatusOr<Writer>& writer,
                             const WriteParameter& write) {
+  const bool writes = trainer.world().rank() == 0;
+  absl::Status written = writer.status();
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().VisitFull(
       [&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
-        return writer == nullptr ? absl::OkStatus() : write(parameter, values);
+        if (writes && written.ok()) written = write(parameter, values);
+        return absl::OkStatus();
       }));
   ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
-  if (writer != nullptr) ZEROTH_RETURN_IF_ERROR(writer->Finish());
+  if (writes && written.ok()) written = (*writer)->Finish();
   // Nobody reports success before the files are there.
-  if (trainer.world().size() == 1) return absl::OkStatus();
-  Stream& stream = trainer.device().compute_stream();
-  ZEROTH_RETURN_IF_ERROR(trainer.world().Barrier(stream, "export"));
-  return stream.Synchronize();
+  return AgreeOnStatus(trainer.world(), trainer.device(), written, "export");
 }
 
 }  // namespace
+
+absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageModel& model,
+                                                              DType dtype,
+                                                              const ExportOptions& options) {
+  std::map<std::string, std::string> files = options.tokenizer_files;
+  ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, ModelConfig(model, dtype, options));
+  files["config.json"] = config.ToString();
+  if (!LoraAdapters(model).empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const HfConfig adapters, AdapterConfig(model, options));
+    files["adapter_config.json"] = adapters.ToString();
+  }
+  return files;
+}
 
 absl::Status CheckExport(const LanguageModel& model, const std::string& directory,
                          const ExportOptions& options) {
@@ -128,15 +150,13 @@ absl::Status CheckExport(const LanguageModel& model, const std::string& director
 
 absl::Status ExportModel(Trainer& trainer, const std::string& directory,
                          const ExportOptions& options) {
-  Writer writer;
-  if (trainer.world().rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(writer, StartModel(trainer.model(), directory, options));
-  }
+  absl::StatusOr<Writer> writer = nullptr;
+  if (trainer.world().rank() == 0) writer = StartModel(trainer.model(), directory, options);
   AdapterMerger merger(trainer.model(), trainer.device(), trainer.kernels());
   const auto sink = [&](const Parameter& parameter, absl::Span<const float> values) {
-    return writer->Write(parameter.name(), 0, values);
+    return (*writer)->Write(parameter.name(), 0, values);
   };
-  return VisitAndFinish(trainer, writer.get(),
+  return VisitAndFinish(trainer, writer,
                         [&](const Parameter& parameter, absl::Span<const float> values) {
                           return merger.Add(parameter, values, sink);
                         });
@@ -149,18 +169,16 @@ absl::Status CheckExportAdapters(const LanguageModel& model, const std::string& 
 
 absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
                             const ExportOptions& options) {
-  Writer writer;
-  if (trainer.world().rank() == 0) {
-    ZEROTH_ASSIGN_OR_RETURN(writer, StartAdapters(trainer.model(), directory, options));
-  }
+  absl::StatusOr<Writer> writer = nullptr;
+  if (trainer.world().rank() == 0) writer = StartAdapters(trainer.model(), directory, options);
   const std::map<const Parameter*, Half> halves = HalvesOf(trainer.model());
   return VisitAndFinish(
-      trainer, writer.get(),
+      trainer, writer,
       [&](const Parameter& parameter, absl::Span<const float> values) -> absl::Status {
         const auto half = halves.find(&parameter);
         if (half == halves.end()) return absl::OkStatus();
-        if (!half->second.transposed) return writer->Write(half->second.name, 0, values);
-        return writer->Write(half->second.name, 0, Transposed(parameter.shape(), values));
+        if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
+        return (*writer)->Write(half->second.name, 0, Transposed(parameter.shape(), values));
       });
 }
 

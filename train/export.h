@@ -3,10 +3,13 @@
 #ifndef ZEROTH_TRAIN_EXPORT_H_
 #define ZEROTH_TRAIN_EXPORT_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/core/base/dtype.h"
@@ -19,11 +22,21 @@ struct ExportOptions {
   // when the run is over.
   DType dtype = DType::kFloat32;
   HfDirectoryOptions directory;
-  // Paths; copied into the directory.
-  std::vector<std::string> tokenizer_files;
+  // Contents by name. They are read when a run begins: what lies where they came from may be
+  // another when it ends.
+  std::map<std::string, std::string> tokenizer_files;
+  // Members of config.json beside the model's own: TokenIds.
+  nlohmann::json token_ids = nlohmann::json::object();
   // ExportAdapters: where the model that is adapted came from; empty: nowhere.
   std::string base_model;
 };
+
+// The files beside weights, by name and content, that make a checkpoint of `model` self-describing:
+// config.json, for weights kept in `dtype`, the tokenizer files, and adapter_config.json for a
+// model with adapters.
+absl::StatusOr<std::map<std::string, std::string>> ModelFiles(const LanguageModel& model,
+                                                              DType dtype,
+                                                              const ExportOptions& options);
 
 // Whether ExportModel could begin to write there: what would fail at the end of a run should fail
 // before it. Leaves nothing behind.

@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/train/flag_hints.h"
 
 namespace {
 
@@ -30,14 +31,19 @@ ABSL_FLAG(std::string, model, kDefaults.model,
 ABSL_FLAG(std::string, init_from, kDefaults.init_from,
           "A Hugging Face directory (config.json and safetensors) to take model and weights from, "
           "instead of --model.");
+ABSL_FLAG(std::string, init_adapter, kDefaults.init_adapter,
+          "A directory with a LoRA adapter of PEFT's or --lora_export's to go on from; rank, alpha "
+          "and targets are its own, and so is --init_from if the adapter names a directory.");
 ABSL_FLAG(std::string, tokenizer, kDefaults.tokenizer,
           "byte: every byte a token. A directory: GPT-2 BPE from its vocab.json and merges.txt. "
-          "auto: those files of "
-          "--init_from if it has them, otherwise byte.");
+          "auto: those files of --init_from if it has them; byte for a model whose vocabulary is "
+          "the 257 of bytes; another model takes no text without a tokenizer.");
 ABSL_FLAG(std::string, device, kDefaults.device, "The kind of device to train on.");
 ABSL_FLAG(
     std::string, comm, kDefaults.comm,
-    "How ranks talk: local (threads of this process), mpi (a process per rank on CPUs, started "
+    "How ranks talk: auto (as the program that started this process says: torchrun, mpirun or "
+    "srun; local without one), local (threads of this process), mpi (a process per rank on CPUs, "
+    "started "
     "by mpirun or srun), or, in builds with --config=cuda, nccl (a process per GPU, started by "
     "torchrun, mpirun or srun).");
 ABSL_FLAG(std::string, comm_timeout, kDefaults.comm_timeout,
@@ -79,6 +85,11 @@ ABSL_FLAG(std::string, param_dtype, kDefaults.param_dtype,
 ABSL_FLAG(std::string, reduce_dtype, kDefaults.reduce_dtype,
           "What gradients are written and reduced in: fp32, bf16 or fp16. Sums over ranks are made "
           "in fp32 either way.");
+ABSL_FLAG(
+    std::string, grad_accum_dtype, kDefaults.grad_accum_dtype,
+    "What gradients of the micro-batches of --grad_accum add up in where a rank holds them "
+    "whole: fp32, or --reduce_dtype, in half of the memory, which loses what is small against "
+    "the sum. Shards add up in fp32 either way.");
 ABSL_FLAG(bool, fp32_norms, kDefaults.fp32_norms,
           "Norms compute in fp32 whatever --param_dtype is, as units of their own.");
 ABSL_FLAG(bool, keep_low_precision_grads, kDefaults.keep_low_precision_grads,
@@ -133,6 +144,9 @@ ABSL_FLAG(bool, shard_optimizer_over_world, kDefaults.shard_optimizer_over_world
 ABSL_FLAG(int64_t, batch_size, kDefaults.batch_size,
           "Sequences per rank and step; the global batch is this times --world_size "
           "and --grad_accum.");
+ABSL_FLAG(int64_t, global_batch_size, kDefaults.global_batch_size,
+          "Sequences of a step over all ranks and micro-batches, in the place of --batch_size: the "
+          "same training at another --world_size. It must divide. 0: what --batch_size makes it.");
 ABSL_FLAG(int64_t, grad_accum, kDefaults.grad_accum,
           "Micro-batches of --batch_size sequences that each rank adds up before an update.");
 ABSL_FLAG(
@@ -140,10 +154,13 @@ ABSL_FLAG(
     "When gradients are reduced, with --grad_accum: every micro-batch (less memory) or the last "
     "one only (less traffic; each rank keeps all gradients in full).");
 ABSL_FLAG(int64_t, seq_len, kDefaults.seq_len, "Tokens per sequence.");
-ABSL_FLAG(int64_t, steps, kDefaults.steps, "Optimizer steps.");
+ABSL_FLAG(int64_t, steps, kDefaults.steps,
+          "Optimizer steps; 0: the model is only evaluated on --eval_data, or, without that, only "
+          "written to final/.");
 ABSL_FLAG(double, lr, kDefaults.lr, "Peak learning rate.");
 ABSL_FLAG(double, min_lr, kDefaults.min_lr,
-          "Learning rate at the end of a linear or cosine schedule.");
+          "Learning rate at the end of a linear or cosine schedule, at most --lr; -1: a tenth of "
+          "--lr.");
 ABSL_FLAG(std::string, lr_schedule, kDefaults.lr_schedule,
           "constant, linear or cosine, after the warm-up.");
 ABSL_FLAG(int64_t, warmup_steps, kDefaults.warmup_steps,
@@ -168,11 +185,19 @@ ABSL_FLAG(int64_t, eval_every, kDefaults.eval_every,
 ABSL_FLAG(int64_t, eval_batches, kDefaults.eval_batches, "Batches of one evaluation.");
 ABSL_FLAG(int64_t, sample_every, kDefaults.sample_every,
           "Steps between samples; 0: at the end only.");
-ABSL_FLAG(int64_t, sample_tokens, kDefaults.sample_tokens, "Length of a sample; 0: no samples.");
+ABSL_FLAG(
+    int64_t, sample_tokens, kDefaults.sample_tokens,
+    "Length of a sample; 0: no samples. Where no tokenizer belongs to the data there are none "
+    "either.");
 ABSL_FLAG(double, temperature, kDefaults.temperature, "Of samples; 0 takes the likeliest token.");
 ABSL_FLAG(std::string, prompt, kDefaults.prompt, "What a sample continues.");
-ABSL_FLAG(std::string, out, kDefaults.out,
-          "Directory for metrics.jsonl and final/, the trained model.");
+ABSL_FLAG(
+    std::string, out, kDefaults.out,
+    "Directory for metrics.jsonl, checkpoints and final/, the trained model. Empty: a new one "
+    "for each run, zeroth_out/run-1, run-2, ..., of which zeroth_out/latest is the newest.");
+ABSL_FLAG(bool, overwrite, kDefaults.overwrite,
+          "Remove what an earlier run left in --out (metrics, checkpoints, models) when this one "
+          "begins to train; false: refuse a directory in which there is such.");
 ABSL_FLAG(int64_t, log_every, kDefaults.log_every,
           "Steps between printed lines where there is no terminal.");
 ABSL_FLAG(std::string, trace, kDefaults.trace,
@@ -206,7 +231,8 @@ ABSL_FLAG(int64_t, keep_every, kDefaults.keep_every,
           "Keep the checkpoints of every so many steps as well; 0: none.");
 ABSL_FLAG(std::string, resume, kDefaults.resume,
           "Go on from a checkpoint: a directory step-N, or one that holds such, of which the "
-          "newest is taken; or auto: the newest in --out, and from the start if there is none. "
+          "newest is taken; or auto: the newest in --out (without --out, in the run that "
+          "zeroth_out/latest points to), and from the start if there is none. "
           "World size, strategy and types may be others.");
 ABSL_FLAG(bool, allow_partial, kDefaults.allow_partial,
           "With --resume, take from the checkpoint what fits the model, and say what does not; "
@@ -237,6 +263,11 @@ ABSL_FLAG(std::string, fp32_precision, kDefaults.fp32_precision,
           "rounded to 10 bits of mantissa for tensor cores, sums in fp32; attention stays fp32). "
           "tf32 needs --device=cuda and --param_dtype=fp32.");
 
+ABSL_FLAG(bool, allow_slow_kernels, kDefaults.allow_slow_kernels,
+          "Go on where the device's library has no algorithm for a large matrix product: a plain "
+          "kernel computes it, about a hundred times slower, and the run names it. Otherwise that "
+          "is an error. Needs --device=cuda.");
+
 ABSL_FLAG(
     std::string, fp8, kDefaults.fp8,
     "Products of the blocks' linear layers in 8-bit floats: tensorwise (inputs and weights as "
@@ -253,12 +284,13 @@ ABSL_FLAG(
 
 namespace zeroth {
 
-absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
+absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version) {
   absl::SetProgramUsageMessage(
       "Trains a GPT-2 or Llama model on text, sharded over ranks.\n\n  ./bazelw run //train -- "
       "--data=README.md\n\n"
       "Relative paths are taken from the directory that the command was given in.");
-  ShowFlagsOf("train/flags.cc");
+  ShowFlagsOf("train/flags.cc", version);
+  ZEROTH_RETURN_IF_ERROR(CheckFlags(argc, argv));
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -268,6 +300,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.data = absl::GetFlag(FLAGS_data);
   options.model = absl::GetFlag(FLAGS_model);
   options.init_from = absl::GetFlag(FLAGS_init_from);
+  options.init_adapter = absl::GetFlag(FLAGS_init_adapter);
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
   options.device = absl::GetFlag(FLAGS_device);
   options.comm = absl::GetFlag(FLAGS_comm);
@@ -283,6 +316,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.threads_per_rank = absl::GetFlag(FLAGS_threads_per_rank);
   options.param_dtype = absl::GetFlag(FLAGS_param_dtype);
   options.reduce_dtype = absl::GetFlag(FLAGS_reduce_dtype);
+  options.grad_accum_dtype = absl::GetFlag(FLAGS_grad_accum_dtype);
   options.fp32_norms = absl::GetFlag(FLAGS_fp32_norms);
   options.keep_low_precision_grads = absl::GetFlag(FLAGS_keep_low_precision_grads);
   options.loss_scale = absl::GetFlag(FLAGS_loss_scale);
@@ -302,6 +336,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.min_wrap_numel = absl::GetFlag(FLAGS_min_wrap_numel);
   options.shard_optimizer_over_world = absl::GetFlag(FLAGS_shard_optimizer_over_world);
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.global_batch_size = absl::GetFlag(FLAGS_global_batch_size);
   options.grad_accum = absl::GetFlag(FLAGS_grad_accum);
   options.grad_sync = absl::GetFlag(FLAGS_grad_sync);
   options.seq_len = absl::GetFlag(FLAGS_seq_len);
@@ -326,6 +361,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.temperature = absl::GetFlag(FLAGS_temperature);
   options.prompt = absl::GetFlag(FLAGS_prompt);
   options.out = absl::GetFlag(FLAGS_out);
+  options.overwrite = absl::GetFlag(FLAGS_overwrite);
   options.log_every = absl::GetFlag(FLAGS_log_every);
   options.trace = absl::GetFlag(FLAGS_trace);
   options.lora_rank = absl::GetFlag(FLAGS_lora_rank);
@@ -347,6 +383,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv) {
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
   options.lora_export = absl::GetFlag(FLAGS_lora_export);
   options.fp32_precision = absl::GetFlag(FLAGS_fp32_precision);
+  options.allow_slow_kernels = absl::GetFlag(FLAGS_allow_slow_kernels);
   options.fp8 = absl::GetFlag(FLAGS_fp8);
   options.attention_backend = absl::GetFlag(FLAGS_attention_backend);
   ZEROTH_RETURN_IF_ERROR(Validate(options));

@@ -3,16 +3,19 @@
 #ifndef ZEROTH_TRAIN_FLAGS_H_
 #define ZEROTH_TRAIN_FLAGS_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 
 #include "zeroth/train/options.h"
 
 namespace zeroth {
 
-// Parses the command line (--help prints and exits) into options, which are validated.
-// InvalidArgument for arguments that are not flags and for values out of range; the flags library
-// itself ends the program on an unknown flag or a value that does not parse.
-absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv);
+// Parses the command line into options, which are validated; --help and --version, which shows
+// `version`, print and exit. InvalidArgument for arguments that are not flags, flags that do not
+// exist (with what may have been meant) or have no value, and values out of range; the flags
+// library itself ends the program on a value that does not parse.
+absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
 
 }  // namespace zeroth
 

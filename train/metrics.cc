@@ -2,18 +2,23 @@
 
 #include "zeroth/train/metrics.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -31,36 +36,37 @@ std::string Number(T value) {
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(std::string path, std::ofstream file)
-    : path_(std::move(path)), file_(std::move(file)) {}
+MetricsWriter::MetricsWriter(MetricsWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      unwritten_(std::move(other.unwritten_)) {}
+
+MetricsWriter::~MetricsWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
+  return MetricsWriter(path, fd);
+}
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
-  std::ofstream file(path, std::ios::trunc);
-  if (!file)
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  return MetricsWriter(path, std::move(file));
+  return Open(path, O_TRUNC);
 }
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
   std::string kept;
-  std::ifstream before(path);
-  for (std::string line; std::getline(before, line);) {
+  const absl::StatusOr<std::string> before = ReadFile(path, SIZE_MAX);
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+  for (const absl::string_view line : absl::StrSplit(before.ok() ? *before : "", '\n')) {
     // The last line may have been cut off by what ended the run.
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     if (json["step"].get<int64_t>() <= step) absl::StrAppend(&kept, line, "\n");
   }
-  const std::string temporary = TemporarySibling(path, "tmp");
-  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(temporary, kept));
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  std::ofstream file(path, std::ios::app);
-  if (error || !file) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write ", path, ": ", error ? error.message() : std::strerror(errno)));
-  }
-  return MetricsWriter(path, std::move(file));
+  ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, kept));
+  return Open(path, 0);
 }
 
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
@@ -89,9 +95,13 @@ absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
 }
 
 absl::Status MetricsWriter::WriteLine(const std::string& line) {
-  file_ << line << '\n' << std::flush;
-  if (!file_)
-    return absl::DataLossError(absl::StrCat("writing ", path_, " failed: ", std::strerror(errno)));
+  absl::StrAppend(&unwritten_, line, "\n");
+  while (!unwritten_.empty()) {
+    const ssize_t written = write(fd_, unwritten_.data(), unwritten_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, absl::StrCat("write ", path_));
+    unwritten_.erase(0, static_cast<size_t>(written));
+  }
   return absl::OkStatus();
 }
 

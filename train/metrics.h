@@ -4,9 +4,9 @@
 #define ZEROTH_TRAIN_METRICS_H_
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,10 +31,11 @@ struct StepMetrics {
   std::optional<double> saving;  // the part of a checkpoint that has been written in the background
 };
 
-// Writes metrics.jsonl: one JSON object a line, flushed line by line, so that a run can be watched
-// and survives what ends it. Numbers are printed with the fewest digits that read back as the same
-// float or double; what is not finite becomes a string ("nan", "inf"), since JSON has no number for
-// it.
+// Writes metrics.jsonl: one JSON object a line, written line by line, so that a run can be watched
+// and survives what ends it. What cannot be written at once is kept, and goes on from where it
+// stopped with the next line: after an error lines are late, and none is lost or torn. Numbers are
+// printed with the fewest digits that read back as the same float or double; what is not finite
+// becomes a string ("nan", "inf"), since JSON has no number for it.
 class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
@@ -45,16 +46,22 @@ class MetricsWriter {
   // stays until the new one is whole.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
+  MetricsWriter(MetricsWriter&& other) noexcept;
+  MetricsWriter& operator=(MetricsWriter&&) = delete;
+  ~MetricsWriter();
+
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}.
   absl::Status WriteSummary(const nlohmann::json& summary);
 
  private:
-  MetricsWriter(std::string path, std::ofstream file);
+  MetricsWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  static absl::StatusOr<MetricsWriter> Open(const std::string& path, int flags);
   absl::Status WriteLine(const std::string& line);
 
   std::string path_;
-  std::ofstream file_;
+  int fd_;
+  std::string unwritten_;
 };
 
 }  // namespace zeroth

@@ -2,7 +2,10 @@
 
 #include "zeroth/train/metrics.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -76,6 +79,34 @@ TEST(MetricsTest, APathThatCannotBeWrittenIsNamed) {
   const absl::Status status = MetricsWriter::Create("/no/such/directory/metrics.jsonl").status();
   EXPECT_NE(status.ToString().find("/no/such/directory/metrics.jsonl"), std::string::npos)
       << status;
+}
+
+TEST(MetricsTest, LinesThatCannotBeWrittenComeLater) {
+  const std::string path = testing::TempDir() + "/late.jsonl";
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 150;  // a line and a half
+  StepMetrics metrics;
+  std::vector<absl::Status> statuses;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  for (metrics.step = 1; metrics.step <= 3; ++metrics.step) {
+    statuses.push_back(writer->Write(metrics));
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
+  EXPECT_NE(statuses[2].message().find(path), std::string_view::npos) << statuses[2];
+  EXPECT_TRUE(writer->Write(metrics).ok());
+  std::ifstream file(path);
+  int64_t step = 0;
+  for (std::string line; std::getline(file, line);) {
+    EXPECT_EQ(nlohmann::json::parse(line)["step"], ++step);
+  }
+  EXPECT_EQ(step, 4);
 }
 
 TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {

@@ -84,16 +84,21 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   source.model_options_.lora = options.lora();
   source.model_options_.fp8 = options.fp8 == "tensorwise";
   if (options.init_from.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(source.config_,
-                            PresetConfig(options.model.empty() ? kDefaultModel : options.model));
+    const std::string preset = options.model.empty() ? kDefaultModel : options.model;
+    source.name_ = absl::StrCat("--model=", preset);
+    ZEROTH_ASSIGN_OR_RETURN(source.config_, PresetConfig(preset));
     return source;
   }
+  source.name_ = absl::StrCat("--init_from=", options.init_from);
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));
   source.config_ = directory.config().json();
   source.directory_.emplace(std::move(directory));
   // Everything that can be wrong shows before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
+  if (!options.init_adapter.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(source.adapter_, InitAdapter::Open(options.init_adapter, *model));
+  }
   return source;
 }
 
@@ -108,6 +113,9 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
 ParameterReader ModelSource::Reader(uint64_t seed) const {
   return [this, seed](const Parameter& parameter, int64_t begin,
                       absl::Span<float> out) -> absl::Status {
+    if (adapter_ != nullptr && adapter_->Has(parameter)) {
+      return adapter_->Read(parameter, begin, out);
+    }
     if (directory_.has_value()) {
       const WeightsSource& weights = directory_->weights();
       const std::string name = StoredName(weights, parameter.name());
@@ -119,8 +127,27 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
   };
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(
-    const std::string& choice) const {
+absl::Status ModelSource::NoTokenizer(int64_t vocab_size) const {
+  std::string found;
+  if (directory_.has_value()) {
+    std::vector<std::string> names;
+    for (const std::string& path : directory_->TokenizerFiles()) {
+      names.push_back(path.substr(path.rfind('/') + 1));
+    }
+    found = names.empty() ? ", which has no tokenizer files"
+                          : absl::StrCat(", of whose tokenizer files (", absl::StrJoin(names, ", "),
+                                         ") Zeroth reads only vocab.json and merges.txt, both");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no tokenizer for ", name_, found, ": text cannot become ids of its vocabulary of ",
+      vocab_size,
+      ". Give --tokenizer=DIRECTORY with a vocab.json and a merges.txt, as GPT-2 has them, or "
+      "--data as token files (.npy, .bin) that the model's own tokenizer has made. To train on "
+      "bytes all the same, say so: --tokenizer=byte"));
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const std::string& choice,
+                                                                      bool has_text) const {
   if (choice == "byte") return std::make_unique<ByteTokenizer>();
   if (choice != "auto") return Gpt2Bpe::LoadDirectory(choice);
   std::set<std::string> names;
@@ -128,7 +155,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(
     names.insert(path.substr(path.rfind('/') + 1));
   if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0)
     return Gpt2Bpe::LoadDirectory(directory_->path());
-  return std::make_unique<ByteTokenizer>();
+  if (!has_text) return nullptr;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
+  // What --tokenizer=byte trains, and its export, which has no tokenizer files.
+  if (names.empty() && model->vocab_size() == ByteTokenizer::kVocabSize) {
+    return std::make_unique<ByteTokenizer>();
+  }
+  return NoTokenizer(model->vocab_size());
 }
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {

@@ -16,6 +16,7 @@
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/train/init_adapter.h"
 #include "zeroth/train/options.h"
 
 namespace zeroth {
@@ -26,6 +27,8 @@ class ModelSource {
  public:
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
 
+  // The config.json that the model is built from.
+  const nlohmann::json& config() const { return config_; }
   // A new model without values; one per rank.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
   // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
@@ -34,15 +37,22 @@ class ModelSource {
   absl::Status Fill(Sharding& sharding, uint64_t seed) const { return sharding.Load(Reader(seed)); }
   // The same, range by range. This object outlives it.
   ParameterReader Reader(uint64_t seed) const;
-  // As --tokenizer says.
-  absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice) const;
+  // As --tokenizer says. Null where nothing says which one it is, and `has_text` is false: token
+  // files need none. With text, that is an InvalidArgument which says what is missing.
+  absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice,
+                                                           bool has_text) const;
   // Files to hand on with the trained model.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
 
  private:
+  // That nothing says how text becomes the model's tokens, and what to do.
+  absl::Status NoTokenizer(int64_t vocab_size) const;
+
+  std::string name_;  // "--model=gpt2_124m": for messages
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;
+  std::shared_ptr<const InitAdapter> adapter_;  // null: adapters begin anew
 };
 
 }  // namespace zeroth

@@ -52,6 +52,13 @@ absl::Status ValidateSizes(const TrainOptions& options) {
       AtLeast("threads_per_rank", options.threads_per_rank, 0, "0 (share the cores) or more"));
   ZEROTH_RETURN_IF_ERROR(AtLeast("min_wrap_numel", options.min_wrap_numel, 0, zero));
   ZEROTH_RETURN_IF_ERROR(AtLeast("batch_size", options.batch_size, 1, one));
+  ZEROTH_RETURN_IF_ERROR(AtLeast("global_batch_size", options.global_batch_size, 0,
+                                 "0 (what --batch_size makes it) or a number of sequences"));
+  if (options.global_batch_size > 0 && options.batch_size != TrainOptions().batch_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
+        ": the one follows from the other; leave one out"));
+  }
   ZEROTH_RETURN_IF_ERROR(AtLeast("grad_accum", options.grad_accum, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("seq_len", options.seq_len, 1, one));
   ZEROTH_RETURN_IF_ERROR(AtLeast("steps", options.steps, 0, zero));
@@ -72,7 +79,15 @@ absl::Status ValidateSizes(const TrainOptions& options) {
 
 absl::Status ValidateNumbers(const TrainOptions& options) {
   ZEROTH_RETURN_IF_ERROR(NotNegative("lr", options.lr));
-  ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
+  if (options.min_lr != TrainOptions().min_lr) {
+    ZEROTH_RETURN_IF_ERROR(NotNegative("min_lr", options.min_lr));
+  }
+  if (options.min_lr > options.lr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--min_lr=", options.min_lr, " and --lr=", options.lr,
+        ": the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: "
+        "it is a tenth of --lr then"));
+  }
   ZEROTH_RETURN_IF_ERROR(Fraction("beta1", options.beta1));
   ZEROTH_RETURN_IF_ERROR(Fraction("beta2", options.beta2));
   ZEROTH_RETURN_IF_ERROR(Fraction("ema_decay", options.ema_decay));
@@ -83,21 +98,23 @@ absl::Status ValidateNumbers(const TrainOptions& options) {
 }
 
 absl::Status ValidateLora(const TrainOptions& options) {
+  // Its rank is known once it is opened.
+  const bool has_none = options.lora_rank == 0 && options.init_adapter.empty();
   ZEROTH_RETURN_IF_ERROR(
       AtLeast("lora_rank", options.lora_rank, 0, "0 (no adapters) or a rank of at least 1"));
   if (!std::isfinite(options.lora_alpha)) {
     return Bad("lora_alpha", options.lora_alpha, "a finite number");
   }
   ZEROTH_RETURN_IF_ERROR(NotNegative("lora_b_lr_scale", options.lora_b_lr_scale));
-  if (options.lora_rank == 0 && options.lora_alpha != TrainOptions().lora_alpha) {
+  if (has_none && options.lora_alpha != TrainOptions().lora_alpha) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--lora_alpha=", options.lora_alpha, " needs --lora_rank: there is nothing to scale"));
   }
-  if (options.lora_rank == 0 && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
+  if (has_none && options.lora_b_lr_scale != TrainOptions().lora_b_lr_scale) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_b_lr_scale=", options.lora_b_lr_scale,
                                                    " needs --lora_rank: there is no B"));
   }
-  if (options.lora_rank == 0 && options.lora_targets != TrainOptions().lora_targets) {
+  if (has_none && options.lora_targets != TrainOptions().lora_targets) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_targets=", options.lora_targets,
                                                    " needs --lora_rank: give the adapters a rank"));
   }
@@ -105,7 +122,7 @@ absl::Status ValidateLora(const TrainOptions& options) {
       options.lora_export != "both") {
     return Bad("lora_export", options.lora_export, "merged, adapter or both");
   }
-  if (options.lora_rank == 0 && options.lora_export != TrainOptions().lora_export) {
+  if (has_none && options.lora_export != TrainOptions().lora_export) {
     return absl::InvalidArgumentError(absl::StrCat("--lora_export=", options.lora_export,
                                                    " needs --lora_rank: there are no adapters"));
   }
@@ -163,6 +180,10 @@ absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
   };
   if (options.grad_sync != "every") {
     return conflict("--grad_sync=last", "every micro-batch is reduced by itself; leave it out");
+  }
+  if (options.grad_accum_dtype != "fp32") {
+    return conflict("--grad_accum_dtype",
+                    "sums over micro-batches are made in fp32, and rounded once; leave it out");
   }
   if (options.quantized_weights || options.quantized_gradients) {
     return conflict("--quantized_weights or --quantized_gradients",
@@ -227,9 +248,15 @@ absl::Status Validate(const TrainOptions& options) {
         "for a first try, "
         "--data=README.md");
   }
-  if (options.out.empty()) {
+  if (options.overwrite && options.out.empty()) {
     return absl::InvalidArgumentError(
-        "--out is empty: give a directory for metrics and the trained model");
+        "--overwrite needs --out: without it every run has a new directory");
+  }
+  if (options.overwrite && !options.resume.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--overwrite and --resume=", options.resume,
+        ": one removes what an earlier run left in --out, the other goes on from it; leave one of "
+        "them out"));
   }
   if (!options.init_from.empty() && !options.model.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -249,7 +276,8 @@ absl::Status Validate(const TrainOptions& options) {
       options.nccl_copy_engine != "off") {
     return Bad("nccl_copy_engine", options.nccl_copy_engine, "auto, on or off");
   }
-  if (options.nccl_copy_engine == "on" && options.comm != "nccl") {
+  if (options.nccl_copy_engine == "on" && options.comm != "nccl" &&
+      options.comm != TrainOptions().comm) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--nccl_copy_engine=on, but --comm=", options.comm, ", which has none; take --comm=nccl"));
   }
@@ -282,11 +310,13 @@ absl::Status Validate(const TrainOptions& options) {
   }
   ZEROTH_RETURN_IF_ERROR(ValidateDType("param_dtype", options.param_dtype));
   ZEROTH_RETURN_IF_ERROR(ValidateDType("reduce_dtype", options.reduce_dtype));
+  ZEROTH_RETURN_IF_ERROR(ValidateDType("grad_accum_dtype", options.grad_accum_dtype));
   if (options.master_dtype != "fp32" && options.master_dtype != "bf16") {
     return Bad("master_dtype", options.master_dtype, "fp32 or bf16");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
-                              "--param_dtype, --reduce_dtype and --master_dtype");
+                              "--param_dtype, --reduce_dtype, --grad_accum_dtype and "
+                              "--master_dtype");
   ZEROTH_RETURN_IF_ERROR(ValidatePrecision(options));
   ZEROTH_RETURN_IF_ERROR(ValidateAttentionBackend(options));
   ZEROTH_RETURN_IF_ERROR(options.moment_dtype().status());
@@ -354,6 +384,7 @@ absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {
 KernelOptions TrainOptions::kernel_options() const {
   KernelOptions kernels;
   if (fp32_precision == "tf32") kernels.fp32_precision = Fp32Precision::kTf32;
+  kernels.allow_slow_kernels = allow_slow_kernels;
   if (attention_backend == "cudnn") kernels.attention = AttentionBackend::kCudnn;
   if (attention_backend == "flash") kernels.attention = AttentionBackend::kFlash;
   return kernels;
@@ -431,6 +462,7 @@ MixedPrecision TrainOptions::mixed_precision() const {
   MixedPrecision precision = {*ParseDType(param_dtype), *ParseDType(reduce_dtype),
                               *ParseDType(master_dtype)};
   precision.keep_low_precision_grads = keep_low_precision_grads;
+  precision.grad_accum_dtype = *ParseDType(grad_accum_dtype);
   return precision;
 }
 

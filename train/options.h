@@ -32,10 +32,11 @@ struct TrainOptions {
   std::string data;
   std::string model;  // a preset; empty: gpt2_nano, or what init_from holds
   std::string init_from;
+  std::string init_adapter;
   std::string tokenizer = "auto";
 
   std::string device = "cpu";
-  std::string comm = "local";
+  std::string comm = "auto";
   std::string strategy = "full_shard";
   int world_size = 0;        // 0: as many as another program has started, or kDefaultWorldSize
   int local_world_size = 0;  // of no flag: ranks on this machine, as far as known; 0: all of them
@@ -49,6 +50,7 @@ struct TrainOptions {
   int threads_per_rank = 0;  // 0: the machine's cores divided among its ranks
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  std::string grad_accum_dtype = "fp32";
   bool fp32_norms = false;
   bool keep_low_precision_grads = true;
   std::string loss_scale = "auto";
@@ -69,12 +71,13 @@ struct TrainOptions {
   bool shard_optimizer_over_world = false;
 
   int64_t batch_size = 8;
+  int64_t global_batch_size = 0;  // 0: what batch_size makes it; otherwise it makes batch_size
   int64_t grad_accum = 1;
   std::string grad_sync = "every";
   int64_t seq_len = 128;
   int64_t steps = 500;
   double lr = 1e-3;
-  double min_lr = 1e-4;
+  double min_lr = -1;  // -1: a tenth of lr
   std::string lr_schedule = "cosine";
   int64_t warmup_steps = 20;
   double beta1 = 0.9;
@@ -94,7 +97,8 @@ struct TrainOptions {
   double temperature = 0.8;
   std::string prompt = "The ";
 
-  std::string out = "zeroth_out";
+  std::string out;  // empty: a new directory for each run, see run_directory.h
+  bool overwrite = false;
   int64_t log_every = 10;
   std::string trace;  // empty: none
 
@@ -120,6 +124,7 @@ struct TrainOptions {
   std::string lora_export = "merged";
 
   std::string fp32_precision = "ieee";
+  bool allow_slow_kernels = false;
   std::string fp8 = "none";
   std::string attention_backend = "auto";
 
@@ -129,13 +134,15 @@ struct TrainOptions {
   absl::StatusOr<StrategyOptions> strategy_options() const;
   // The same for when units are gathered.
   absl::StatusOr<SchedulerOptions> scheduler_options() const;
+  // What the learning rate ends with: min_lr, or a tenth of lr.
+  double final_lr() const { return min_lr < 0 ? lr / 10 : min_lr; }
   // The dtypes above, which Validate has checked.
   MixedPrecision mixed_precision() const;
   // AdamWOptions::state_dtype; int8 is uint8 there. InvalidArgument for what is none.
   absl::StatusOr<DType> moment_dtype() const;
   // None where no scaling was asked for. InvalidArgument if --loss_scale is none of its values.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
-  // What fp32_precision and attention_backend say, which Validate has checked.
+  // What fp32_precision, allow_slow_kernels and attention_backend say, which Validate has checked.
   KernelOptions kernel_options() const;
   // The adapters that the flags ask for.
   LoraOptions lora() const;

@@ -27,12 +27,29 @@ TEST(OptionsTest, DefaultsNeedOnlyData) {
   EXPECT_NE(status.ToString().find("--data=README.md"), std::string::npos) << status;
 }
 
+TEST(OptionsTest, TheLearningRateEndsWithATenthOfItself) {
+  TrainOptions options = Valid();
+  EXPECT_EQ(options.final_lr(), 1e-4);
+  options.lr = 3e-5;
+  EXPECT_DOUBLE_EQ(options.final_lr(), 3e-6);
+  EXPECT_TRUE(Validate(options).ok());
+  options.min_lr = 0;
+  EXPECT_EQ(options.final_lr(), 0);
+  EXPECT_TRUE(Validate(options).ok());
+}
+
 TEST(OptionsTest, EveryBadValueIsNamed) {
   using Spoil = std::function<void(TrainOptions&)>;
   const std::vector<std::pair<std::string, Spoil>> cases = {
       {"--comm_timeout=0", [](TrainOptions& o) { o.comm_timeout = "0"; }},
       {"--comm_timeout=soon", [](TrainOptions& o) { o.comm_timeout = "soon"; }},
       {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
+      {"--global_batch_size=-8", [](TrainOptions& o) { o.global_batch_size = -8; }},
+      {"--global_batch_size=8 and --batch_size=2",
+       [](TrainOptions& o) {
+         o.global_batch_size = 8;
+         o.batch_size = 2;
+       }},
       {"--deterministic_batch=-1", [](TrainOptions& o) { o.deterministic_batch = -1; }},
       {"--reshard_after_forward=0", [](TrainOptions& o) { o.reshard_after_forward = "0"; }},
       {"--reshard_after_forward=yes", [](TrainOptions& o) { o.reshard_after_forward = "yes"; }},
@@ -48,12 +65,18 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},
       {"--nccl_copy_engine=on, but --comm=local",
-       [](TrainOptions& o) { o.nccl_copy_engine = "on"; }},
+       [](TrainOptions& o) {
+         o.nccl_copy_engine = "on";
+         o.comm = "local";
+       }},
       {"--world_size=-1", [](TrainOptions& o) { o.world_size = -1; }},
       {"--shard_size=-1", [](TrainOptions& o) { o.shard_size = -1; }},
       {"--threads_per_rank=-2", [](TrainOptions& o) { o.threads_per_rank = -2; }},
       {"--param_dtype=int8", [](TrainOptions& o) { o.param_dtype = "int8"; }},
       {"--reduce_dtype=fp64", [](TrainOptions& o) { o.reduce_dtype = "fp64"; }},
+      {"--grad_accum_dtype=int8", [](TrainOptions& o) { o.grad_accum_dtype = "int8"; }},
+      {"grad_accum_dtype is bf16 and reduce_dtype is fp32",
+       [](TrainOptions& o) { o.grad_accum_dtype = "bf16"; }},
       {"same 16-bit type for both",
        [](TrainOptions& o) {
          o.param_dtype = "bf16";
@@ -115,7 +138,19 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.model = "gpt2_124m";
          o.init_from = "dir";
        }},
-      {"--out", [](TrainOptions& o) { o.out.clear(); }},
+      {"--overwrite needs --out", [](TrainOptions& o) { o.overwrite = true; }},
+      {"--overwrite and --resume=auto",
+       [](TrainOptions& o) {
+         o.out = "run";
+         o.overwrite = true;
+         o.resume = "auto";
+       }},
+      {"--min_lr=0.0001 and --lr=3e-05",
+       [](TrainOptions& o) {
+         o.lr = 3e-5;
+         o.min_lr = 1e-4;
+       }},
+      {"--min_lr=-2", [](TrainOptions& o) { o.min_lr = -2; }},
       {"--offload=weights: expected none, all, or a list",
        [](TrainOptions& o) { o.offload = "weights"; }},
       {"--fp32_precision=high: expected ieee or tf32",
@@ -181,6 +216,11 @@ TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
 TEST(OptionsTest, WhatADeterministicBatchDoesNotGoWith) {
   const std::vector<std::pair<std::string, std::function<void(TrainOptions&)>>> cases = {
       {"--grad_sync=last", [](TrainOptions& o) { o.grad_sync = "last"; }},
+      {"--grad_accum_dtype",
+       [](TrainOptions& o) {
+         o.reduce_dtype = "bf16";
+         o.grad_accum_dtype = "bf16";
+       }},
       {"--quantized_weights", [](TrainOptions& o) { o.quantized_weights = true; }},
       {"--quantized_gradients", [](TrainOptions& o) { o.quantized_gradients = true; }},
       {"--reduction=nccl", [](TrainOptions& o) { o.reduction = "nccl"; }},

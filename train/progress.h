@@ -15,12 +15,14 @@ struct ProgressOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
   double flops_per_token = 0;
-  double gemm_peak_flops = 0;  // of all ranks together; 0: unknown, no utilisation is shown
+  // FLOP/s of all ranks together in products, as measured; 0: unknown, no utilisation is shown.
+  double gemm_rate = 0;
   std::FILE* out = stdout;
 };
 
-// "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  MFU 41%  mem 38 MiB/rank  left
-// 0:31".
+// "step 120/200  loss 2.4101  norm 0.83  lr 5.0e-04  24.1k tok/s  GEMM util 41%  mem 38 MiB/rank
+// left 0:31". GEMM util: the model's FLOP/s as a part of the measured rate of products, at most
+// all.
 std::string FormatProgress(const ProgressOptions& options, const StepMetrics& metrics,
                            double seconds_left);
 // "1:02:03", "4:05", "0:07".
@@ -38,6 +40,8 @@ class Progress {
  public:
   explicit Progress(const ProgressOptions& options);
 
+  // A step that beats the measured rate of products shows that it was measured too low: from then
+  // on that step's counts.
   void Step(const StepMetrics& metrics, double seconds_left);
   // A line of its own.
   void Print(const std::string& line);
@@ -47,7 +51,8 @@ class Progress {
  private:
   ProgressOptions options_;
   bool live_;
-  std::string shown_;  // the live line as it stands on the terminal
+  bool beaten_ = false;  // the measured rate
+  std::string shown_;    // the live line as it stands on the terminal
 };
 
 }  // namespace zeroth

@@ -5,7 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zeroth {
@@ -38,10 +42,50 @@ TEST(ProgressTest, ALineHasEverything) {
   ProgressOptions options;
   options.steps = 200;
   options.flops_per_token = 1e6;
-  options.gemm_peak_flops = 1e11;
+  options.gemm_rate = 1e11;
   EXPECT_EQ(FormatProgress(options, Metrics(120), 31),
-            "step 120/200  loss 2.5000  norm 0.750  lr 5.00e-04  24.1k tok/s  MFU 24%  mem 38.0 "
-            "MiB/rank  left 0:31");
+            "step 120/200  loss 2.5000  norm 0.750  lr 5.00e-04  24.1k tok/s  GEMM util 24%  mem "
+            "38.0 MiB/rank  left 0:31");
+}
+
+std::string TextOf(std::FILE* file) {
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+TEST(ProgressTest, AStepThatBeatsTheMeasuredRateRaisesIt) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ProgressOptions options;
+  options.steps = 4;
+  options.log_every = 1;
+  options.flops_per_token = 1e6;
+  options.gemm_rate = 10e9;
+  options.out = file;
+  // Nobody sees more than everything, whoever formats.
+  EXPECT_THAT(FormatProgress(options, Metrics(1), 1), testing::HasSubstr("  GEMM util 100%  "));
+  Progress progress(options);
+  int64_t step = 0;
+  for (const double tokens : {5e3, 20e3, 40e3, 10e3}) {
+    StepMetrics metrics = Metrics(++step);
+    metrics.tokens_per_second = tokens;
+    progress.Step(metrics, 1);
+  }
+  progress.Finish();
+  const std::string text = TextOf(file);
+  std::vector<std::string> shown;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const size_t at = line.find("GEMM util ");
+    if (line.substr(0, 4) == "step") shown.emplace_back(line.substr(at, line.find('%') - at + 1));
+  }
+  EXPECT_THAT(shown, testing::ElementsAre("GEMM util 50%", "GEMM util 100%", "GEMM util 100%",
+                                          "GEMM util 25%"));
+  const std::string note = "note      step 2 reached 20 GFLOP/s, more than the 10 that products";
+  EXPECT_THAT(text, testing::HasSubstr(note));
+  EXPECT_EQ(text.find("note", text.find(note) + 1), std::string::npos) << "once is enough";
 }
 
 TEST(ProgressTest, WithoutATerminalSomeStepsAreLines) {
@@ -55,10 +99,7 @@ TEST(ProgressTest, WithoutATerminalSomeStepsAreLines) {
   for (int64_t step = 1; step <= 25; ++step) progress.Step(Metrics(step), 1);
   progress.Print("done");
   progress.Finish();
-  std::rewind(file);
-  std::string text(4096, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
+  const std::string text = TextOf(file);
   for (const char* line : {"step 1/25", "step 10/25", "step 20/25", "step 25/25", "done\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }

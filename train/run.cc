@@ -4,39 +4,37 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/byte_count.h"
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/attention.h"
-#include "zeroth/nn/layers/fp8_layers.h"
-#include "zeroth/optim/lr_schedule.h"
-#include "zeroth/strategies/quantized_collectives.h"
-#include "zeroth/strategies/strategy.h"
+#include "zeroth/train/back_end.h"
 #include "zeroth/train/export.h"
-#include "zeroth/train/gemm_peak.h"
+#include "zeroth/train/gemm_rate.h"
+#include "zeroth/train/global_batch.h"
+#include "zeroth/train/init_adapter.h"
 #include "zeroth/train/interrupt.h"
+#include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/model_source.h"
-#include "zeroth/train/progress.h"
+#include "zeroth/train/reporter.h"
 #include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/run_directory.h"
+#include "zeroth/train/run_lock.h"
 #include "zeroth/train/run_progress.h"
 #include "zeroth/train/sampler.h"
 #include "zeroth/train/step_trace.h"
@@ -47,414 +45,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Periodic checkpoints that may fail one after the other before the run ends.
+constexpr int kMostFailedSaves = 3;
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Where weights are written, as a model and as adapters alone; empty: not at all.
-struct ExportDirectories {
-  std::string model;
-  std::string adapters;
-
-  const std::string& shown() const { return model.empty() ? adapters : model; }
-};
-
-// What all ranks share, opened and checked once.
-struct Job {
-  TrainOptions options;
-  ModelSource source;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::shared_ptr<const TokenSource> data;
-  std::shared_ptr<const TokenSource> eval_data;
-  LrSchedule schedule;
-  ExportDirectories final_directories;
-  ExportDirectories ema_directories;  // empty: no average is kept
-};
-
-LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
-  LoaderOptions loader;
-  loader.batch_size = options.batch_size;
-  loader.seq_len = options.seq_len;
-  loader.world_size = options.world_size;
-  loader.rank = rank;
-  loader.seed = options.seed;
-  loader.shuffle = options.shuffle;
-  return loader;
-}
-
-int64_t SequencesPerStep(const TrainOptions& options) {
-  return options.batch_size * options.grad_accum * options.world_size;
-}
-
-int64_t TokensPerStep(const TrainOptions& options) {
-  return SequencesPerStep(options) * options.seq_len;
-}
-
-// int8 is for gathers and reduce-scatters: where there are none, nothing would come of it.
-absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
-  const char* const flag = options.quantized_weights     ? "quantized_weights"
-                           : options.quantized_gradients ? "quantized_gradients"
-                                                         : nullptr;
-  if (flag == nullptr || cuts || options.world_size == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, ": under --strategy=", options.strategy,
-      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
-      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
-      "out, or shard, as full_shard does"));
-}
-
-// Names and sizes that only the ranks use, refused before any of them starts.
-absl::Status CheckParallelism(const TrainOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
-                          StrategyRegistry::Create(options.strategy, strategy_options));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
-  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
-}
-
-// What a build lacks is known to whoever built it, and to nobody else.
-absl::Status WithBuildHint(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kNotFound) return status;
-  return absl::NotFoundError(absl::StrCat(
-      status.message(), "; --device=cuda and --comm=nccl need a build with --config=cuda"));
-}
-
-// `options` with the number of ranks that there will be.
-absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
-  const absl::StatusOr<std::optional<int>> started_or = LauncherRegistry::WorldSize(options.comm);
-  if (!started_or.ok()) return WithBuildHint(started_or.status());
-  const std::optional<int> started = *started_or;
-  if (started.has_value()) {
-    if (options.world_size != 0 && options.world_size != *started) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
-                       *started, " ranks have been started; leave the flag out, and have the ",
-                       "launcher start as many as you want (mpirun -n ", options.world_size, ")"));
-    }
-    options.world_size = *started;
-    ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
-                            LauncherRegistry::LocalWorldSize(options.comm));
-    options.local_world_size = local.value_or(0);
-    return options;
-  }
-  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
-  // Where this process runs all ranks, a device that is not there shows before any is started.
-  ZEROTH_RETURN_IF_ERROR(
-      WithBuildHint(DeviceRegistry::Create(options.device, DeviceOptions()).status()));
-  return options;
-}
-
-absl::Status CreateOutput(const std::string& out) {
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error || !std::filesystem::is_directory(out)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("--out=", out, ": cannot create this directory: ",
-                     error ? error.message() : "something else has this name"));
-  }
-  return absl::OkStatus();
-}
-
-ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view name) {
-  const std::string path = absl::StrCat(options.out, "/", name);
-  ExportDirectories directories;
-  if (options.lora_export != "adapter") directories.model = path;
-  if (options.lora_export != "merged") directories.adapters = absl::StrCat(path, "_adapter");
-  return directories;
-}
-
-absl::StatusOr<ExportOptions> ExportOptionsOf(const TrainOptions& options,
-                                              const ModelSource& source) {
-  ExportOptions result;
-  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
-  ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
-  result.tokenizer_files = source.TokenizerFiles(options.tokenizer);
-  result.base_model = options.init_from;
-  return result;
-}
-
-absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
-  if (const absl::Status status = KernelRegistry::Check(options.device, options.kernel_options());
-      !status.ok()) {
-    return Annotate(WithBuildHint(status), absl::StrCat("--device=", options.device));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
-  if (options.seq_len > model->max_seq_len()) {
-    return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len,
-                                                   ": the model has ", model->max_seq_len(),
-                                                   " positions; expected at most that"));
-  }
-  LrScheduleOptions schedule_options;
-  schedule_options.lr = options.lr;
-  schedule_options.min_lr = options.min_lr;
-  schedule_options.warmup_steps = options.warmup_steps;
-  schedule_options.total_steps = options.steps;
-  ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
-                          LrSchedule::Create(options.lr_schedule, schedule_options));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
-                          source.OpenTokenizer(options.tokenizer));
-  DataOptions data_options;
-  data_options.tokenizer = tokenizer.get();
-  data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> data,
-                          OpenData(options.data, data_options));
-  std::shared_ptr<const TokenSource> eval_data;
-  if (!options.eval_data.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenData(options.eval_data, data_options));
-    ZEROTH_RETURN_IF_ERROR_WITH(
-        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
-  }
-  // Also refuses data that are too short, before anything is started or written.
-  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
-                              "--data");
-  ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
-  ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
-  ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
-  const ExportDirectories final_directories = DirectoriesOf(options, "final");
-  const ExportDirectories ema_directories =
-      options.ema_decay > 0 ? DirectoriesOf(options, "final_ema") : ExportDirectories();
-  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions export_options, ExportOptionsOf(options, source));
-  for (const ExportDirectories& directories : {final_directories, ema_directories}) {
-    if (!directories.model.empty()) {
-      ZEROTH_RETURN_IF_ERROR(CheckExport(*model, directories.model, export_options));
-    }
-    if (!directories.adapters.empty()) {
-      ZEROTH_RETURN_IF_ERROR(CheckExportAdapters(*model, directories.adapters, export_options));
-    }
-  }
-  return std::unique_ptr<Job>(new Job{options, std::move(source), std::move(tokenizer),
-                                      std::move(data), std::move(eval_data), std::move(schedule),
-                                      final_directories, ema_directories});
-}
-
-TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
-  TrainerOptions trainer;
-  trainer.sharding.strategy = options.strategy;
-  trainer.sharding.strategy_options = *options.strategy_options();
-  trainer.sharding.scheduler = *options.scheduler_options();
-  if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
-  if (options.quantized_weights || options.quantized_gradients) {
-    QuantizationOptions quantization;
-    quantization.weights = options.quantized_weights;
-    quantization.gradients = options.quantized_gradients;
-    trainer.sharding.collectives = *QuantizedCollectives(quantization);
-  }
-  trainer.sharding.scheduler.timeline = timeline;
-  trainer.sharding.mixed_precision = options.mixed_precision();
-  trainer.sharding.offload = options.offload_options();
-  if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
-  trainer.kernels = options.kernel_options();
-  trainer.fp32_norms = options.fp32_norms;
-  trainer.activation_checkpointing =
-      *ParseActivationCheckpointing(options.activation_checkpointing);
-  trainer.adamw.beta1 = options.beta1;
-  trainer.adamw.beta2 = options.beta2;
-  trainer.adamw.eps = options.eps;
-  trainer.adamw.weight_decay = options.weight_decay;
-  trainer.adamw.state_dtype = *options.moment_dtype();
-  trainer.adamw.seed = options.seed;
-  if (options.lora_b_lr_scale != 1) {
-    ParameterGroup b_halves;
-    b_halves.pattern = "*.lora_B";
-    b_halves.lr_scale = options.lora_b_lr_scale;
-    trainer.parameter_groups = {b_halves};
-  }
-  trainer.clip_grad_norm = options.clip_grad_norm;
-  trainer.loss_scaler = *options.loss_scaler();
-  trainer.sync_every_micro_batch = options.grad_sync == "every";
-  trainer.record_steps = options.cuda_graphs;
-  trainer.skip_loss_zscore = options.skip_loss_zscore;
-  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
-  trainer.ema_decay = options.ema_decay;
-  trainer.deterministic_batch = options.deterministic_batch;
-  return trainer;
-}
-
-// Rank 0's side of a run: what is printed and written.
-class Reporter {
- public:
-  // `first_step`: steps that earlier runs have made.
-  static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
-                                                          double gemm_peak, int64_t first_step) {
-    const std::string path = absl::StrCat(job.options.out, "/metrics.jsonl");
-    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter metrics, first_step > 0
-                                                       ? MetricsWriter::Resume(path, first_step)
-                                                       : MetricsWriter::Create(path));
-    ProgressOptions progress;
-    progress.steps = job.options.steps;
-    progress.log_every = job.options.log_every;
-    progress.flops_per_token = trainer.model().FlopsPerToken(job.options.seq_len);
-    progress.gemm_peak_flops = gemm_peak;
-    std::unique_ptr<Reporter> reporter(
-        new Reporter(job, trainer, std::move(metrics), progress, first_step));
-    reporter->PrintHeader(gemm_peak);
-    return reporter;
-  }
-
-  absl::Status Step(const StepMetrics& metrics, double seconds_left) {
-    last_ = metrics;
-    progress_.Step(metrics, seconds_left);
-    if (metrics.eval_loss.has_value()) {
-      progress_.Print(
-          absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
-    }
-    if (metrics.ema_eval_loss.has_value()) {
-      progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights",
-                                      metrics.step, *metrics.ema_eval_loss));
-    }
-    return metrics_.Write(metrics);
-  }
-
-  void Say(const std::string& line) { progress_.Print(line); }
-
-  void Sample(int64_t step, const std::string& text) {
-    progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
-  }
-
-  absl::Status Finish(bool interrupted, double seconds) {
-    progress_.Finish();
-    const ShardingStats stats = trainer_.sharding().stats();
-    nlohmann::json memory;
-    for (int i = 0; i < kMemoryCategoryCount; ++i) {
-      const MemoryCategory category = static_cast<MemoryCategory>(i);
-      memory[std::string(MemoryCategoryName(category))] = stats.memory[category].peak_bytes;
-    }
-    nlohmann::json collectives;
-    for (int i = 0; i < kCollectiveOpCount; ++i) {
-      const CommStats::Counter& counter = stats.collectives[static_cast<size_t>(i)];
-      collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
-          {"calls", counter.calls}, {"bytes", counter.bytes}};
-    }
-    const double tokens =
-        static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
-    ZEROTH_RETURN_IF_ERROR(
-        metrics_.WriteSummary({{"steps", last_.step},
-                               {"interrupted", interrupted},
-                               {"skipped_steps", last_.skipped_steps},
-                               {"loss", last_.loss},
-                               {"seconds", seconds},
-                               {"tokens", tokens},
-                               {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
-                               {"parameters", stats.total_numel},
-                               {"parameters_local", stats.local_numel},
-                               {"sharding_ratio", stats.local_ratio},
-                               {"strategy", job_.options.strategy},
-                               {"world_size", job_.options.world_size},
-                               {"memory_peak_bytes", stats.memory.total.peak_bytes},
-                               {"memory_peak_bytes_by_category", memory},
-                               {"offload",
-                                {{"reserved_bytes", stats.offload.reserved_bytes},
-                                 {"bytes_read", stats.offload.bytes_read},
-                                 {"bytes_written", stats.offload.bytes_written}}},
-                               {"collectives", collectives}}));
-    progress_.Print(absl::StrFormat(
-        "%s after %d steps in %s: model in %s%s, metrics in %s/metrics.jsonl",
-        interrupted ? "interrupted" : "done", last_.step, FormatDuration(seconds),
-        job_.final_directories.shown(),
-        job_.ema_directories.shown().empty() ? ""
-                                             : " (averaged: " + job_.ema_directories.shown() + ")",
-        job_.options.out));
-    return absl::OkStatus();
-  }
-
- private:
-  Reporter(const Job& job, Trainer& trainer, MetricsWriter metrics, const ProgressOptions& progress,
-           int64_t first_step)
-      : job_(job),
-        trainer_(trainer),
-        metrics_(std::move(metrics)),
-        progress_(progress),
-        first_step_(first_step) {
-    last_.step = first_step;
-  }
-
-  void PrintHeader(double gemm_peak) {
-    const TrainOptions& options = job_.options;
-    const ShardingStats stats = trainer_.sharding().stats();
-    const std::string name = !options.init_from.empty() ? options.init_from
-                             : options.model.empty()    ? "gpt2_nano"
-                                                        : options.model;
-    progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
-                                    name, static_cast<double>(stats.total_numel) / 1e6,
-                                    trainer_.model().vocab_size(), job_.tokenizer->name()));
-    PrintAdapters();
-    PrintFp8();
-    progress_.Print(
-        absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
-    progress_.Print(absl::StrFormat(
-        "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
-        options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
-        100 * stats.local_ratio));
-    if (stats.offload.reserved_bytes > 0) {
-      progress_.Print(
-          absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory", options.offload,
-                          static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
-    }
-    progress_.Print(absl::StrFormat(
-        "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM peak %s",
-        SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
-        options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
-        gemm_peak > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_peak / 1e9)
-                      : "unknown, for want of memory to measure it in"));
-    if (options.deterministic_batch > 0) {
-      progress_.Print(absl::StrFormat(
-          "          in %d micro-batches, %d on each rank: the bits are those of any world size",
-          options.deterministic_batch, options.grad_accum));
-    }
-    PrintOptimizer();
-  }
-
-  // What differs from fp32 masters and moments.
-  void PrintOptimizer() {
-    const TrainOptions& options = job_.options;
-    if (options.master_dtype == "fp32" && options.optimizer_state_dtype == "fp32") return;
-    progress_.Print(absl::StrFormat(
-        "optimizer %s parameters, %s moments: %.1f MiB of moments per rank", options.master_dtype,
-        options.optimizer_state_dtype,
-        static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
-  }
-
-  void PrintAdapters() {
-    const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
-    if (adapters.empty()) return;
-    int64_t numel = 0;
-    for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
-    progress_.Print(
-        absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
-                        "parameters are trained, the rest is frozen",
-                        job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
-                        static_cast<double>(numel) / 1e6));
-  }
-
-  // What stays in more bits is said, layer by layer.
-  void PrintFp8() {
-    const Fp8Layers layers = FindFp8Layers(trainer_.model());
-    if (layers.in_fp8.empty()) return;
-    progress_.Print(absl::StrFormat(
-        "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
-        layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
-        layers.others.empty() ? ""
-                              : "; no multiples of 16, so in " + job_.options.param_dtype + ": ",
-        absl::StrJoin(layers.others, ", ")));
-  }
-
-  const Job& job_;
-  Trainer& trainer_;
-  MetricsWriter metrics_;
-  Progress progress_;
-  const int64_t first_step_;
-  StepMetrics last_;
-};
-
 // One rank's run.
 class RankRun {
  public:
-  RankRun(const Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
+  RankRun(Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
 
   absl::Status Run() {
     ZEROTH_RETURN_IF_ERROR(SetUp());
+    if (job_.only_evaluates) return EvaluateOnly();
     const Clock::time_point start = Clock::now();
     bool stop = false;
     int64_t step = first_step_;
@@ -463,17 +68,21 @@ class RankRun {
       ++step;
     }
     const double seconds = SecondsSince(start);
-    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->Finish());
-    SayTraced(traced);
-    if (failure_.ok()) ZEROTH_RETURN_IF_ERROR(ShowSample(step));
+    SayTraced(trace_->Finish());
+    const bool interrupted = failure_.ok() && stop && step < options_.steps;
+    // What a run is for comes first; what it ends with is a courtesy.
+    if (checkpoints_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(checkpoints_->Wait()));
     ZEROTH_RETURN_IF_ERROR(Export());
-    if (checkpoints_ != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(checkpoints_->Wait());
-      SayNotes(checkpoints_->TakeNotes());
-    }
+    if (reporter_ != nullptr) reporter_->WriteSummary(interrupted, seconds);
+    if (failure_.ok() && !interrupted) ShowSample(step).IgnoreError();
     if (reporter_ != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(reporter_->Finish(stop && step < options_.steps, seconds));
+      reporter_->SayEnd(!failure_.ok() ? "stopped"
+                        : interrupted  ? "interrupted"
+                                       : "done",
+                        seconds, exported_);
     }
+    // Whoever returns an error first may have the others killed before they have said this.
+    if (!failure_.ok()) AgreeOnStatus(world_, *device_, absl::OkStatus(), "end").IgnoreError();
     return failure_;
   }
 
@@ -487,6 +96,7 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(device_options.memory_limit, ParseByteCount(options_.memory_limit));
     ZEROTH_ASSIGN_OR_RETURN(device_, DeviceRegistry::Create(options_.device, device_options));
     device_->BindThread();
+    ZEROTH_RETURN_IF_ERROR(AgreeOnOutput());
     if (options_.cuda_graphs) {
       ZEROTH_RETURN_IF_ERROR_WITH(
           Trainer::CanRecordSteps(world_, *device_),
@@ -505,22 +115,84 @@ class RankRun {
     ZEROTH_ASSIGN_OR_RETURN(trainer_,
                             Trainer::Create(world_, *device_, std::move(model),
                                             TrainerOptionsFor(options_, trace_->timeline())));
+    if (!job_.only_evaluates) {
+      ZEROTH_ASSIGN_OR_RETURN(lock_, RunLock::Take(options_.out, world_, *device_));
+      // Another run may have come and gone since the first look.
+      ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(
+          world_, *device_, world_.rank() == 0 ? CheckRunDirectory(options_) : absl::OkStatus(),
+          "look into the directory"));
+    }
     ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
     trace_->set_steps(options_.steps - first_step_);
-    ZEROTH_ASSIGN_OR_RETURN(checkpoints_, RunCheckpoints::Create(options_, *trainer_));
-    ZEROTH_ASSIGN_OR_RETURN(const double gemm_peak,
-                            MeasureGemmPeak(world_, *device_, trainer_->kernels(),
+    std::vector<std::string> kernel_notes;
+    ZEROTH_RETURN_IF_ERROR(SayAttention(kernel_notes));
+    ZEROTH_ASSIGN_OR_RETURN(const double gemm_rate,
+                            MeasureGemmRate(world_, *device_, trainer_->kernels(),
                                             options_.mixed_precision().param_dtype));
+    if (!job_.only_evaluates) {
+      ZEROTH_RETURN_IF_ERROR(ClearOutput());
+      ZEROTH_ASSIGN_OR_RETURN(checkpoints_, OpenCheckpoints());
+    }
     device_->allocator().Trim();
     device_->allocator().ResetPeaks();
     if (world_.rank() == 0) {
-      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_peak, first_step_));
+      ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_rate, first_step_));
     }
-    ZEROTH_RETURN_IF_ERROR(SayAttention(notes));
+    notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
     const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
     if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
+    if (job_.tokenizer == nullptr && options_.sample_tokens > 0) {
+      notes.push_back(
+          "samples   none: the data are tokens, and nothing says of which text; --tokenizer does");
+    }
     SayNotes(notes);
+    AnnounceInterrupt();
     return absl::OkStatus();
+  }
+
+  // Where ranks are processes and --out is left to us, rank 0 makes the directory for all.
+  absl::Status AgreeOnOutput() {
+    if (!options_.out.empty() || job_.only_evaluates) return absl::OkStatus();
+    absl::StatusOr<std::string> made = "";
+    if (world_.rank() == 0) made = NewRunDirectory();
+    ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, *device_, made.status(), "make a directory"));
+    ZEROTH_ASSIGN_OR_RETURN(job_.options.out,
+                            BroadcastText(world_, *device_, 0, *made, "name the directory"));
+    return AgreeOnStatus(world_, *device_, OpenOutput(job_), "open the directory");
+  }
+
+  // Rank 0, once nothing but training is to come: what --overwrite gives up, and which run is the
+  // newest.
+  absl::Status ClearOutput() {
+    absl::Status status;
+    if (world_.rank() == 0 && options_.overwrite) status = RemoveEarlierRun(options_.out);
+    if (world_.rank() == 0 && status.ok()) status = PointLatestTo(options_.out);
+    return AgreeOnStatus(world_, *device_, status, "clear the directory");
+  }
+
+  // What an interrupt would say now.
+  void AnnounceInterrupt() {
+    if (reporter_ == nullptr) {
+      // Threads share a process with rank 0, and leave what it says.
+      if (!job_.ranks_are_threads) AnnounceOnInterrupt("", "");
+      return;
+    }
+    const std::optional<int64_t> saved =
+        checkpoints_ != nullptr && checkpoints_->newest() ? checkpoints_->newest() : resumed_step_;
+    const std::string lost =
+        saved ? absl::StrCat("what was learned since the checkpoint of step ", *saved)
+              : "all that this run has learned, since there is no checkpoint yet";
+    AnnounceOnInterrupt(
+        job_.only_evaluates
+            ? "\ninterrupt: an evaluation ends by itself; a second interrupt ends it at once\n"
+            : absl::StrCat("\ninterrupt: the run ends after this step, then saves ",
+                           checkpoints_ != nullptr
+                               ? absl::StrCat("a checkpoint in ", options_.out, " and ")
+                               : "",
+                           "the model in ", job_.final_directories.shown(),
+                           ". A second interrupt ends it at once; lost would be ", lost, ".\n"),
+        absl::StrCat("\ninterrupt: ended at once. Lost is ", job_.only_evaluates ? "nothing" : lost,
+                     ".\n"));
   }
 
   // Where kernels have a choice, at the shape of training; an error if it cannot be as asked for.
@@ -536,13 +208,24 @@ class RankRun {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::unique_ptr<RunCheckpoints>> OpenCheckpoints() {
+    ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
+    ZEROTH_ASSIGN_OR_RETURN(
+        auto files,
+        ModelFiles(trainer_->model(), options_.mixed_precision().master_dtype, options));
+    return RunCheckpoints::Create(options_, *trainer_, std::move(files));
+  }
+
   DataOrder Order() const {
-    return {job_.data->size(), options_.seq_len, options_.seed, options_.shuffle};
+    return {job_.data->size(), content_, options_.seq_len, options_.seed, options_.shuffle};
   }
 
   // The state to begin with, and the loader's place; what there is to say about it.
   absl::StatusOr<std::vector<std::string>> FillOrResume() {
     Resumed resumed;
+    if (!options_.resume.empty() || options_.checkpoint_every > 0) {
+      ZEROTH_ASSIGN_OR_RETURN(content_, AgreedContent(*job_.data, world_, *device_));
+    }
     if (!options_.resume.empty()) {
       ZEROTH_ASSIGN_OR_RETURN(resumed,
                               Resume(options_, *trainer_, job_.source.Reader(options_.seed)));
@@ -553,13 +236,16 @@ class RankRun {
     } else {
       const RunProgress& progress = *resumed.progress;
       first_step_ = progress.steps;
+      resumed_step_ = progress.steps;
       skipped_steps_ = progress.skipped_steps;
       // A place in other data, or in another order of them, means nothing.
-      if (progress.data == Order()) {
+      const std::vector<std::string> others = Order().Differences(progress.data);
+      if (others.empty()) {
         first_sequence_ = progress.sequences;
       } else {
-        resumed.notes.push_back(
-            "resume    the data, or their order, are others: they are read from their beginning");
+        resumed.notes.push_back(absl::StrCat(
+            "resume    the data, or their order, are others, and are read from their beginning: ",
+            absl::StrJoin(others, "; ")));
       }
       loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
     }
@@ -568,8 +254,22 @@ class RankRun {
   }
 
   // Only rank 0 traces.
-  void SayTraced(bool traced) {
-    if (traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  void SayTraced(const absl::StatusOr<bool>& traced) {
+    if (!traced.ok()) return Warn(traced.status());
+    if (*traced) reporter_->Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  }
+
+  void Warn(const absl::Status& status) {
+    if (reporter_ != nullptr) reporter_->Warn(status);
+  }
+
+  // An error, the same on all ranks, that ends the run once all that can be saved is.
+  void EndWith(const absl::Status& status) {
+    if (status.ok()) return;
+    failure_ = failure_.ok()
+                   ? status
+                   : absl::Status(failure_.code(),
+                                  absl::StrCat(failure_.message(), "\n  and: ", status.message()));
   }
 
   void SayNotes(const std::vector<std::string>& notes) {
@@ -577,18 +277,45 @@ class RankRun {
     for (const std::string& note : notes) reporter_->Say(note);
   }
 
-  // After `steps` steps. Errors of earlier checkpoints, too.
+  // After `steps` steps.
   absl::Status SaveCheckpoint(int64_t steps, bool last) {
-    ZEROTH_RETURN_IF_ERROR(checkpoints_->status());
+    absl::Status status;
     if (checkpoints_->IsDue(steps, last)) {
       RunProgress progress;
       progress.steps = steps;
       progress.skipped_steps = skipped_steps_;
       progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
       progress.data = Order();
-      ZEROTH_RETURN_IF_ERROR(checkpoints_->Save(std::move(progress)));
+      if (last) last_save_ = steps;
+      status = checkpoints_->Save(std::move(progress), last);
     }
+    return JudgeSaves(status);
+  }
+
+  // What has become of checkpoints, after a call of theirs that returned `status`. One that fails
+  // costs no more than itself, unless there is none to come after it, or none of many works. An
+  // error of anything but a save is returned.
+  absl::Status JudgeSaves(const absl::Status& status) {
+    const std::vector<FailedSave> failed = checkpoints_->TakeFailed();
+    if (!status.ok()) ZEROTH_RETURN_IF_ERROR(world_.status());
+    if (failed.empty()) ZEROTH_RETURN_IF_ERROR(status);
+    for (const FailedSave& save : failed) {
+      const absl::Status named =
+          Annotate(save.status, absl::StrCat("the checkpoint of step ", save.step));
+      if (save.step == last_save_) {
+        EndWith(named);
+      } else {
+        Warn(named);
+      }
+    }
+    if (failure_.ok() && checkpoints_->failures_in_a_row() >= kMostFailedSaves) {
+      EndWith(Annotate(failed.empty() ? status : failed.back().status,
+                       absl::StrCat(checkpoints_->failures_in_a_row(),
+                                    " checkpoints in a row could not be saved; the last")));
+    }
+    const std::optional<int64_t> before = checkpoints_->newest();
     SayNotes(checkpoints_->TakeNotes());
+    if (checkpoints_->newest() != before) AnnounceInterrupt();
     return absl::OkStatus();
   }
 
@@ -602,8 +329,7 @@ class RankRun {
     trace_->BeforeStep(step - first_step_);
     ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                             trainer_->Step(micro_batches, lr, Interrupted()));
-    ZEROTH_ASSIGN_OR_RETURN(const bool traced, trace_->AfterStep(step - first_step_));
-    SayTraced(traced);
+    SayTraced(trace_->AfterStep(step - first_step_));
     StepMetrics metrics;
     metrics.step = step + 1;
     metrics.loss = result.loss;
@@ -620,18 +346,13 @@ class RankRun {
     const bool last = step + 1 == options_.steps || result.stop || failed;
     if (eval_loader_.has_value() &&
         (last || (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0))) {
-      ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
-      if (trainer_->ema() != nullptr) {
-        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-        ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
-        ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
-      }
+      ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
     }
     if (reporter_ != nullptr) {
       if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
       const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                           static_cast<double>(options_.steps - step - 1);
-      ZEROTH_RETURN_IF_ERROR(reporter_->Step(metrics, left));
+      reporter_->Step(metrics, left);
     }
     if (checkpoints_ != nullptr && !failed) {
       ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
@@ -639,7 +360,7 @@ class RankRun {
     if (!last && options_.sample_every > 0 && (step + 1) % options_.sample_every == 0) {
       ZEROTH_RETURN_IF_ERROR(ShowSample(step + 1));
     }
-    return result.stop || failed;
+    return result.stop || !failure_.ok();
   }
 
   // True if the run is to end because of it.
@@ -669,11 +390,11 @@ class RankRun {
       }
       return false;
     }
-    failure_ = absl::OutOfRangeError(absl::StrFormat(
+    EndWith(absl::OutOfRangeError(absl::StrFormat(
         "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
         "%d. "
         "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
-        step, norm, job_.final_directories.shown(), step - 1));
+        step, norm, job_.final_directories.shown(), step - 1)));
     return true;
   }
 
@@ -684,6 +405,18 @@ class RankRun {
     ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
     ZEROTH_RETURN_IF_ERROR(ExportTo(job_.ema_directories));
     return trainer_->ema()->Swap();
+  }
+
+  // One that fails ends the run, and keeps no other from being written.
+  absl::Status Exported(const absl::Status& status, const std::string& directory) {
+    // Of a good export others may know as well, and have ended, so that their world is no more.
+    if (status.ok()) {
+      exported_.push_back(directory);
+      return absl::OkStatus();
+    }
+    ZEROTH_RETURN_IF_ERROR(world_.status());
+    EndWith(Annotate(status, absl::StrCat("the model in ", directory)));
+    return absl::OkStatus();
   }
 
   // Micro-batches `first`, and so on, of this rank.
@@ -698,12 +431,29 @@ class RankRun {
   }
 
   absl::Status ExportTo(const ExportDirectories& directories) {
-    ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(options_, job_.source));
+    ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
     if (!directories.model.empty()) {
-      ZEROTH_RETURN_IF_ERROR(ExportModel(*trainer_, directories.model, options));
+      ZEROTH_RETURN_IF_ERROR(
+          Exported(ExportModel(*trainer_, directories.model, options), directories.model));
     }
     if (directories.adapters.empty()) return absl::OkStatus();
-    return ExportAdapters(*trainer_, directories.adapters, options);
+    return Exported(ExportAdapters(*trainer_, directories.adapters, options), directories.adapters);
+  }
+
+  absl::Status EvaluateAll(StepMetrics& metrics) {
+    ZEROTH_ASSIGN_OR_RETURN(metrics.eval_loss, Evaluate());
+    if (trainer_->ema() == nullptr) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+    ZEROTH_ASSIGN_OR_RETURN(metrics.ema_eval_loss, Evaluate());
+    return trainer_->ema()->Swap();
+  }
+
+  absl::Status EvaluateOnly() {
+    StepMetrics metrics;
+    metrics.step = first_step_;
+    ZEROTH_RETURN_IF_ERROR(EvaluateAll(metrics));
+    if (reporter_ != nullptr) reporter_->SayEvaluation(metrics);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<float> Evaluate() {
@@ -720,19 +470,28 @@ class RankRun {
     return static_cast<float>(sum / static_cast<double>(options_.eval_batches));
   }
 
+  // An error is a warning, unless the ranks cannot go on together.
   absl::Status ShowSample(int64_t step) {
-    if (options_.sample_tokens == 0) return absl::OkStatus();
+    if (options_.sample_tokens == 0 || job_.tokenizer == nullptr) return absl::OkStatus();
     SampleOptions sample;
     sample.prompt = options_.prompt;
     sample.tokens = options_.sample_tokens;
     sample.temperature = options_.temperature;
     sample.seed = options_.seed;
-    ZEROTH_ASSIGN_OR_RETURN(const std::string text, Sample(*trainer_, *job_.tokenizer, sample));
-    if (reporter_ != nullptr) reporter_->Sample(step, text);
+    const absl::StatusOr<std::string> text = Sample(*trainer_, *job_.tokenizer, sample);
+    const absl::Status agreed = AgreeOnStatus(world_, *device_, text.status(), "sample");
+    if (!agreed.ok()) {
+      ZEROTH_RETURN_IF_ERROR(world_.status());
+      trainer_->AgreedOnError();
+      trainer_->sharding().scheduler().EndStep().IgnoreError();
+      Warn(Annotate(agreed, "no sample"));
+    } else if (reporter_ != nullptr) {
+      reporter_->Sample(step, *text);
+    }
     return absl::OkStatus();
   }
 
-  const Job& job_;
+  Job& job_;
   const TrainOptions& options_;
   Communicator& world_;
   std::shared_ptr<Device> device_;
@@ -740,21 +499,47 @@ class RankRun {
   std::optional<DataLoader> eval_loader_;
   std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunLock> lock_;  // outlives what writes
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<Reporter> reporter_;
+  uint64_t content_ = 0;        // of the data
   int64_t first_step_ = 0;      // steps that earlier runs have made
   int64_t first_sequence_ = 0;  // sequences of the data that they have read
   int64_t skipped_steps_ = 0;
-  absl::Status failure_;  // that ends the run, with everything saved that is good
+  std::optional<int64_t> resumed_step_;  // of the checkpoint that it went on from
+  std::optional<int64_t> last_save_;     // the step after which no checkpoint follows, once saved
+  std::vector<std::string> exported_;    // directories
+  absl::Status failure_;                 // that ends the run, with everything saved that is good
 };
 
 }  // namespace
 
 absl::Status RunTraining(const TrainOptions& options) {
-  ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(options));
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithDeterministicBatch(started));
+  ZEROTH_ASSIGN_OR_RETURN(TrainOptions chosen, WithInitAdapter(options));
+  ZEROTH_RETURN_IF_ERROR(Validate(chosen));
+  AnnounceOnInterrupt(
+      "\ninterrupt: the run is still starting; it ends after its first step, and saves. A second "
+      "interrupt ends it at once; nothing would be lost.\n",
+      "\ninterrupt: ended at once. Lost is nothing: no step has been made.\n");
+  ZEROTH_ASSIGN_OR_RETURN(chosen.comm, ChooseBackEnd(chosen));
+  ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
+  ZEROTH_RETURN_IF_ERROR(Validate(chosen));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
+  ZEROTH_ASSIGN_OR_RETURN(TrainOptions resolved, WithDeterministicBatch(started));
+  ZEROTH_ASSIGN_OR_RETURN(resolved, WithGlobalBatch(std::move(resolved)));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
+  ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> processes,
+                          LauncherRegistry::WorldSize(resolved.comm));
+  job->ranks_are_threads = !processes.has_value();
+  if (job->only_evaluates && resolved.out.empty() && resolved.resume == "auto") {
+    return absl::NotFoundError(
+        absl::StrCat("--resume=auto: there is no ", kRunsDirectory, "/", kLatestRun,
+                     " to evaluate; name a checkpoint, or its run by --out"));
+  }
+  if (job->ranks_are_threads && job->options.out.empty() && !job->only_evaluates) {
+    ZEROTH_ASSIGN_OR_RETURN(job->options.out, NewRunDirectory());
+  }
+  if (!job->options.out.empty()) ZEROTH_RETURN_IF_ERROR(OpenOutput(*job));
   LaunchOptions launch;
   launch.world_size = resolved.world_size;
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));

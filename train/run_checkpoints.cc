@@ -14,9 +14,13 @@
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/data/token_hash.h"
 #include "zeroth/train/progress.h"
+#include "zeroth/train/result_flags.h"
 
 namespace zeroth {
 namespace {
@@ -47,20 +51,28 @@ ResumePlace PlaceOf(const TrainOptions& options) {
   return {path.string(), std::nullopt};
 }
 
+// What the file system cannot tell (EIO, ESTALE) is an error: it may be the newest checkpoint.
+absl::StatusOr<bool> Exists(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::status_known(status)) return fs::exists(status);
+  return ErrnoStatus(error.value(), absl::StrCat("look for ", path));
+}
+
 // The checkpoints to try, in this order.
 absl::StatusOr<std::vector<std::string>> Candidates(const TrainOptions& options) {
   const ResumePlace place = PlaceOf(options);
-  std::error_code error;
   if (place.step.has_value()) {
     const std::string path = CheckpointPath(place.directory, *place.step);
-    if (fs::is_directory(path, error)) return std::vector<std::string>{path};
+    ZEROTH_ASSIGN_OR_RETURN(const bool is_there, Exists(path));
+    if (is_there) return std::vector<std::string>{path};
     return absl::NotFoundError(
         absl::StrCat("--resume=", options.resume, ": there is no such checkpoint"));
   }
   // A checkpoint under a name of the user's own.
-  if (fs::exists(absl::StrCat(place.directory, "/", kCheckpointIndexName), error)) {
-    return std::vector<std::string>{place.directory};
-  }
+  ZEROTH_ASSIGN_OR_RETURN(const bool is_checkpoint,
+                          Exists(absl::StrCat(place.directory, "/", kCheckpointIndexName)));
+  if (is_checkpoint) return std::vector<std::string>{place.directory};
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(place.directory));
   std::vector<std::string> paths;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -103,40 +115,80 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
 }
 
 // What `progress` means for this run.
-std::vector<std::string> Differences(const TrainOptions& options, const RunProgress& progress) {
+std::vector<std::string> Differences(const TrainOptions& options, const LanguageModel& model,
+                                     const RunProgress& progress) {
   std::vector<std::string> notes;
-  const std::vector<std::string> changed = ChangedFlags(progress.flags, ResultFlags(options));
+  const nlohmann::json now = ResultFlags(options);
+  const std::vector<std::string> changed = ChangedFlags(progress.flags, now);
   if (!changed.empty()) {
     notes.push_back(absl::StrCat("resume    with other flags: ", absl::StrJoin(changed, "; ")));
   }
+  const auto before = progress.flags.find(kGlobalBatchSize);
+  if (before != progress.flags.end() && *before != now[kGlobalBatchSize]) {
+    notes.push_back(absl::StrCat("resume    the global batch is ", now[kGlobalBatchSize].dump(),
+                                 " sequences a step, was ", before->dump(), "; --",
+                                 kGlobalBatchSize, "=", before->dump(), " keeps it"));
+  }
+  const std::vector<std::string> config = Changed(progress.model, model.HfConfig());
+  if (!config.empty()) {
+    notes.push_back(
+        absl::StrCat("resume    with another config of the model: ", absl::StrJoin(config, "; ")));
+  }
   return notes;
+}
+
+// What to do about a checkpoint that may be intact, but could not be read.
+std::string Advice(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+      return "; this is no damage, so no older checkpoint was taken and none was renamed: try "
+             "again when that is mended, or name one by --resume=DIRECTORY/step-N";
+    default:
+      return "";
+  }
 }
 
 // Rank 0: moves checkpoints out of the way that are newer than `step`.
 absl::Status SetNewerAside(const std::string& out, int64_t step, std::vector<std::string>& notes) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(out));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListSetAside(out));
   for (const int64_t other : steps) {
     if (other <= step) continue;
     ZEROTH_ASSIGN_OR_RETURN(const std::string path, SetCheckpointAside(out, other));
     notes.push_back(
         absl::StrCat("resume    the checkpoint of step ", other, " is newer; it is now ", path));
   }
+  if (!earlier.empty()) {
+    notes.push_back(absl::StrCat("resume    set aside by earlier runs in ", out, ": ",
+                                 absl::StrJoin(earlier, ", ")));
+  }
   return absl::OkStatus();
+}
+
+RetentionOptions Retention(const TrainOptions& options) {
+  RetentionOptions retention;
+  retention.keep_last = options.keep_last;
+  retention.keep_every = options.keep_every;
+  return retention;
 }
 
 }  // namespace
 
 absl::Status CheckCheckpointFlags(const TrainOptions& options) {
-  if (!options.resume.empty()) ZEROTH_RETURN_IF_ERROR(Candidates(options).status());
-  if (options.checkpoint_every == 0) return absl::OkStatus();
-  if (!options.resume.empty() && PlaceOf(options).directory == Canonical(options.out)) {
-    return absl::OkStatus();
-  }
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(options.out));
-  if (steps.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--out=", options.out, " holds checkpoints of an earlier run, up to step ", steps.back(),
-      ": go on from them with --resume=auto, or name another directory"));
+  return options.resume.empty() ? absl::OkStatus() : Candidates(options).status();
+}
+
+absl::StatusOr<uint64_t> AgreedContent(const TokenSource& data, Communicator& world,
+                                       Device& device) {
+  absl::StatusOr<uint64_t> hash = uint64_t{0};
+  if (world.rank() == 0) hash = HashTokens(data);
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, hash.status(), "hash the data"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text,
+                          BroadcastText(world, device, 0, ChecksumText(*hash), "hash the data"));
+  return ParseChecksum(text);
 }
 
 absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
@@ -169,12 +221,15 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
           absl::StrCat("resume    passing over ", path, ": ", status.message()));
       continue;
     }
-    ZEROTH_RETURN_IF_ERROR_WITH(status, absl::StrCat("--resume=", options.resume));
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("--resume=", options.resume, ": ",
+                                                      status.message(), Advice(status)));
+    }
     resumed.notes.push_back(
         absl::StrCat("resume    from ", path, ", after step ", progress->steps));
     for (const std::string& line : filled)
       resumed.notes.push_back(absl::StrCat("resume    ", line));
-    for (std::string& line : Differences(options, *progress)) {
+    for (std::string& line : Differences(options, trainer.model(), *progress)) {
       resumed.notes.push_back(std::move(line));
     }
     absl::Status aside;
@@ -195,13 +250,13 @@ absl::StatusOr<Resumed> Resume(const TrainOptions& options, Trainer& trainer,
   return resumed;
 }
 
-absl::StatusOr<std::unique_ptr<RunCheckpoints>> RunCheckpoints::Create(const TrainOptions& options,
-                                                                       Trainer& trainer) {
+absl::StatusOr<std::unique_ptr<RunCheckpoints>> RunCheckpoints::Create(
+    const TrainOptions& options, Trainer& trainer, std::map<std::string, std::string> files) {
   if (options.checkpoint_every == 0) return nullptr;
   CheckpointSaverOptions saver_options;
   saver_options.directory = options.out;
-  saver_options.retention.keep_last = options.keep_last;
-  saver_options.retention.keep_every = options.keep_every;
+  saver_options.retention = Retention(options);
+  saver_options.files = std::move(files);
   saver_options.async = options.async_checkpoint;
   saver_options.skip_when_busy = options.async_when_busy == "skip";
   ZEROTH_ASSIGN_OR_RETURN(
@@ -214,13 +269,13 @@ bool RunCheckpoints::IsDue(int64_t steps, bool last) const {
   return last || steps % options_.checkpoint_every == 0;
 }
 
-absl::Status RunCheckpoints::Save(RunProgress progress) {
+absl::Status RunCheckpoints::Save(RunProgress progress, bool last) {
   progress.trainer = trainer_.counts();
   progress.flags = ResultFlags(options_);
+  progress.model = trainer_.model().HfConfig();
   const absl::StatusOr<bool> saved = saver_->Save(
-      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.states()));
-  ZEROTH_RETURN_IF_ERROR_WITH(saved.status(),
-                              absl::StrCat("checkpoint after step ", progress.steps));
+      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.states()), last);
+  ZEROTH_RETURN_IF_ERROR(saved.status());
   if (!*saved) {
     notes_.push_back(absl::StrCat("step ", progress.steps,
                                   "  no checkpoint: earlier ones are still being written"));
@@ -234,12 +289,31 @@ std::optional<double> RunCheckpoints::saving() const {
 }
 
 std::vector<std::string> RunCheckpoints::TakeNotes() {
-  for (const CompletedSave& save : saver_->TakeCompleted()) {
+  const std::vector<CompletedSave> completed = saver_->TakeCompleted();
+  for (const CompletedSave& save : completed) {
     notes_.push_back(absl::StrFormat("step %d  checkpoint in %s, %s in %.2f s", save.step,
                                      CheckpointPath(options_.out, save.step),
                                      FormatBytes(save.bytes), save.seconds));
+    newest_ = save.step;
   }
+  for (const std::string& warning : saver_->TakeWarnings()) {
+    notes_.push_back(absl::StrCat("warning   ", warning));
+  }
+  if (!completed.empty()) DeleteSetAside();
   return std::exchange(notes_, {});
+}
+
+void RunCheckpoints::DeleteSetAside() {
+  const absl::StatusOr<std::vector<std::string>> deleted =
+      DeleteSuperfluousSetAside(options_.out, Retention(options_));
+  if (!deleted.ok()) {
+    notes_.push_back(absl::StrCat("warning: ", deleted.status().message()));
+    return;
+  }
+  for (const std::string& name : *deleted) {
+    notes_.push_back(absl::StrCat("deleted ", options_.out, "/", name,
+                                  ", as --keep_last=", options_.keep_last, " says"));
+  }
 }
 
 }  // namespace zeroth

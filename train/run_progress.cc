@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -58,6 +59,12 @@ class Members {
     return member->is_object() ? *member : empty;
   }
 
+  std::string Text(const char* key) {
+    const Json* const member = Find(key, "a string");
+    if (member == nullptr) return "";
+    if (!member->is_string()) Wrong(key, "a string");
+    return member->is_string() ? member->get<std::string>() : "";
+  }
   std::vector<double> Numbers(const char* key) {
     std::vector<double> numbers;
     const Json* const member = Find(key, "an array of numbers");
@@ -107,12 +114,29 @@ absl::StatusOr<OutlierDetector::State> ReadWindow(const Json& json, const std::s
 
 }  // namespace
 
+std::vector<std::string> DataOrder::Differences(const DataOrder& before) const {
+  std::vector<std::string> differences;
+  const auto add = [&](absl::string_view name, const auto& now, const auto& then) {
+    if (now != then) differences.push_back(absl::StrCat(name, " is ", now, ", was ", then));
+  };
+  if (tokens != before.tokens) {
+    add("--data: the number of tokens", tokens, before.tokens);
+  } else if (before.content != 0 && content != before.content) {
+    differences.push_back("--data: as many tokens, but others");
+  }
+  add("--seq_len", seq_len, before.seq_len);
+  add("--seed", seed, before.seed);
+  add("--shuffle", shuffle ? "true" : "false", before.shuffle ? "true" : "false");
+  return differences;
+}
+
 Json RunProgress::ToJson() const {
   Json json = {{"steps", steps},
                {"skipped_steps", skipped_steps},
                {"sequences", sequences},
                {"data",
                 {{"tokens", data.tokens},
+                 {"content", ChecksumText(data.content)},
                  {"seq_len", data.seq_len},
                  {"seed", data.seed},
                  {"shuffle", data.shuffle}}},
@@ -120,7 +144,8 @@ Json RunProgress::ToJson() const {
                {"ema_updates", trainer.ema_updates},
                {"losses", WindowJson(trainer.losses)},
                {"grad_norms", WindowJson(trainer.grad_norms)},
-               {"flags", flags}};
+               {"flags", flags},
+               {"model", model}};
   if (trainer.loss_scaler.has_value()) {
     json["loss_scaler"] = {{"scale", trainer.loss_scaler->scale},
                            {"finite_steps", trainer.loss_scaler->finite_steps}};
@@ -147,6 +172,14 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   progress.data.seed = data.Unsigned("seed");
   progress.data.shuffle = data.Bool("shuffle");
   ZEROTH_RETURN_IF_ERROR(data.status());
+  // Checkpoints of earlier versions have neither.
+  if (data_json.contains("content")) {
+    const std::string content = data.Text("content");
+    ZEROTH_RETURN_IF_ERROR(data.status());
+    ZEROTH_ASSIGN_OR_RETURN(progress.data.content, ParseChecksum(content));
+  }
+  if (json.contains("model")) progress.model = members.Object("model");
+  ZEROTH_RETURN_IF_ERROR(members.status());
   if (const auto found = json.find("loss_scaler"); found != json.end()) {
     Members scaler(*found, absl::StrCat(where, ": \"loss_scaler\""));
     LossScaler::State state;
@@ -160,57 +193,6 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   ZEROTH_ASSIGN_OR_RETURN(progress.trainer.grad_norms,
                           ReadWindow(grad_norms, absl::StrCat(where, ": \"grad_norms\"")));
   return progress;
-}
-
-Json ResultFlags(const TrainOptions& options) {
-  Json flags = {{"data", options.data},
-                {"strategy", options.strategy},
-                {"world_size", options.world_size},
-                {"shard_size", options.shard_size},
-                {"param_dtype", options.param_dtype},
-                {"reduce_dtype", options.reduce_dtype},
-                {"master_dtype", options.master_dtype},
-                {"optimizer_state_dtype", options.optimizer_state_dtype},
-                {"loss_scale", options.loss_scale},
-                {"batch_size", options.batch_size},
-                {"grad_accum", options.grad_accum},
-                {"seq_len", options.seq_len},
-                {"steps", options.steps},
-                {"lr", options.lr},
-                {"min_lr", options.min_lr},
-                {"lr_schedule", options.lr_schedule},
-                {"warmup_steps", options.warmup_steps},
-                {"beta1", options.beta1},
-                {"beta2", options.beta2},
-                {"eps", options.eps},
-                {"weight_decay", options.weight_decay},
-                {"clip_grad_norm", options.clip_grad_norm},
-                {"skip_loss_zscore", options.skip_loss_zscore},
-                {"skip_grad_norm_zscore", options.skip_grad_norm_zscore},
-                {"ema_decay", options.ema_decay},
-                {"seed", options.seed},
-                {"shuffle", options.shuffle},
-                {"deterministic_batch", options.deterministic_batch}};
-  if (options.deterministic_batch > 0) {
-    for (const char* changes_nothing : {"strategy", "world_size", "shard_size", "grad_accum"}) {
-      flags.erase(changes_nothing);
-    }
-  }
-  return flags;
-}
-
-std::vector<std::string> ChangedFlags(const Json& before, const Json& now) {
-  std::vector<std::string> changed;
-  for (const auto& [flag, value] : now.items()) {
-    const auto found = before.find(flag);
-    if (found == before.end() || *found == value) continue;
-    const auto text = [](const Json& json) {
-      return json.is_string() ? json.get<std::string>()
-                              : json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    };
-    changed.push_back(absl::StrCat("--", flag, " is ", text(value), ", was ", text(*found)));
-  }
-  return changed;
 }
 
 }  // namespace zeroth

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/train/options.h"
 #include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
@@ -20,10 +19,15 @@ namespace zeroth {
 // means something in.
 struct DataOrder {
   int64_t tokens = 0;
+  uint64_t content = 0;  // HashTokens of them; 0: unknown
   int64_t seq_len = 0;
   uint64_t seed = 0;
   bool shuffle = true;
   bool operator==(const DataOrder&) const = default;
+
+  // What is otherwise than it was, flag by flag; empty: a position in one means the same in the
+  // other.
+  std::vector<std::string> Differences(const DataOrder& before) const;
 };
 
 // How far a run has come, as a checkpoint keeps it beside weights and moments (the "training" of
@@ -37,16 +41,13 @@ struct RunProgress {
   TrainerCounts trainer;
   // What the run was told, by flag, as far as it changes results. For comparison only.
   nlohmann::json flags = nlohmann::json::object();
+  // LanguageModel::HfConfig(), for comparison: shapes do not tell a rotary base from another.
+  nlohmann::json model = nlohmann::json::object();
 
   nlohmann::json ToJson() const;
   // InvalidArgument says at which key of `where` what is missing or wrong.
   static absl::StatusOr<RunProgress> FromJson(const nlohmann::json& json, absl::string_view where);
 };
-
-// RunProgress::flags of these options.
-nlohmann::json ResultFlags(const TrainOptions& options);
-// "--lr is 0.1, was 0.2", for each flag that both have with different values.
-std::vector<std::string> ChangedFlags(const nlohmann::json& before, const nlohmann::json& now);
 
 }  // namespace zeroth
 

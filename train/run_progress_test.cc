@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 RunProgress Example() {
   RunProgress progress;
@@ -24,8 +25,9 @@ RunProgress Example() {
   progress.trainer.loss_scaler = LossScaler::State{1024, 7};
   progress.skipped_steps = 1;
   progress.sequences = 12 * 32;
-  progress.data = {1000, 16, ~uint64_t{0}, false};
-  progress.flags = ResultFlags(TrainOptions());
+  progress.data = {1000, ~uint64_t{1}, 16, ~uint64_t{0}, false};
+  progress.flags = {{"lr", 0.1}};
+  progress.model = {{"n_embd", 8}};
   return progress;
 }
 
@@ -63,37 +65,34 @@ TEST(RunProgressTest, EveryMemberIsNeededAndChecked) {
       EXPECT_THAT(std::string(read.status().message()), HasSubstr(key));
     }
   }
+  for (const char* path : {"/data/content", "/model"}) {
+    nlohmann::json json = good;
+    json[nlohmann::json::json_pointer(path)] = 3;
+    EXPECT_FALSE(RunProgress::FromJson(json, "x").ok()) << path;
+    const nlohmann::json::json_pointer pointer(path);
+    json[pointer.parent_pointer()].erase(pointer.back());
+    EXPECT_TRUE(RunProgress::FromJson(json, "x").ok()) << "an earlier version's, without " << path;
+  }
   nlohmann::json negative = good;
   negative["steps"] = -1;
   EXPECT_FALSE(RunProgress::FromJson(negative, "x").ok());
   EXPECT_FALSE(RunProgress::FromJson(nlohmann::json::array(), "x").ok());
 }
 
-TEST(RunProgressTest, NamesTheFlagsThatChanged) {
-  TrainOptions options;
-  const nlohmann::json before = ResultFlags(options);
-  EXPECT_TRUE(ChangedFlags(before, ResultFlags(options)).empty());
-  options.lr = 0.5;
-  options.lr_schedule = "constant";
-  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
-              ElementsAre("--lr is 0.5, was 0.001", "--lr_schedule is constant, was cosine"));
-}
-
-TEST(RunProgressTest, RanksAndStrategiesChangeNothingOfADeterministicBatch) {
-  TrainOptions options;
-  options.deterministic_batch = 8;
-  const nlohmann::json before = ResultFlags(options);
-  options.world_size = 4;
-  options.grad_accum = 2;
-  options.strategy = "hybrid_shard";
-  options.shard_size = 2;
-  EXPECT_TRUE(ChangedFlags(before, ResultFlags(options)).empty());
-  options.deterministic_batch = 16;
-  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
-              ElementsAre("--deterministic_batch is 16, was 8"));
-  options.deterministic_batch = 0;
-  EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
-              ElementsAre("--deterministic_batch is 0, was 8"));
+TEST(RunProgressTest, SaysWhatIsOtherInTheData) {
+  const DataOrder before = {1000, 7, 16, 5, true};
+  EXPECT_THAT(before.Differences(before), IsEmpty());
+  // Written by a version that did not know the content.
+  DataOrder unknown = before;
+  unknown.content = 0;
+  EXPECT_THAT(before.Differences(unknown), IsEmpty());
+  DataOrder now = before;
+  now.content = 8;
+  EXPECT_THAT(now.Differences(before), ElementsAre("--data: as many tokens, but others"));
+  now = {900, 8, 32, 6, false};
+  EXPECT_THAT(now.Differences(before), ElementsAre("--data: the number of tokens is 900, was 1000",
+                                                   "--seq_len is 32, was 16", "--seed is 6, was 5",
+                                                   "--shuffle is false, was true"));
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ absl::StatusOr<bool> StepTrace::Finish() {
 }
 
 absl::Status StepTrace::Write() {
+  written_ = true;  // or it cannot be: the spans are taken once
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline_.Take());
   ZEROTH_RETURN_IF_ERROR_WITH(WriteFileDurably(path_, ChromeTrace(spans, "rank 0")), "--trace");
-  written_ = true;
   return absl::OkStatus();
 }
 

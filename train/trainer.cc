@@ -147,6 +147,12 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
                      deterministic_batch_));
   }
   for (const Batch& batch : micro_batches) {
+    const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
+    if (batch.inputs.size() != tokens || batch.targets.size() != tokens) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ", batch.inputs.size(),
+          " inputs and ", batch.targets.size(), " targets, expected ", tokens, " of each"));
+    }
     if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq, " and ",
@@ -249,6 +255,13 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(const Inputs& inputs) {
 
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Begin());
+  absl::StatusOr<Tensor> losses = WholeForwardBackward(micro_batches);
+  if (!losses.ok()) return Fail(losses.status());
+  return losses;
+}
+
+absl::StatusOr<Tensor> Trainer::WholeForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
   ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
   return ForwardBackward(inputs);
@@ -260,8 +273,11 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const Inputs& inputs, std::optional<
       Tensor norm_and_scale,
       GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
   const Tensor scale = norm_and_scale.View(1, Shape({1}));
-  ZEROTH_RETURN_IF_ERROR(lr.has_value() ? optimizer_->Step(*lr, 1 / loss_scale(), scale)
-                                        : optimizer_->Update(scale));
+  if (lr.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
+    updating_ = true;
+  }
+  ZEROTH_RETURN_IF_ERROR(optimizer_->Update(scale));
   ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
   ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
   return norm_and_scale;
@@ -330,6 +346,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
 
 absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
   ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr, 1 / loss_scale()));
+  updating_ = true;
   ZEROTH_RETURN_IF_ERROR(step.recording->Play(device_->compute_stream()));
   return step.norm_and_scale;
 }
@@ -365,6 +382,7 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
       GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
   ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs.shared, norm_and_scale));
+  updating_ = true;
   // What is not finite is skipped in any case, and would drown the windows.
   if (!result.skipped) Judge(result);
   result.skipped = result.skipped || result.outlier;
@@ -376,6 +394,36 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
   return result;
 }
 
+absl::Status Trainer::Begin() {
+  if (!status_.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the trainer cannot go on after an earlier error (", status_.ToString(),
+                     "); make a new one, in a new world, from what was saved before"));
+  }
+  updating_ = false;
+  if (!failed_ || world_->size() == 1) return absl::OkStatus();
+  // A rank that has failed alone finds the others in another call, and all of them are told.
+  Stream& stream = device_->compute_stream();
+  absl::Status met = world_->Barrier(
+      stream, absl::StrCat("a step after one that failed, after ", optimizer_->step(), " updates"));
+  if (met.ok()) met = stream.Synchronize();
+  if (!met.ok()) return Fail(met);
+  failed_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Fail(const absl::Status& error) {
+  tape_.Clear();
+  tape_.set_recording(true);
+  const absl::Status abandoned = sharding_->scheduler().Abandon();
+  if (updating_ || !abandoned.ok()) {
+    status_ = error;
+  } else {
+    failed_ = true;
+  }
+  return error;
+}
+
 absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, double lr,
                                          bool stop) {
   if (ema_ != nullptr && ema_->swapped()) {
@@ -383,6 +431,14 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
         "a step while the average of the weights is swapped in; swap it back first");
   }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Begin());
+  absl::StatusOr<StepResult> result = WholeStep(micro_batches, lr, stop);
+  if (!result.ok()) return Fail(result.status());
+  return result;
+}
+
+absl::StatusOr<StepResult> Trainer::WholeStep(absl::Span<const Batch> micro_batches, double lr,
+                                              bool stop) {
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, StepWithoutAverage(micro_batches, lr, stop));
   result.loss_scale = loss_scale();
   if (loss_scaler_.has_value() && !result.outlier) {
@@ -437,6 +493,13 @@ absl::Status Trainer::Restore(const TrainerCounts& counts) {
 
 absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(Begin());
+  absl::StatusOr<float> loss = WholeEvaluation(micro_batches);
+  if (!loss.ok()) return Fail(loss.status());
+  return loss;
+}
+
+absl::StatusOr<float> Trainer::WholeEvaluation(absl::Span<const Batch> micro_batches) {
   ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
   ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
   const auto count = static_cast<int64_t>(micro_batches.size());
@@ -459,6 +522,13 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
+  ZEROTH_RETURN_IF_ERROR(Begin());
+  absl::StatusOr<Tensor> logits = WholeLogits(tokens, from);
+  if (!logits.ok()) return Fail(logits.status());
+  return logits;
+}
+
+absl::StatusOr<Tensor> Trainer::WholeLogits(absl::Span<const int32_t> tokens, int64_t from) {
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor input,
       Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,

@@ -88,6 +88,12 @@ struct StepResult {
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
 // only.
+//
+// After an error of Step, ForwardBackward, Evaluate or Logits, status() says whether the trainer
+// can go on. If it can, the weights, moments and counts are those from before the call, nothing is
+// gathered, and the next call starts afresh: all ranks have to have failed in the same call, which
+// they compare at the beginning of the next one. It cannot where a stream or communication is
+// broken, or where the error came after the update had begun; every further call then says so.
 class Trainer {
  public:
   // `world` and `device` outlive the trainer. Parameters are unset until Sharding::Initialize or
@@ -134,6 +140,13 @@ class Trainer {
   // Logits of the positions from `from` on of one sequence, the same on every rank; see
   // LanguageModel::Logits.
   absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from);
+
+  // After an error of one of these calls on some ranks, by all ranks at one point of their calls,
+  // once they have told each other of it: the next call then need not find out who else has failed.
+  void AgreedOnError() { failed_ = false; }
+
+  // OK, or why no further step or evaluation is possible.
+  const absl::Status& status() const { return status_; }
 
   LanguageModel& model() { return *model_; }
   Sharding& sharding() { return *sharding_; }
@@ -199,6 +212,16 @@ class Trainer {
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
   void Judge(StepResult& result);
+  // At the beginning of each public call that computes: fails if that is not possible any more, and
+  // lets ranks that have failed together meet.
+  absl::Status Begin();
+  // After an error in one of them: leaves everything sharded, decides on status(), and returns the
+  // error.
+  absl::Status Fail(const absl::Status& error);
+  absl::StatusOr<StepResult> WholeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
+  absl::StatusOr<Tensor> WholeForwardBackward(absl::Span<const Batch> micro_batches);
+  absl::StatusOr<float> WholeEvaluation(absl::Span<const Batch> micro_batches);
+  absl::StatusOr<Tensor> WholeLogits(absl::Span<const int32_t> tokens, int64_t from);
   absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
                                                 bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
@@ -232,6 +255,9 @@ class Trainer {
   StepKind last_kind_;          // of the latest step that was not played
   int steps_of_last_kind_ = 0;  // in a row
   std::unique_ptr<RecordedStep> recorded_;
+  absl::Status status_;
+  bool updating_ = false;  // the step has begun to change what a failed one must leave alone
+  bool failed_ = false;    // the latest call has, and left everything as it was before
 };
 
 }  // namespace zeroth

@@ -175,9 +175,13 @@ absl::StatusOr<bool> SameTensor(const GgufFile& model, absl::string_view a, absl
   const SafetensorsEntry* const right = model.Find(b);
   if (left == nullptr || right == nullptr) return false;
   if (left->dtype != right->dtype || left->shape != right->shape) return false;
-  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> left_bytes, model.RawBytes(a));
-  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> right_bytes, model.RawBytes(b));
-  return left_bytes == right_bytes;
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  for (int64_t begin = 0; begin < left->end - left->begin; begin += kPiece) {
+    ZEROTH_ASSIGN_OR_RETURN(const auto left_bytes, model.RawBytes(a, begin, begin + kPiece));
+    ZEROTH_ASSIGN_OR_RETURN(const auto right_bytes, model.RawBytes(b, begin, begin + kPiece));
+    if (left_bytes != right_bytes) return false;
+  }
+  return true;
 }
 
 struct ImportPlan {

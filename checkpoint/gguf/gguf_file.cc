@@ -7,8 +7,8 @@
 namespace zeroth {
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  ZEROTH_ASSIGN_OR_RETURN(GgufHeader header, ParseGgufHeader(file.bytes(), path));
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(GgufHeader header, ReadGgufHeader(file));
   return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), std::move(header)));
 }
 
@@ -24,18 +24,18 @@ const SafetensorsEntry* GgufFile::Find(absl::string_view name) const {
   return found == header_.tensors.end() ? nullptr : &found->second;
 }
 
-absl::StatusOr<absl::Span<const uint8_t>> GgufFile::RawBytes(absl::string_view name) const {
+absl::StatusOr<std::vector<uint8_t>> GgufFile::RawBytes(absl::string_view name, int64_t begin,
+                                                        int64_t end) const {
   const SafetensorsEntry* entry = Find(name);
   if (entry == nullptr) return MissingTensor(name);
-  if (entry->begin == entry->end) return absl::Span<const uint8_t>();
-  return file_.bytes().subspan(static_cast<size_t>(header_.data_begin + entry->begin),
-                               static_cast<size_t>(entry->end - entry->begin));
+  return ReadRaw(file_, header_.data_begin, *entry, begin, end);
 }
 
 absl::Status GgufFile::ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> out) const {
-  ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, RawBytes(name));
-  return ConvertElements(name, *Find(name), bytes, begin, out);
+  const SafetensorsEntry* entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  return ReadStored(file_, header_.data_begin, name, *entry, begin, out);
 }
 
 }  // namespace zeroth

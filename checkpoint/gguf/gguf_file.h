@@ -4,6 +4,7 @@
 #define ZEROTH_CHECKPOINT_GGUF_GGUF_FILE_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,11 +17,11 @@
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/weights_source.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
 
-// A GGUF file, memory-mapped and checked as a whole by Open. Names and shapes are the file's own
+// A GGUF file, whose header Open checks as a whole. Names and shapes are the file's own
 // (row-major); gguf_names.h has the way to Hugging Face's. Immutable and thread-safe.
 class GgufFile final : public WeightsSource {
  public:
@@ -35,14 +36,16 @@ class GgufFile final : public WeightsSource {
 
   const GgufMetadata& metadata() const { return header_.metadata; }
 
-  // The stored bytes of a tensor of any type, valid while this object lives.
-  absl::StatusOr<absl::Span<const uint8_t>> RawBytes(absl::string_view name) const;
+  // Bytes [begin, end) of a tensor of any type as they are stored, and none beyond its end.
+  absl::StatusOr<std::vector<uint8_t>> RawBytes(
+      absl::string_view name, int64_t begin = 0,
+      int64_t end = std::numeric_limits<int64_t>::max()) const;
 
  private:
-  GgufFile(MappedFile file, GgufHeader header)
+  GgufFile(RandomAccessFile file, GgufHeader header)
       : file_(std::move(file)), header_(std::move(header)) {}
 
-  MappedFile file_;
+  RandomAccessFile file_;
   GgufHeader header_;
 };
 

@@ -20,7 +20,7 @@ namespace zeroth {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "files are little-endian and read in place");
+              "files are little-endian and read as they are");
 
 constexpr absl::string_view kMagic = "GGUF";
 // Longest key that the format allows.
@@ -28,6 +28,8 @@ constexpr size_t kMaxKey = 65535;
 // Arrays of arrays are legal and nobody writes them; hostile nesting would eat the stack.
 constexpr int kMaxDepth = 4;
 constexpr size_t kArrayType = 9;
+// Enough for a header without a vocabulary.
+constexpr size_t kFirstHeadBytes = size_t{256} << 10;
 
 // Keys and names in messages: hostile ones may be long or hold control characters.
 std::string Shown(absl::string_view text) {
@@ -47,15 +49,17 @@ constexpr size_t MinBytes() {
 // Takes values off the front of a file. Errors carry the byte they stand at.
 class Reader {
  public:
-  explicit Reader(absl::Span<const uint8_t> file) : file_(file) {}
+  // Of a file with so many bytes, `head` is at hand.
+  Reader(absl::Span<const uint8_t> head, size_t file_bytes)
+      : head_(head), file_bytes_(file_bytes) {}
 
   size_t position() const { return position_; }
-  size_t left() const { return file_.size() - position_; }
+  size_t left() const { return file_bytes_ - position_; }
 
   template <typename T>
   absl::Status Read(T* value) {
-    if (left() < sizeof(T)) return Short(sizeof(T));
-    std::memcpy(value, file_.data() + position_, sizeof(T));
+    ZEROTH_RETURN_IF_ERROR(Need(sizeof(T)));
+    std::memcpy(value, head_.data() + position_, sizeof(T));
     position_ += sizeof(T);
     return absl::OkStatus();
   }
@@ -74,16 +78,15 @@ class Reader {
   absl::Status Read(std::string* value) {
     uint64_t length = 0;
     ZEROTH_RETURN_IF_ERROR(Read(&length));
-    if (length > left()) return Short(length);
-    value->assign(reinterpret_cast<const char*>(file_.data() + position_),
+    ZEROTH_RETURN_IF_ERROR(Need(length));
+    value->assign(reinterpret_cast<const char*>(head_.data() + position_),
                   static_cast<size_t>(length));
     position_ += static_cast<size_t>(length);
     return absl::OkStatus();
   }
 
   absl::Status ReadMagic() {
-    if (left() < kMagic.size() ||
-        std::memcmp(file_.data() + position_, kMagic.data(), kMagic.size()) != 0) {
+    if (!HasGgufMagic(head_)) {
       return absl::InvalidArgumentError("not a GGUF file: it does not begin with \"GGUF\"");
     }
     position_ += kMagic.size();
@@ -91,13 +94,16 @@ class Reader {
   }
 
  private:
-  absl::Status Short(uint64_t wanted) const {
+  absl::Status Need(uint64_t wanted) const {
+    if (wanted <= head_.size() - position_) return absl::OkStatus();
+    if (wanted <= left()) return absl::OutOfRangeError("the header is longer than what was read");
     return absl::InvalidArgumentError(absl::StrCat("needs ", wanted, " bytes at byte ", position_,
                                                    ", where ", left(),
                                                    " are left; is the file truncated?"));
   }
 
-  absl::Span<const uint8_t> file_;
+  absl::Span<const uint8_t> head_;
+  size_t file_bytes_;
   size_t position_ = 0;
 };
 
@@ -297,8 +303,9 @@ absl::Status CheckVersion(uint32_t version) {
                    version == 1 ? "; llama.cpp rewrites files of the first version" : ""));
 }
 
-absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> file, const std::string& path) {
-  Reader reader(file);
+absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_bytes,
+                                 const std::string& path) {
+  Reader reader(head, file_bytes);
   uint32_t version = 0;
   uint64_t tensors = 0;
   uint64_t pairs = 0;
@@ -316,7 +323,7 @@ absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> file, const std::stri
   ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(header.metadata));
   const auto end = static_cast<int64_t>(reader.position());
   header.data_begin = (end + alignment - 1) / alignment * alignment;
-  ZEROTH_RETURN_IF_ERROR(CheckRanges(header, alignment, static_cast<int64_t>(file.size())));
+  ZEROTH_RETURN_IF_ERROR(CheckRanges(header, alignment, static_cast<int64_t>(file_bytes)));
   return header;
 }
 
@@ -413,11 +420,24 @@ absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata) {
   return *alignment;
 }
 
-absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file,
+bool HasGgufMagic(absl::Span<const uint8_t> head) {
+  return head.size() >= kMagic.size() &&
+         std::memcmp(head.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
+absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
                                            const std::string& path) {
-  absl::StatusOr<GgufHeader> header = Parse(file, path);
+  absl::StatusOr<GgufHeader> header = Parse(head, file_bytes, path);
   if (!header.ok()) return Annotate(header.status(), path);
   return header;
+}
+
+absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
+  for (size_t bytes = kFirstHeadBytes;; bytes *= 2) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(bytes));
+    absl::StatusOr<GgufHeader> header = ParseGgufHeader(head, file.size(), file.path());
+    if (!absl::IsOutOfRange(header.status())) return header;
+  }
 }
 
 absl::StatusOr<std::string> SerializeGgufHeader(

@@ -31,6 +31,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
 
@@ -119,13 +120,20 @@ inline constexpr char kGgufAlignmentKey[] = "general.alignment";
 inline constexpr int kMaxGgufRank = 4;
 inline constexpr size_t kMaxGgufTensorName = 63;
 
-// Reads and checks the header at the start of `file`, all bytes of the file called `path`. Every
-// count and length is held against the bytes that are left before anything is allocated for it, so
-// that no file costs more memory than a small multiple of its own size. When this returns OK, every
-// tensor's range lies in the file, is aligned, has exactly the size of its shape and type, and no
-// two overlap. InvalidArgument names the path, the key or tensor, and the byte; Unimplemented says
-// which quantised type a tensor has.
-absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file, const std::string& path);
+// Whether `head` begins as GGUF files do.
+bool HasGgufMagic(absl::Span<const uint8_t> head);
+
+// Checks the header of the file called `path`, which has `file_bytes` bytes and begins with `head`.
+// Every count and length is held against the bytes that are left before anything is allocated for
+// it, so that no file costs more memory than a small multiple of its own size. When this returns
+// OK, every tensor's range lies in the file, is aligned, has exactly the size of its shape and
+// type, and no two overlap. InvalidArgument names the path, the key or tensor, and the byte;
+// Unimplemented says which quantised type a tensor has; OutOfRange: the header is longer than
+// `head`.
+absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
+                                           const std::string& path);
+// Reads as much of `file` as that takes first; its errors too.
+absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file);
 
 // A power of two; InvalidArgument for another value or another type under general.alignment.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);

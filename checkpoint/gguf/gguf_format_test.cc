@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <random>
@@ -67,7 +68,8 @@ class Bytes {
 
 absl::StatusOr<GgufHeader> Parse(const std::string& text) {
   return ParseGgufHeader(
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), "m.gguf");
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()), text.size(),
+      "m.gguf");
 }
 
 void ExpectRefused(const std::string& text, const std::string& message,
@@ -111,6 +113,32 @@ TEST(GgufFormatTest, ReadsAFileWrittenByHand) {
   for (size_t size = 0; size < bytes.text().size(); ++size) {
     EXPECT_FALSE(Parse(bytes.text().substr(0, size)).ok()) << size << " of data from " << data;
   }
+}
+
+TEST(GgufFormatTest, ReadsALongHeader) {
+  // Longer than what is read of a file at first, so that more is read.
+  Bytes bytes(1, 2);
+  bytes.Text("a.vocabulary").Put<uint32_t>(9).Put<uint32_t>(8).Put<uint64_t>(50000);
+  for (int i = 0; i < 50000; ++i) bytes.Text(absl::StrCat("token ", i));
+  bytes.Text("a.text").Put<uint32_t>(8).Text(std::string(3'000'000, 'x'));
+  bytes.Tensor("w", {2}, 0, 0).Align(32);
+  bytes.Put(1.5f).Put(2.5f);
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("f.gguf", bytes.text());
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*(*file)->metadata().GetStrings("a.vocabulary"))->back(), "token 49999");
+  EXPECT_EQ((*file)->metadata().GetString("a.text")->size(), 3'000'000u);
+  EXPECT_EQ(*(*file)->ReadAll("w", Shape{2}), (std::vector<float>{1.5f, 2.5f}));
+  // One that ends within the header is refused, however much was read of it.
+  for (const size_t size : {size_t{100}, size_t{262'144}, size_t{262'145}, size_t{2'000'000}}) {
+    const auto cut = GgufFile::Open(dir.Write("cut.gguf", bytes.text().substr(0, size)));
+    EXPECT_EQ(cut.status().code(), absl::StatusCode::kInvalidArgument) << size << cut.status();
+    EXPECT_THAT(std::string(cut.status().message()), HasSubstr("truncated?")) << size;
+  }
+  // Cut short while it is read.
+  std::filesystem::resize_file(path, bytes.text().size() - 4);
+  EXPECT_EQ((*file)->ReadAll("w", Shape{2}).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(GgufFormatTest, SaysWhatKindOfFileItIsNot) {

@@ -29,13 +29,13 @@ void CheckRanges(const GgufHeader& header, int64_t file_bytes) {
 }
 
 bool Run(absl::Span<const uint8_t> bytes) {
-  const absl::StatusOr<GgufHeader> header = ParseGgufHeader(bytes, "fuzz");
+  const absl::StatusOr<GgufHeader> header = ParseGgufHeader(bytes, bytes.size(), "fuzz");
   if (!header.ok()) return false;
   CheckRanges(*header, static_cast<int64_t>(bytes.size()));
   // What was read can be written, and says the same when it is read again.
   const absl::StatusOr<std::string> text = SerializeGgufHeader(header->metadata, {});
   ZEROTH_CHECK(text.ok());
-  const auto again = ParseGgufHeader(BytesOfText(*text), "again");
+  const auto again = ParseGgufHeader(BytesOfText(*text), text->size(), "again");
   ZEROTH_CHECK(again.ok());
   ZEROTH_CHECK(again->metadata.values().size() == header->metadata.values().size());
   // These may refuse, but must return.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -34,8 +35,12 @@ absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& direc
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+    std::error_code unknown;
+    if (it->is_directory(unknown)) names.push_back(it->path().filename().string());
+    // What cannot be looked at (ESTALE) may be the newest checkpoint. What is gone is not.
+    if (unknown && unknown != std::errc::no_such_file_or_directory) {
+      return ErrnoStatus(unknown.value(), absl::StrCat("look at ", it->path().string()));
+    }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     return ErrnoStatus(error.value(), absl::StrCat("list directory ", directory));
@@ -109,6 +114,42 @@ absl::Status DeleteCheckpoint(const std::string& directory, int64_t step) {
       TemporarySibling(absl::StrCat(directory, "/", kDeleted, CheckpointName(step)), "tmp");
   ZEROTH_RETURN_IF_ERROR(Rename(path, doomed));
   return RemoveAll(doomed);
+}
+
+absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, Subdirectories(directory));
+  // The step and how many times it had been set aside.
+  std::vector<std::pair<std::pair<int64_t, int64_t>, std::string>> found;
+  for (const std::string& name : names) {
+    absl::string_view rest = name;
+    if (!absl::ConsumePrefix(&rest, kAside)) continue;
+    int64_t time = 1;
+    if (const size_t dash = rest.find('-', sizeof(kPrefix) - 1); dash != absl::string_view::npos) {
+      if (!absl::SimpleAtoi(rest.substr(dash + 1), &time)) continue;
+      rest = rest.substr(0, dash);
+    }
+    if (const auto step = ParseCheckpointName(rest)) found.push_back({{*step, time}, name});
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> sorted;
+  for (auto& [age, name] : found) sorted.push_back(std::move(name));
+  return sorted;
+}
+
+absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(
+    const std::string& directory, const RetentionOptions& options) {
+  std::vector<std::string> deleted;
+  if (options.keep_last == 0) return deleted;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListSetAside(directory));
+  for (size_t i = 0; i + static_cast<size_t>(options.keep_last) < names.size(); ++i) {
+    const std::string path = absl::StrCat(directory, "/", names[i]);
+    const std::string doomed =
+        TemporarySibling(absl::StrCat(directory, "/", kDeleted, kPrefix, "aside"), "tmp");
+    ZEROTH_RETURN_IF_ERROR(Rename(path, doomed));
+    ZEROTH_RETURN_IF_ERROR(RemoveAll(doomed));
+    deleted.push_back(names[i]);
+  }
+  return deleted;
 }
 
 absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int64_t step) {

@@ -46,6 +46,11 @@ std::vector<int64_t> SuperfluousCheckpoints(const std::vector<int64_t>& steps,
 absl::Status DeleteCheckpoint(const std::string& directory, int64_t step);
 // Renames a checkpoint to what ListCheckpoints does not see; returns the new path.
 absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int64_t step);
+// Names of those that were set aside, by step. They count in retention, by themselves: all but the
+// newest keep_last are deleted, and their names returned.
+absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory);
+absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(const std::string& directory,
+                                                                   const RetentionOptions& options);
 // Removes what crashes have left behind: checkpoints that were never finished, or are half deleted.
 // Not while one is being written.
 absl::Status RemoveCheckpointLeftovers(const std::string& directory);

@@ -74,5 +74,24 @@ TEST(CheckpointDirectoryTest, DeletesAndSetsAside) {
   EXPECT_EQ(ReadTestFile(dir.File("set-aside-step-00000002/a")), "2");
 }
 
+TEST(CheckpointDirectoryTest, WhatIsSetAsideCountsInRetention) {
+  const TemporaryDirectory dir;
+  for (const char* name : {"set-aside-step-00000010/a", "set-aside-step-00000009-10/a",
+                           "set-aside-step-00000009-2/a", "set-aside-step-00000009/a",
+                           "set-aside-step-9/a", "set-aside-others/a", "step-00000001/a"}) {
+    dir.Write(name, "");
+  }
+  EXPECT_THAT(*ListSetAside(dir.path()),
+              ElementsAre("set-aside-step-00000009", "set-aside-step-00000009-2",
+                          "set-aside-step-00000009-10", "set-aside-step-00000010"));
+  EXPECT_THAT(*DeleteSuperfluousSetAside(dir.path(), {.keep_last = 0}), IsEmpty());
+  EXPECT_THAT(*DeleteSuperfluousSetAside(dir.path(), {.keep_last = 4}), IsEmpty());
+  EXPECT_THAT(*DeleteSuperfluousSetAside(dir.path(), {.keep_last = 2}),
+              ElementsAre("set-aside-step-00000009", "set-aside-step-00000009-2"));
+  EXPECT_THAT(dir.List(),
+              ElementsAre("set-aside-others", "set-aside-step-00000009-10",
+                          "set-aside-step-00000010", "set-aside-step-9", "step-00000001"));
+}
+
 }  // namespace
 }  // namespace zeroth

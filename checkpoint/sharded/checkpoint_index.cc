@@ -311,15 +311,17 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
   ZEROTH_ASSIGN_OR_RETURN(const Json json, ParseJson(text, where, limits));
   ZEROTH_ASSIGN_OR_RETURN(const std::string format, StringMember(json, "format", where));
   if (format != kFormat) {
-    return Bad(absl::StrCat(where, ": \"format\""), Brief(format),
-               absl::StrCat("\"", kFormat, "\""));
+    // An intact index of something else is no damage.
+    ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, where));
+    return absl::UnimplementedError(
+        absl::StrCat(where, ": \"format\": ", Brief(format), ", expected \"", kFormat, "\""));
   }
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   ZEROTH_ASSIGN_OR_RETURN(const int64_t version, IntegerMember(json, "version", 1, kMost, where));
   if (version > kCheckpointVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": version ", version,
-                                                   " of the format, but this program knows ",
-                                                   kCheckpointVersion, "; use a newer one"));
+    return absl::UnimplementedError(absl::StrCat(where, ": version ", version,
+                                                 " of the format, but this program knows ",
+                                                 kCheckpointVersion, "; use a newer one"));
   }
   ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, where));
   CheckpointIndex index;

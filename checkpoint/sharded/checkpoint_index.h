@@ -6,6 +6,7 @@
 //     index.json                      where every element of every tensor lies, and checksums
 //     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
 //     ...                             any reader of safetensors opens
+//     config.json, ...                what else the writer has it carry, checked as a whole
 //
 // Every parameter has named states ("param", and what an optimizer adds: "m", "v"), each with an
 // element for every element of the parameter, or for every block of so many, cut into pieces that
@@ -41,7 +42,7 @@ inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
 struct CheckpointFile {
   std::string name;  // in the checkpoint's directory
   int64_t bytes = 0;
-  // Everything before the data, which no piece covers.
+  // Everything before the data, which no piece covers; of a file without pieces, all of it.
   int64_t header_bytes = 0;
   uint64_t header_checksum = 0;
 };
@@ -85,8 +86,9 @@ struct CheckpointIndex {
   // The JSON, with a checksum of its own.
   std::string ToText() const;
   // The inverse. InvalidArgument says at which key of `where` what was found and expected: text
-  // that is no JSON, of another format or a later version, changed since it was written, or with a
-  // range outside its file or tensor. Whether pieces tile their tensors is CheckComplete's.
+  // that is no JSON, changed since it was written, or with a range outside its file or tensor.
+  // Unimplemented: an intact index of another format, or one of a later version, whether or not it
+  // is intact. Whether pieces tile their tensors is CheckComplete's.
   static absl::StatusOr<CheckpointIndex> Parse(absl::string_view text, absl::string_view where);
 
   // Takes over the files and pieces of `shard`, one rank's part of the same save. InvalidArgument

@@ -115,8 +115,6 @@ TEST(CheckpointIndexTest, WrongContentIsRefusedByKey) {
   const std::string text = Whole().ToText();
   const auto param = [](Json& json) -> Json& { return json["parameters"]["w"]["states"]["param"]; };
   const std::vector<std::pair<std::function<void(Json&)>, std::string>> edits = {
-      {[](Json& json) { json["format"] = "x"; }, "\"format\": \"x\", expected \"zeroth"},
-      {[](Json& json) { json["version"] = 2; }, "use a newer one"},
       {[](Json& json) { json.erase("id"); }, "no \"id\""},
       {[](Json& json) { json["step"] = -1; }, "\"step\": -1, expected an integer from 0"},
       {[](Json& json) { json["step"] = ~uint64_t{0}; }, "\"step\": 18446744073709551615"},
@@ -163,6 +161,27 @@ TEST(CheckpointIndexTest, WrongContentIsRefusedByKey) {
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << words;
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(words));
   }
+}
+
+TEST(CheckpointIndexTest, AnotherFormatIsNoDamage) {
+  const std::string text = Whole().ToText();
+  const std::vector<std::pair<std::function<void(Json&)>, std::string>> edits = {
+      {[](Json& json) { json["format"] = "x"; }, "\"format\": \"x\", expected \"zeroth"},
+      {[](Json& json) { json["version"] = 2; }, "use a newer one"}};
+  for (const auto& [edit, words] : edits) {
+    const auto parsed = CheckpointIndex::Parse(Edited(text, edit), "dir/index.json");
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kUnimplemented) << words;
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(words));
+  }
+  // A later version may compute its checksum otherwise; of this one, it proves the damage.
+  Json json = Json::parse(text);
+  json["version"] = 2;
+  EXPECT_EQ(CheckpointIndex::Parse(json.dump(), "i").status().code(),
+            absl::StatusCode::kUnimplemented);
+  json = Json::parse(text);
+  json["format"] = "x";
+  EXPECT_EQ(CheckpointIndex::Parse(json.dump(), "i").status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CheckpointIndexTest, DamagedTextNeverReadsAsAnotherIndex) {

@@ -18,7 +18,8 @@
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -38,11 +39,21 @@ absl::Status Damaged(absl::string_view place, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(place, ": ", what));
 }
 
-// Missing or unreadable content is damage; a full table of files or a lack of permission is not.
-absl::Status AsDamage(const absl::Status& status) {
-  const bool environment = status.code() == absl::StatusCode::kPermissionDenied ||
-                           status.code() == absl::StatusCode::kResourceExhausted;
-  return status.ok() || environment ? status : absl::DataLossError(status.message());
+// A file that is not there is damage. One that the system cannot read now (EIO, ESTALE, a lack of
+// permission, a full table of files) may be intact, and another attempt may read it.
+absl::Status MissingIsDamage(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
+}
+
+// All of it is header: no piece lies in it.
+bool IsCarried(const CheckpointFile& file) { return file.header_bytes == file.bytes; }
+
+absl::StatusOr<std::string> ReadIndex(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  // A directory of this name is no index, whatever the disk does.
+  if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());
+  if (!text.ok()) return MissingIsDamage(text.status());
+  return text;
 }
 
 }  // namespace
@@ -61,14 +72,19 @@ struct CheckpointReader::Place {
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
     const std::string& directory) {
   std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
+  if (const auto status = std::filesystem::status(directory, error);
+      !std::filesystem::is_directory(status)) {
+    if (!std::filesystem::status_known(status)) {
+      return ErrnoStatus(error.value(), absl::StrCat("look for ", directory));
+    }
     return absl::NotFoundError(absl::StrCat(directory, ": no such checkpoint directory"));
   }
   const std::string path = absl::StrCat(directory, "/", kCheckpointIndexName);
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-  if (!file.ok()) return AsDamage(file.status());
-  absl::StatusOr<CheckpointIndex> index = CheckpointIndex::Parse(file->text(), path);
-  if (!index.ok()) return AsDamage(index.status());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadIndex(path));
+  absl::StatusOr<CheckpointIndex> index = CheckpointIndex::Parse(text, path);
+  // Intact, but for another program.
+  if (absl::IsUnimplemented(index.status())) return index.status();
+  if (!index.ok()) return absl::DataLossError(index.status().message());
   if (absl::Status complete = index->CheckComplete(); !complete.ok()) {
     return Damaged(path, complete.message());
   }
@@ -119,10 +135,10 @@ absl::Status CheckpointReader::ReadFileBytes(int fd, int file, int64_t begin,
     const ssize_t count = ReadSome(fd, file, begin, out);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      const std::string reason = count == 0 ? "the file ends before" : strerror(errno);
-      return Damaged(PathOf(file),
-                     absl::StrCat("cannot read the bytes [", begin, ", ",
-                                  begin + static_cast<int64_t>(out.size()), "): ", reason));
+      const std::string bytes =
+          absl::StrCat("the bytes [", begin, ", ", begin + static_cast<int64_t>(out.size()), ")");
+      if (count == 0) return Damaged(PathOf(file), absl::StrCat("ends before ", bytes));
+      return ErrnoStatus(errno, absl::StrCat("read ", bytes, " of ", PathOf(file)));
     }
     out.remove_prefix(static_cast<size_t>(count));
     begin += count;
@@ -133,7 +149,7 @@ absl::Status CheckpointReader::ReadFileBytes(int fd, int file, int64_t begin,
 absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   const CheckpointFile& entry = index_.files[static_cast<size_t>(file)];
   struct stat facts = {};
-  if (fstat(fd, &facts) != 0) return AsDamage(ErrnoStatus(errno, "stat " + PathOf(file)));
+  if (fstat(fd, &facts) != 0) return ErrnoStatus(errno, "stat " + PathOf(file));
   // Before anything is allocated for what the index claims.
   if (facts.st_size != entry.bytes) {
     return Damaged(PathOf(file), absl::StrCat(facts.st_size, " bytes, but the index says ",
@@ -145,9 +161,9 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   const std::string wrong = absl::StrCat("its header, the bytes [0, ", entry.header_bytes,
                                          "), is not the one that the index was made with");
   // A sound header of another save tells more.
-  const absl::StatusOr<MappedFile> mapped = MappedFile::Open(PathOf(file));
-  if (!mapped.ok()) return Damaged(PathOf(file), wrong);
-  const auto parsed = ParseSafetensorsHeader(mapped->bytes(), PathOf(file));
+  const absl::StatusOr<RandomAccessFile> again = RandomAccessFile::Open(PathOf(file));
+  if (!again.ok()) return Damaged(PathOf(file), wrong);
+  const auto parsed = ReadSafetensorsHeader(*again);
   if (!parsed.ok() || parsed->metadata.count("checkpoint") == 0) {
     return Damaged(PathOf(file), wrong);
   }
@@ -163,7 +179,7 @@ absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
   if (found != open_.end()) return found->second;
   if (open_.size() >= kMaxOpenFiles) CloseFiles();
   const int fd = open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return AsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
+  if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
   if (absl::Status status = CheckHeader(fd, file); !status.ok()) {
     close(fd);
     return status;
@@ -280,6 +296,27 @@ absl::Status CheckpointReader::Read(absl::string_view parameter, absl::string_vi
     ConvertToFloat32(tensor->dtype, bytes.data(), out.subspan(0, count));
     out.remove_prefix(count);
     begin += static_cast<int64_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CheckpointReader::ReadCarriedFile(absl::string_view name) {
+  for (size_t i = 0; i < index_.files.size(); ++i) {
+    if (index_.files[i].name != name || !IsCarried(index_.files[i])) continue;
+    ZEROTH_ASSIGN_OR_RETURN(const int fd, OpenFile(static_cast<int>(i)));
+    std::string content(static_cast<size_t>(index_.files[i].bytes), '\0');
+    ZEROTH_RETURN_IF_ERROR(
+        ReadFileBytes(fd, static_cast<int>(i), 0,
+                      absl::MakeSpan(reinterpret_cast<uint8_t*>(content.data()), content.size())));
+    return content;
+  }
+  return absl::NotFoundError(absl::StrCat(directory_, ": carries no file \"", name, "\""));
+}
+
+absl::Status CheckpointReader::CheckCarriedFiles() {
+  for (size_t i = 0; i < index_.files.size(); ++i) {
+    if (!IsCarried(index_.files[i])) continue;
+    ZEROTH_RETURN_IF_ERROR(OpenFile(static_cast<int>(i)).status());
   }
   return absl::OkStatus();
 }

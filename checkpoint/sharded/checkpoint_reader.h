@@ -24,10 +24,11 @@ namespace zeroth {
 // A sharded checkpoint, read range by range. Every byte that is handed out has passed its checksum;
 // of a file only the blocks that hold the range are read. One thread only; ranks open one each.
 //
-// DataLoss means that the checkpoint itself is damaged (an index that is missing or says what
-// cannot be, a file that is missing, cut short, of another save, or changed) so that another
+// DataLoss means that the checkpoint itself is proven damaged (an index that is missing or says
+// what cannot be, a file that is missing, cut short, of another save, or changed) so that another
 // checkpoint may do; the message names the file, and of a damaged range its bytes and the parameter
-// and elements in them. Other codes are the file system's.
+// and elements in them. Unimplemented means a newer version of the format, which may be intact.
+// Other codes are the file system's: what it could not read now may be intact, too.
 class CheckpointReader {
  public:
   // NotFound if there is no such directory.
@@ -48,6 +49,12 @@ class CheckpointReader {
   // The same in the type it is stored in: `out` has the bytes of whole elements.
   absl::Status ReadBytes(absl::string_view parameter, absl::string_view state, int64_t begin,
                          absl::Span<uint8_t> out);
+
+  // The content of a file that is carried beside the shards (CheckpointSaverOptions::files).
+  // NotFound if there is none of this name.
+  absl::StatusOr<std::string> ReadCarriedFile(absl::string_view name);
+  // Checks them all.
+  absl::Status CheckCarriedFiles();
 
   // Reads and checks every byte. One status for each damaged file or block, at most `limit`; empty:
   // all is well.

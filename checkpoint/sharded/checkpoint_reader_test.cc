@@ -2,10 +2,13 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -30,6 +33,25 @@
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
+
+namespace {
+
+// What every read of a file fails with; 0: it does not.
+int read_error = 0;
+
+}  // namespace
+
+// In the place of the C library's, for the whole program.
+extern "C" ssize_t pread(int fd, void* buffer, size_t count, off_t offset) {
+  if (read_error == 0) return syscall(SYS_pread64, fd, buffer, count, offset);
+  errno = read_error;
+  return -1;
+}
+extern "C" ssize_t preadv2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  if (read_error == 0) return syscall(SYS_preadv2, fd, parts, count, offset, 0, flags);
+  errno = read_error;
+  return -1;
+}
 
 namespace zeroth {
 namespace {
@@ -233,6 +255,35 @@ TEST_F(CheckpointReaderTest, FlippedBytesAreNamed) {
     dir_.Write(name, good);
   }
   EXPECT_EQ(ReadAll(), absl::OkStatus());
+}
+
+TEST_F(CheckpointReaderTest, WhatCannotBeReadNowIsNoDamage) {
+  WriteCheckpoint(2, 5);
+  const auto reader = Open();
+  std::vector<float> values(35);
+  for (const int error : {EIO, ESTALE, ETIMEDOUT}) {
+    read_error = error;
+    const absl::Status opened = CheckpointReader::Open(dir_.path()).status();
+    const absl::Status read = reader->Read("a", "param", 0, absl::MakeSpan(values));
+    read_error = 0;
+    for (const absl::Status& status : {opened, read}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(dir_.path()), HasSubstr(strerror(error))));
+    }
+    // The same file answers again.
+    EXPECT_EQ(reader->Read("a", "param", 0, absl::MakeSpan(values)), absl::OkStatus());
+    EXPECT_EQ(ReadAll(), absl::OkStatus());
+  }
+  // Nor is a name that leads nowhere in the end.
+  for (const std::string& name : {ShardFileName(1, 2), std::string(kCheckpointIndexName)}) {
+    const std::string good = ReadTestFile(dir_.File(name));
+    std::filesystem::remove(dir_.File(name));
+    std::filesystem::create_symlink(name, dir_.File(name));
+    EXPECT_EQ(ReadAll().code(), absl::StatusCode::kFailedPrecondition) << ReadAll();
+    std::filesystem::remove(dir_.File(name));
+    dir_.Write(name, good);
+  }
 }
 
 TEST_F(CheckpointReaderTest, DamageIsNamedByFileParameterAndBytes) {

@@ -15,13 +15,15 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/core/base/file/mapped_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 
@@ -67,6 +69,16 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
 }
 
+// What rank `rank` has said in place of its manifest: a code and a message.
+absl::Status FailureOf(int rank, absl::string_view word) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(word, absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(parts.first, &code)) code = static_cast<int>(absl::StatusCode::kAborted);
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      absl::StrCat("rank ", rank, ": ", parts.second));
+}
+
 absl::Status ValidateOptions(const CheckpointSaverOptions& options) {
   ZEROTH_RETURN_IF_ERROR(ValidateRetention(options.retention));
   if (options.directory.empty()) {
@@ -80,11 +92,10 @@ absl::Status ValidateOptions(const CheckpointSaverOptions& options) {
 }
 
 absl::Status CreateDirectory(const std::string& directory) {
-  if (absl::Status status = MakeDirectory(directory);
-      !status.ok() && !absl::IsAlreadyExists(status)) {
-    return status;
-  }
-  return RemoveCheckpointLeftovers(directory);
+  const absl::Status status = MakeDirectory(directory);
+  if (!absl::IsAlreadyExists(status)) return status;
+  std::error_code error;
+  return fs::is_directory(directory, error) ? absl::OkStatus() : status;
 }
 
 }  // namespace
@@ -93,7 +104,10 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Create(
     Communicator& world, Device& device, const CheckpointSaverOptions& options) {
   std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(world, device, options));
   absl::Status status = ValidateOptions(options);
-  if (status.ok() && saver->is_leader()) status = CreateDirectory(options.directory);
+  if (status.ok() && saver->is_leader()) {
+    status = CreateDirectory(options.directory);
+    if (status.ok()) saver->Warn(RemoveCheckpointLeftovers(options.directory));
+  }
   ZEROTH_RETURN_IF_ERROR(saver->Agree(status, "open checkpoints"));
   if (options.async) {
     saver->background_ = std::thread([&saver = *saver] { saver.RunBackground(); });
@@ -129,17 +143,16 @@ absl::Status CheckpointSaver::PrepareDirectory(int64_t step) const {
   const std::string unfinished = UnfinishedCheckpointPath(options_.directory, step);
   // Of an attempt that failed.
   ZEROTH_RETURN_IF_ERROR(RemoveAll(unfinished));
-  return MakeDirectory(unfinished);
+  ZEROTH_RETURN_IF_ERROR(MakeDirectory(unfinished));
+  for (const auto& [name, content] : options_.files) {
+    ZEROTH_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(unfinished, "/", name), content));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> CheckpointSaver::Begin(int64_t step) {
-  absl::Status status;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    status = std::exchange(background_error_, absl::OkStatus());
-  }
-  if (status.ok() && is_leader()) status = PrepareDirectory(step);
-  ZEROTH_RETURN_IF_ERROR(Agree(status, "begin a checkpoint"));
+  ZEROTH_RETURN_IF_ERROR(
+      Agree(is_leader() ? PrepareDirectory(step) : absl::OkStatus(), "begin a checkpoint"));
   return BroadcastText(world_, device_, 0, is_leader() ? NewId() : "", "name a checkpoint");
 }
 
@@ -156,9 +169,13 @@ absl::StatusOr<bool> CheckpointSaver::AnyRankIsBusy() {
   return !agreed.ok();
 }
 
-absl::Status CheckpointSaver::TakeBuffer(size_t size, PageBuffer& buffer) {
+void CheckpointSaver::AwaitFreeBuffer() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return buffers_in_use_ < options_.host_buffers; });
+}
+
+absl::Status CheckpointSaver::TakeBuffer(size_t size, PageBuffer& buffer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   ++buffers_in_use_;
   if (!free_buffers_.empty()) {
     buffer = std::move(free_buffers_.back());
@@ -198,23 +215,72 @@ absl::Status CheckpointSaver::CopyToHost(Job& job) {
   return CopyShard(device_, job.pieces, job.plan, job.buffer.data());
 }
 
+absl::Status CheckpointSaver::ExchangeOutcomes() {
+  absl::Status untold;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    untold = std::exchange(untold_, absl::OkStatus());
+  }
+  const absl::Status told = Agree(untold, "ask for failed saves");
+  // An error of the communicator itself breaks it.
+  ZEROTH_RETURN_IF_ERROR(world_.status());
+  nlohmann::json outcomes = nlohmann::json::array();
+  if (is_leader()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!told.ok()) {
+      // Which save it was makes no difference: there are two at most, and the disk is full.
+      for (Job& job : jobs_) job.abandoned = told;
+      changed_.notify_all();
+    }
+    for (const Outcome& outcome : std::exchange(outcomes_, {})) {
+      outcomes.push_back({outcome.step, outcome.status.raw_code(), outcome.status.message()});
+    }
+  }
+  const std::string mine = outcomes.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text,
+                          BroadcastText(world_, device_, 0, mine, "tell how saves ended"));
+  for (const nlohmann::json& outcome : nlohmann::json::parse(text)) {
+    Outcome ended = {outcome[0].get<int64_t>(), absl::Status(outcome[1].get<absl::StatusCode>(),
+                                                             outcome[2].get<std::string>())};
+    first_unreported_.Update(
+        Annotate(ended.status, absl::StrCat("saving the checkpoint of step ", ended.step)));
+    Count(std::move(ended));
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointSaver::Count(Outcome outcome) {
+  failures_in_a_row_ = outcome.status.ok() ? 0 : failures_in_a_row_ + 1;
+  if (!outcome.status.ok()) failed_.push_back(std::move(outcome));
+}
+
 absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& training,
-                                           std::vector<StatePiece> pieces) {
-  if (options_.async && options_.skip_when_busy) {
+                                           std::vector<StatePiece> pieces, bool last) {
+  if (options_.async && options_.skip_when_busy && !last) {
     ZEROTH_ASSIGN_OR_RETURN(const bool busy, AnyRankIsBusy());
     if (busy) return false;
+  }
+  if (options_.async) {
+    // Rank 0's buffer is free when the others have written, or failed to: whoever could not leave
+    // word of that says so in the exchange, for which rank 0 must not wait.
+    if (!is_leader()) AwaitFreeBuffer();
+    ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
+    if (is_leader()) AwaitFreeBuffer();
   }
   Job job;
   job.step = step;
   job.start = Clock::now();
   job.pieces = std::move(pieces);
   if (is_leader()) job.training = training;
-  ZEROTH_ASSIGN_OR_RETURN(job.id, Begin(step));
-  absl::Status status = options_.async ? SaveInBackground(job) : SaveNow(job);
-  if (!status.ok()) {
-    Discard(step);
-    return status;
+  absl::StatusOr<std::string> id = Begin(step);
+  absl::Status status = id.status();
+  if (status.ok()) {
+    job.id = *std::move(id);
+    status = options_.async ? SaveInBackground(job) : SaveNow(job);
+    if (!status.ok()) Discard(step);
   }
+  if (!status.ok() || !options_.async) Count({step, status});
+  ZEROTH_RETURN_IF_ERROR(status);
   return true;
 }
 
@@ -223,7 +289,7 @@ absl::Status CheckpointSaver::SaveNow(Job& job) {
   absl::Status written = Plan(job);
   if (written.ok()) written = WriteMyShard(job);
   ZEROTH_RETURN_IF_ERROR(Agree(written, "write a checkpoint"));
-  return Agree(is_leader() ? Complete(job) : absl::OkStatus(), "complete a checkpoint");
+  return Agree(is_leader() ? Complete(job, written) : absl::OkStatus(), "complete a checkpoint");
 }
 
 absl::Status CheckpointSaver::SaveInBackground(Job& job) {
@@ -259,42 +325,57 @@ absl::Status CheckpointSaver::WriteMyShard(const Job& job) {
 
 absl::StatusOr<std::string> CheckpointSaver::AwaitManifest(const Job& job, int rank) {
   const std::string path = ManifestPath(job, rank);
-  const auto deadline = absl::Now() + options_.timeout;
+  const auto begin = std::chrono::steady_clock::now();
   std::chrono::milliseconds pause = kFirstPause;
   while (true) {
-    const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-    if (file.ok()) return std::string(file->text());
-    if (!absl::IsNotFound(file.status())) return file.status();
-    if (absl::Now() > deadline) {
+    absl::StatusOr<std::string> text = ReadFile(path);
+    if (!absl::IsNotFound(text.status())) return text;
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!job.abandoned.ok()) return job.abandoned;
+    if (absl::FromChrono(std::chrono::steady_clock::now() - begin) > options_.timeout) {
       return absl::DeadlineExceededError(
           absl::StrCat(path, ": rank ", rank, " has not written its shard within ",
                        absl::FormatDuration(options_.timeout), "; is ", options_.directory,
                        " on a file system that all ranks share?"));
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto until = std::chrono::system_clock::now() + pause;
-    if (changed_.wait_until(lock, until, [&] { return closing_; })) {
+    if (changed_.wait_for(lock, pause, [&] { return closing_ || !job.abandoned.ok(); }) &&
+        closing_) {
       return absl::CancelledError("the run ended before all ranks had written their shards");
     }
     pause = std::min(pause * 2, kLongestPause);
   }
 }
 
-absl::Status CheckpointSaver::Complete(const Job& job) {
-  const std::string unfinished = UnfinishedCheckpointPath(options_.directory, job.step);
+absl::StatusOr<CheckpointIndex> CheckpointSaver::GatherManifests(const Job& job,
+                                                                 const absl::Status& mine) {
   CheckpointIndex index;
   index.id = job.id;
   index.step = job.step;
   index.training = job.training;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::string text, AwaitManifest(job, rank));
-    if (absl::string_view(text).substr(0, sizeof(kFailure) - 1) == kFailure) {
-      return absl::AbortedError(absl::StrCat("rank ", rank, " ", text));
-    }
-    const std::string path = ManifestPath(job, rank);
-    ZEROTH_ASSIGN_OR_RETURN(CheckpointIndex shard, CheckpointIndex::Parse(text, path));
-    ZEROTH_RETURN_IF_ERROR_WITH(index.Merge(std::move(shard)), path);
+  absl::Status first_error = mine;
+  for (int rank = mine.ok() ? 0 : 1; rank < world_.size(); ++rank) {
+    const absl::Status status = [&]() -> absl::Status {
+      ZEROTH_ASSIGN_OR_RETURN(const std::string text, AwaitManifest(job, rank));
+      absl::string_view failure = text;
+      if (absl::ConsumePrefix(&failure, kFailure)) return FailureOf(rank, failure);
+      const std::string path = ManifestPath(job, rank);
+      ZEROTH_ASSIGN_OR_RETURN(CheckpointIndex shard, CheckpointIndex::Parse(text, path));
+      ZEROTH_RETURN_IF_ERROR_WITH(index.Merge(std::move(shard)), path);
+      return absl::OkStatus();
+    }();
+    first_error.Update(status);
   }
+  ZEROTH_RETURN_IF_ERROR(first_error);
+  for (const auto& [name, content] : options_.files) {
+    const auto bytes = static_cast<int64_t>(content.size());
+    index.files.push_back({name, bytes, bytes, ChecksumOf(content)});
+  }
+  return index;
+}
+
+absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine) {
+  const std::string unfinished = UnfinishedCheckpointPath(options_.directory, job.step);
+  ZEROTH_ASSIGN_OR_RETURN(const CheckpointIndex index, GatherManifests(job, mine));
   ZEROTH_RETURN_IF_ERROR_WITH(index.CheckComplete(), unfinished);
   ZEROTH_RETURN_IF_ERROR(
       WriteFileDurably(absl::StrCat(unfinished, "/", kCheckpointIndexName), index.ToText()));
@@ -315,17 +396,26 @@ absl::Status CheckpointSaver::Complete(const Job& job) {
     const std::lock_guard<std::mutex> lock(mutex_);
     completed_.push_back(completed);
   }
-  return DeleteSuperfluous(job.step);
+  DeleteSuperfluous(job.step);
+  return absl::OkStatus();
 }
 
-absl::Status CheckpointSaver::DeleteSuperfluous(int64_t step) const {
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCheckpoints(options_.directory));
+void CheckpointSaver::DeleteSuperfluous(int64_t step) {
+  absl::StatusOr<std::vector<int64_t>> steps = ListCheckpoints(options_.directory);
+  if (!steps.ok()) return Warn(steps.status());
   // Later ones are not of this run's past: the one just written must not go in favour of them.
-  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
-  for (const int64_t old : SuperfluousCheckpoints(steps, options_.retention)) {
-    ZEROTH_RETURN_IF_ERROR(DeleteCheckpoint(options_.directory, old));
+  steps->erase(std::upper_bound(steps->begin(), steps->end(), step), steps->end());
+  for (const int64_t old : SuperfluousCheckpoints(*steps, options_.retention)) {
+    const absl::Status status = DeleteCheckpoint(options_.directory, old);
+    // Somebody else was quicker.
+    if (!absl::IsNotFound(status)) Warn(status);
   }
-  return absl::OkStatus();
+}
+
+void CheckpointSaver::Warn(const absl::Status& status) {
+  if (status.ok()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  warnings_.push_back(absl::StrCat("an old checkpoint is not removed whole: ", status.message()));
 }
 
 void CheckpointSaver::Discard(int64_t step) const {
@@ -336,18 +426,22 @@ void CheckpointSaver::Discard(int64_t step) const {
 
 void CheckpointSaver::RunJob(Job& job) {
   absl::Status status = WriteMyShard(job);
-  if (!status.ok()) {
-    // If this cannot be written either, rank 0 waits until the run ends or its patience does.
-    WriteWhole(ManifestPath(job, world_.rank()), absl::StrCat(kFailure, status.message()))
-        .IgnoreError();
-  } else if (is_leader()) {
-    status = Complete(job);
+  if (is_leader()) {
+    status = Complete(job, status);
+    if (!status.ok()) Discard(job.step);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outcomes_.push_back({job.step, status});
+    return;
   }
-  if (!status.ok()) Discard(job.step);
+  if (status.ok()) return;
+  // A full disk gets this rank's part back at once, so that there is room for the word of it.
+  const std::string shard = absl::StrCat(UnfinishedCheckpointPath(options_.directory, job.step),
+                                         "/", ShardFileName(world_.rank(), world_.size()));
+  unlink(shard.c_str());
+  const std::string word = absl::StrCat(kFailure, status.raw_code(), " ", status.message());
+  if (WriteWhole(ManifestPath(job, world_.rank()), word).ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (background_error_.ok() && !status.ok()) {
-    background_error_ = Annotate(status, absl::StrCat("saving the checkpoint of step ", job.step));
-  }
+  untold_.Update(status);
 }
 
 void CheckpointSaver::RunBackground() {
@@ -371,18 +465,16 @@ void CheckpointSaver::RunBackground() {
 }
 
 absl::Status CheckpointSaver::Wait() {
-  absl::Status status;
-  {
+  const auto await_jobs = [this] {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return jobs_.empty(); });
-    status = std::exchange(background_error_, absl::OkStatus());
-  }
-  return Agree(status, "wait for checkpoints");
-}
-
-absl::Status CheckpointSaver::status() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return background_error_;
+  };
+  // As in Save: rank 0 hears of failures before it waits for the manifests of those that failed.
+  if (!is_leader()) await_jobs();
+  ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
+  if (is_leader()) await_jobs();
+  ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
+  return std::exchange(first_unreported_, absl::OkStatus());
 }
 
 bool CheckpointSaver::IsDone() const {
@@ -394,6 +486,16 @@ double CheckpointSaver::progress() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (jobs_.empty()) return 1;
   return static_cast<double>(written_.load()) / static_cast<double>(jobs_.front().plan.file_bytes);
+}
+
+std::vector<FailedSave> CheckpointSaver::TakeFailed() {
+  first_unreported_ = absl::OkStatus();
+  return std::exchange(failed_, {});
+}
+
+std::vector<std::string> CheckpointSaver::TakeWarnings() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(warnings_, {});
 }
 
 std::vector<CompletedSave> CheckpointSaver::TakeCompleted() {

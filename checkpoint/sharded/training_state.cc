@@ -28,7 +28,7 @@ namespace {
 // Of host staging, as in Sharding::Load.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
 // Parameters that an error lists of each kind.
-constexpr size_t kMaxListed = 20;
+constexpr size_t kMaxListed = 3;
 
 // Ranks that hold the same elements of a segment, and which of them this is.
 struct Holders {
@@ -159,12 +159,17 @@ Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
   return differences;
 }
 
-std::string Listed(const char* what, const std::vector<std::string>& names) {
-  if (names.empty()) return "";
+// How many there are; and, for the end of a message, the first of them.
+std::string Counted(const std::vector<std::string>& names, const char* what) {
+  return names.empty() ? "" : absl::StrCat("; ", names.size(), " ", what);
+}
+
+std::string Examples(const std::vector<std::string>& names, const char* what) {
   const absl::Span<const std::string> shown =
       absl::MakeConstSpan(names).subspan(0, std::min(names.size(), kMaxListed));
-  return absl::StrCat("; ", names.size(), " ", what, ": ", absl::StrJoin(shown, ", "),
-                      names.size() > shown.size() ? ", ..." : "");
+  return names.empty() ? ""
+                       : absl::StrCat("\n  ", what, ": ", absl::StrJoin(shown, ", "),
+                                      names.size() > shown.size() ? ", ..." : "");
 }
 
 std::vector<std::string> Notes(const Differences& differences) {
@@ -435,9 +440,12 @@ absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& shardi
   if (!differences.empty() && options.fill_missing == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(reader.directory(), ": the checkpoint is of another model",
-                     Listed("parameters are missing from it", differences.missing),
-                     Listed("have another shape", differences.reshaped),
-                     Listed("are not in the model", differences.unexpected)));
+                     Counted(differences.missing, "parameters are missing from it"),
+                     Counted(differences.reshaped, "have another shape"),
+                     Counted(differences.unexpected, "are not in the model"),
+                     Examples(differences.missing, "missing"),
+                     Examples(differences.reshaped, "of another shape"),
+                     Examples(differences.unexpected, "not in the model")));
   }
   LoadedState loaded;
   const std::vector<StateToLoad> loads = StatesToLoad(states);

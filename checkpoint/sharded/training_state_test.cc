@@ -141,10 +141,13 @@ TEST(TrainingStateTest, AnotherModelIsRefusedOrFilledIn) {
   float filled = 0;
   const absl::Status status = LoadOther(units, /*fill=*/false, said, filled);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("1 parameters are missing from it: new.0"),
-                    HasSubstr("1 have another shape: root.0 ([5, 3] in the checkpoint, [3, 5]"),
-                    HasSubstr("1 are not in the model: h.2.2")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("another model; 1 parameters are missing from it; 1 have another shape; "
+                      "1 are not in the model\n"),
+            HasSubstr("missing: new.0"),
+            HasSubstr("of another shape: root.0 ([5, 3] in the checkpoint, [3, 5]"),
+            HasSubstr("not in the model: h.2.2")));
   ASSERT_EQ(LoadOther(units, /*fill=*/true, said, filled), absl::OkStatus());
   EXPECT_EQ(said.size(), 3u);
   EXPECT_EQ(filled, 77.0f);

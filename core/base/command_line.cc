@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/flags/usage_config.h"
@@ -16,13 +20,33 @@
 
 namespace zeroth {
 
-void ShowFlagsOf(std::string source) {
+void ShowFlagsOf(std::string source, std::string version) {
   absl::FlagsUsageConfig usage;
   usage.contains_helpshort_flags = [source = std::move(source)](absl::string_view file) {
     return absl::StrContains(file, source);
   };
   usage.contains_help_flags = usage.contains_helpshort_flags;
+  if (!version.empty()) {
+    usage.version_string = [version = absl::StrCat(version, "\n")] { return version; };
+  }
   absl::SetFlagsUsageConfig(usage);
+}
+
+int RunProgram(absl::FunctionRef<absl::Status()> program) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::string error;
+  try {
+    const absl::Status status = program();
+    if (status.ok()) return 0;
+    error = std::string(status.message());
+  } catch (const std::bad_alloc&) {
+    error = "there is not enough memory for this; the system gave no more";
+  } catch (const std::exception& exception) {
+    error = absl::StrCat("threw an exception: ", exception.what());
+  }
+  std::fprintf(stderr, "error: %s\n", error.c_str());
+  return 1;
 }
 
 absl::Status EnterUsersDirectory() {

@@ -142,12 +142,13 @@ uint32_t AlignmentOf(const void* pointer) {
   return alignment;
 }
 
-CublasLt::CublasLt(cudaStream_t stream, Allocator& allocator, bool allow_tf32)
-    : stream_(stream), allocator_(allocator), allow_tf32_(allow_tf32) {}
+CublasLt::CublasLt(cudaStream_t stream, Allocator& allocator, const CublasLtOptions& options)
+    : stream_(stream), allocator_(allocator), options_(options) {}
 
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(cudaStream_t stream,
-                                                           Allocator& allocator, bool allow_tf32) {
-  std::unique_ptr<CublasLt> blas(new CublasLt(stream, allocator, allow_tf32));
+                                                           Allocator& allocator,
+                                                           const CublasLtOptions& options) {
+  std::unique_ptr<CublasLt> blas(new CublasLt(stream, allocator, options));
   ZEROTH_CUBLASLT_RETURN_IF_ERROR(cublasLtCreate(&blas->handle_));
   ZEROTH_ASSIGN_OR_RETURN(blas->workspace_,
                           allocator.Allocate(kWorkspaceBytes, MemoryCategory::kWorkspace));
@@ -158,6 +159,18 @@ CublasLt::~CublasLt() {
   plans_.clear();
   recent_.clear();
   if (handle_ != nullptr) static_cast<void>(cublasLtDestroy(handle_));
+}
+
+absl::Status CublasLt::AdmitSlow(const std::string& product) {
+  if (!options_.allow_slow_kernels) {
+    return absl::UnimplementedError(absl::StrCat(
+        "cuBLASLt has no algorithm on this GPU for ", product,
+        ", and a plain kernel would be about a hundred times slower; take sizes that are multiples "
+        "of 8 or another type, or allow it: --allow_slow_kernels, "
+        "KernelOptions::allow_slow_kernels"));
+  }
+  slow_products_.insert(product);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<float*> CublasLt::Staging() {

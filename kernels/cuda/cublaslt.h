@@ -13,6 +13,8 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -89,6 +91,11 @@ struct ProductPointers {
   const float* second_scale = nullptr;
 };
 
+struct CublasLtOptions {
+  bool allow_tf32 = false;          // fp32 products may round their inputs to 10 bits of mantissa
+  bool allow_slow_kernels = false;  // as KernelOptions says
+};
+
 // A handle, its workspace and its plans, for one stream. Not thread-safe.
 class CublasLt {
  public:
@@ -98,20 +105,24 @@ class CublasLt {
   static constexpr size_t kStagingBytes = size_t{16} << 20;
   static constexpr size_t kMostPlans = 1024;
 
-  // `stream` and `allocator` outlive it. `allow_tf32`: fp32 products may round their inputs to 10
-  // bits of mantissa.
+  // `stream` and `allocator` outlive it.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Create(cudaStream_t stream, Allocator& allocator,
-                                                          bool allow_tf32);
+                                                          const CublasLtOptions& options = {});
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  bool allow_tf32() const { return allow_tf32_; }
+  bool allow_tf32() const { return options_.allow_tf32; }
 
   // Enqueues a product and returns true, or returns false if cuBLASLt has no algorithm for it. The
   // library is asked at the first product of each key. Algorithms that split the depth are taken
   // only if they add the parts in fp32, in workspace: others round each part to c's type.
   absl::StatusOr<bool> Multiply(const ProductKey& key, const ProductPointers& pointers);
+
+  // Whether a product that has no algorithm may go to a plain kernel, which is a hundred times
+  // slower: Unimplemented, naming `product`, unless it may, which is remembered.
+  absl::Status AdmitSlow(const std::string& product);
+  const std::set<std::string>& slow_products() const { return slow_products_; }
 
   // kStagingBytes for what the stream does next, made at the first call.
   absl::StatusOr<float*> Staging();
@@ -125,7 +136,7 @@ class CublasLt {
   // The latest used first.
   using PlanList = std::list<std::pair<ProductKey, std::unique_ptr<Plan>>>;
 
-  CublasLt(cudaStream_t stream, Allocator& allocator, bool allow_tf32);
+  CublasLt(cudaStream_t stream, Allocator& allocator, const CublasLtOptions& options);
   absl::StatusOr<Plan*> FindPlan(const ProductKey& key);
   absl::StatusOr<std::unique_ptr<Plan>> MakePlan(const ProductKey& key);
   // Chooses the algorithm of a plan whose descriptors are complete.
@@ -133,13 +144,14 @@ class CublasLt {
 
   const cudaStream_t stream_;
   Allocator& allocator_;
-  const bool allow_tf32_;
+  const CublasLtOptions options_;
   cublasLtHandle_t handle_ = nullptr;
   std::shared_ptr<Buffer> workspace_;
   std::shared_ptr<Buffer> staging_;
   PlanList recent_;
   std::map<ProductKey, PlanList::iterator> plans_;
   int64_t plans_made_ = 0;
+  std::set<std::string> slow_products_;
 };
 
 }  // namespace zeroth::cuda

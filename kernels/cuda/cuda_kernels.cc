@@ -83,7 +83,8 @@ NormBackwardCall CommonBackwardCall(const Args& args) {
 CudaKernels::CudaKernels(CudaDevice& device, CudaStream& stream, const KernelOptions& options)
     : device_(device),
       stream_(stream),
-      allow_tf32_(options.fp32_precision == Fp32Precision::kTf32),
+      blas_options_{.allow_tf32 = options.fp32_precision == Fp32Precision::kTf32,
+                    .allow_slow_kernels = options.allow_slow_kernels},
       target_{stream.handle(), device.properties().multiprocessors},
       attention_(options.attention, [this] {
         return Cudnn::Create(stream_.handle(), device_.properties().compute_capability);
@@ -126,9 +127,14 @@ absl::StatusOr<std::shared_ptr<Buffer>> CudaKernels::Scratch(size_t bytes) {
 absl::StatusOr<CublasLt*> CudaKernels::Blas() {
   if (blas_ == nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(blas_,
-                            CublasLt::Create(stream_.handle(), device_.allocator(), allow_tf32_));
+                            CublasLt::Create(stream_.handle(), device_.allocator(), blas_options_));
   }
   return blas_.get();
+}
+
+std::vector<std::string> CudaKernels::SlowProducts() const {
+  if (blas_ == nullptr) return {};
+  return {blas_->slow_products().begin(), blas_->slow_products().end()};
 }
 
 absl::Status CudaKernels::Gemm(const GemmArgs& args) {
@@ -590,7 +596,7 @@ const KernelRegistration registration(
        const KernelOptions& options) -> absl::StatusOr<std::unique_ptr<Kernels>> {
       return CudaKernels::Create(CudaDevice::From(device), CudaStream::From(stream), options);
     },
-    {.tf32 = true, .cudnn = true});
+    {.tf32 = true, .cudnn = true, .slow_kernels = true});
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -31,6 +31,7 @@ class CudaKernels final : public Kernels {
   Stream& stream() override { return stream_; }
 
   absl::Status Gemm(const GemmArgs& args) override;
+  std::vector<std::string> SlowProducts() const override;
   absl::Status BiasGradient(const Matrix& dy, const Tensor& dbias, bool accumulate) override;
   absl::Status Embedding(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                          const Tensor& out) override;
@@ -86,7 +87,7 @@ class CudaKernels final : public Kernels {
 
   CudaDevice& device_;
   CudaStream& stream_;
-  const bool allow_tf32_;
+  const CublasLtOptions blas_options_;
   const LaunchTarget target_;
   std::unique_ptr<CublasLt> blas_;
   AttentionChoice attention_;

@@ -69,7 +69,7 @@ class Fp8GemmTest : public testing::Test {
     device_->BindThread();
     CudaDevice& device = CudaDevice::From(*device_);
     target_ = {device.compute_stream().handle(), device.properties().multiprocessors};
-    blas_ = *CublasLt::Create(target_.stream, device.allocator(), /*allow_tf32=*/false);
+    blas_ = *CublasLt::Create(target_.stream, device.allocator());
   }
 
   template <typename T>

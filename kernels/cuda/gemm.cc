@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -12,6 +13,9 @@
 namespace zeroth::cuda {
 namespace {
 
+// Multiplications of a product that a plain kernel does in less than about 20 microseconds, of
+// which nobody need know.
+constexpr int64_t kSmallProduct = int64_t{1} << 23;
 // Products are at full speed from so many rows on, and in steps of so many.
 constexpr int64_t kRowStep = 128;
 
@@ -39,6 +43,17 @@ absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
   pointers.bias = call.bias;
   pointers.aux = AuxOf(call);
   return blas.Multiply(KeyOf(call, blas.allow_tf32()), pointers);
+}
+
+// What there is no algorithm for.
+absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
+  if (call.m * call.n * call.k >= kSmallProduct) {
+    ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
+        absl::StrCat("[", call.m, ", ", call.k, "]", call.transpose_a ? " transposed" : "", " x [",
+                     call.k, ", ", call.n, "]", call.transpose_b ? " transposed" : "", " in ",
+                     DTypeName(call.dtype), " into ", DTypeName(call.c_dtype))));
+  }
+  return PlainGemm(call, target);
 }
 
 // The product of rows [begin, begin + rows) alone, to staging.
@@ -72,7 +87,7 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
     // The rows that are left over may be so few that only the others have an algorithm.
-    if (!multiplied) ZEROTH_RETURN_IF_ERROR(PlainGemm(product, target));
+    if (!multiplied) ZEROTH_RETURN_IF_ERROR(MultiplyPlainly(product, blas, target));
     ZEROTH_RETURN_IF_ERROR(ApplyEpilogue(call, begin, rows, staging, target));
   }
   return true;
@@ -128,7 +143,7 @@ absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& targ
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
     if (multiplied) return absl::OkStatus();
   }
-  return PlainGemm(call, target);
+  return MultiplyPlainly(call, blas, target);
 }
 
 }  // namespace zeroth::cuda

@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products on a GPU: by cuBLASLt with its epilogues where it has an algorithm; if it has one
-// for the product alone, with an epilogue of ours; otherwise by a plain kernel of our own, so that
-// no legal product is refused.
+// for the product alone, with an epilogue of ours; otherwise by a plain kernel of our own, which is
+// a hundred times slower: a large product only where that is allowed (CublasLt::AdmitSlow).
 
 #ifndef ZEROTH_KERNELS_CUDA_GEMM_H_
 #define ZEROTH_KERNELS_CUDA_GEMM_H_

@@ -14,11 +14,6 @@ absl::StatusOr<int> ShardOptimizer::ShardSize(int world_size) const {
   return FixedShardSize(kName, options(), world_size);
 }
 
-absl::Status ShardOptimizer::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  if (sync == GradientSync::kAccumulate && !sums_in_tree()) return absl::OkStatus();
-  return FlatStrategy::SyncGradients(unit, comm, sync);
-}
-
 bool ShardOptimizer::KeepsGathered(const Unit&, Pass pass) const {
   return pass == Pass::kForward || pass == Pass::kBackward;
 }

@@ -7,7 +7,6 @@
 #ifndef ZEROTH_STRATEGIES_SHARD_OPTIMIZER_SHARD_OPTIMIZER_H_
 #define ZEROTH_STRATEGIES_SHARD_OPTIMIZER_SHARD_OPTIMIZER_H_
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -28,7 +27,7 @@ class ShardOptimizer : public FlatStrategy {
   StatePlacement placement() const override;
   absl::StatusOr<int> ShardSize(int world_size) const override;
   // Micro-batches add to the full gradients until the last one.
-  absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override;
+  bool AddsUpInFull() const override { return !sums_in_tree(); }
 
  protected:
   bool KeepsGathered(const Unit& unit, Pass pass) const override;

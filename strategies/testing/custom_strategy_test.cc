@@ -43,6 +43,8 @@ class AllReduceShard : public ShardingStrategy {
     return FixedShardSize(kName, options_, world_size);
   }
 
+  bool AddsUpInFull() const override { return true; }
+
   absl::Status Attach(const StrategyContext& context) override {
     mesh_ = context.mesh;
     kernels_ = context.gather_kernels;

@@ -337,10 +337,10 @@ TEST_P(StrategySuite, PrefetchListsDecideTheOrder) {
         Scheduler& scheduler = sharding->scheduler();
         const absl::Span<Unit* const> units = sharding->units();
         // The last block first, and the second not ahead at all.
-        scheduler.SetForwardPrefetch(*units[0], {units[3], units[1]});
-        scheduler.SetForwardPrefetch(*units[1], {});
-        scheduler.SetBackwardPrefetch(*units[3], {units[1]});
-        scheduler.SetBackwardPrefetch(*units[2], {});
+        ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[0], {units[3], units[1]}));
+        ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[1], {}));
+        ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[3], {units[1]}));
+        ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[2], {}));
         ToyStep step;
         step.expected = ToyValue;
         step.gradient = PatternGradient(world.rank());

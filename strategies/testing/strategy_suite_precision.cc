@@ -28,14 +28,6 @@ const MixedPrecision kPolicies[] = {
     {DType::kBFloat16, DType::kBFloat16, DType::kBFloat16},
 };
 
-// [begin, end) summed in fp32 along the tree of core/comm/communicator.h.
-float TreeSum(const std::vector<float>& values, size_t begin, size_t end) {
-  if (end - begin == 1) return values[begin];
-  size_t half = 1;
-  while (half * 2 < end - begin) half *= 2;
-  return TreeSum(values, begin, begin + half) + TreeSum(values, begin + half, end);
-}
-
 // A parameter after `steps` steps of mixed-precision training on random gradients, one rank's
 // arithmetic after the other.
 ToyFormula TrainedOnHost(const MixedPrecision& precision, int world_size, int steps) {

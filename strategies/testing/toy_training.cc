@@ -11,6 +11,13 @@
 
 namespace zeroth {
 
+float TreeSum(const std::vector<float>& values, size_t begin, size_t end) {
+  if (end - begin == 1) return values[begin];
+  size_t half = 1;
+  while (half * 2 < end - begin) half *= 2;
+  return TreeSum(values, begin, begin + half) + TreeSum(values, begin + half, end);
+}
+
 float ElementPattern(int64_t element) { return static_cast<float>(element % 13 - 6); }
 
 ToyGradient PatternGradient(int rank) {

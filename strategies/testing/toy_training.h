@@ -6,6 +6,7 @@
 #ifndef ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
 #define ZEROTH_STRATEGIES_TESTING_TOY_TRAINING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -20,6 +21,9 @@ namespace zeroth {
 // Means of the pattern over any number of ranks need more than float's precision only at world
 // sizes that are no power of two.
 inline constexpr double kMeanTolerance = 1e-6;
+
+// [begin, end) summed in fp32 along the tree of core/comm/communicator.h.
+float TreeSum(const std::vector<float>& values, size_t begin, size_t end);
 
 // Small integers of either sign.
 float ElementPattern(int64_t element);

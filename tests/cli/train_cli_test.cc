@@ -292,6 +292,38 @@ TEST(TrainCliTest, AnInterruptEndsAfterTheStepAndSaves) {
   EXPECT_TRUE(fs::exists(out / "final/config.json"));
   EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
   EXPECT_NE(Logs(log).find("interrupted after"), std::string::npos) << Logs(log);
+  // It has said at once what that means.
+  const std::string errors = Read(ErrorLog(log));
+  for (const std::string& words :
+       {std::string("interrupt: the run ends after this step, then saves the model in "),
+        (out / "final").string(), std::string("lost would be all that this run has learned")}) {
+    EXPECT_NE(errors.find(words), std::string::npos) << words << " in " << errors;
+  }
+}
+
+TEST(TrainCliTest, ASecondInterruptEndsAtOnceAndSaysWhatIsLost) {
+  const fs::path out = Scratch() / "out";
+  const fs::path log = Scratch() / "log";
+  Write(Scratch() / "text.txt", std::string(5000, 'b'));
+  // A step that never ends.
+  const pid_t child =
+      Start({"--data=" + (Scratch() / "text.txt").string(), "--steps=10", "--grad_accum=1000000",
+             "--seq_len=16", "--batch_size=1", "--out=" + out.string()},
+            log);
+  const auto await = [&](const fs::path& file, const std::string& words) {
+    while (Read(file).find(words) == std::string::npos) {
+      ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << "ended by itself: " << Logs(log);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  };
+  await(log, "batch ");
+  kill(child, SIGINT);
+  await(ErrorLog(log), "A second interrupt ends it at once");
+  kill(child, SIGINT);
+  EXPECT_EQ(Wait(child), -1);
+  EXPECT_NE(Read(ErrorLog(log)).find("interrupt: ended at once. Lost is "), std::string::npos)
+      << Logs(log);
+  EXPECT_FALSE(fs::exists(out / "final"));
 }
 
 struct Refusal {
@@ -315,12 +347,13 @@ TEST_P(TrainCliErrorTest, SaysWhatIsWrongAndFails) {
     if (at != std::string::npos) flag.replace(at, 7, scratch.string());
     flags.push_back(flag);
   }
-  for (const char* model : {"cut_short", "ranges", "shapes", "header", "bert"}) {
+  for (const char* model : {"cut_short", "ranges", "shapes", "header", "bert", "json"}) {
     fs::create_directories(scratch / model);
     fs::copy_file("tests/testdata/gpt2_tiny/config.json", scratch / model / "config.json");
     Write(scratch / model / "model.safetensors",
           Read("tests/testdata/gpt2_tiny/model.safetensors"));
   }
+  Write(scratch / "json/tokenizer.json", "{}");
   const std::string whole = Read(scratch / "cut_short/model.safetensors");
   Write(scratch / "cut_short/model.safetensors", whole.substr(0, whole.size() / 2));
   const auto with_header = [](const std::string& header) {
@@ -399,8 +432,28 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unwritable",
                 {kText, "--out=SCRATCH/text.txt/out"},
                 {"--out=", "text.txt/out: cannot create this directory"}},
-        Refusal{
-            "flag", {kText, kOut, "--no_such_flag"}, {"Unknown command line flag 'no_such_flag'"}},
+        Refusal{"text_without_a_tokenizer",
+                {kText, kOut, "--model=gpt2_124m"},
+                {"no tokenizer for --model=gpt2_124m", "vocabulary of 50257",
+                 "--tokenizer=DIRECTORY", "token files", "--tokenizer=byte"}},
+        Refusal{"text_for_tokenizer_json",
+                {kText, kOut, "--init_from=SCRATCH/json", "--seq_len=32"},
+                {"no tokenizer for --init_from=", "tokenizer.json", "vocab.json and merges.txt",
+                 "--tokenizer=byte"}},
+        Refusal{"text_to_evaluate_on",
+                {"--data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_data=SCRATCH/text.txt", kOut,
+                 "--model=gpt2_124m"},
+                {"no tokenizer for --model=gpt2_124m"}},
+        Refusal{"rising_rate",
+                {kText, kOut, "--lr=3e-5", "--min_lr=1e-4"},
+                {"--min_lr=0.0001 and --lr=3e-05", "a tenth of --lr"}},
+        Refusal{"flag",
+                {kText, kOut, "--no_such_flag", "--max_steps=3", "--btch_size=2"},
+                {"there is no flag --no_such_flag", "--max_steps; did you mean --steps?",
+                 "--btch_size; did you mean --batch_size?"}},
+        Refusal{"resume_takes_out",
+                {kText, "--resume", kOut},
+                {"--resume has no value", "--resume=auto"}},
         Refusal{"number", {kText, kOut, "--lr=abc"}, {"'abc'", "'lr'"}},
         Refusal{"argument", {kText, kOut, "stray"}, {"'stray'"}},
         Refusal{"model", {kText, kOut, "--model=gpt9"}, {"'gpt9'", "gpt2_124m", "llama_8b"}},

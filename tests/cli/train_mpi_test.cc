@@ -57,6 +57,25 @@ TEST_F(TrainMpiTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_TRUE(bits == Read(Scratch() / "local" / kWeights));
 }
 
+// Not two runs beside each other.
+TEST_F(TrainMpiTest, WithoutCommAndOutProcessesAreOneRunInOneDirectory) {
+  const fs::path home = Scratch() / "home";
+  fs::create_directories(home);
+  const fs::path model = fs::absolute("tests/testdata/gpt2_tiny");
+  const Mpirun run = Ranks(2, With(Reference(""), {"--init_from=" + model.string(),
+                                                   "--data=" + (model / "tokens.npy").string(),
+                                                   "--batch_size=2", "--steps=1"}));
+  setenv("BUILD_WORKING_DIRECTORY", home.c_str(), 1);
+  const MpirunOutcome ranks = RunMpirun(run);
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  EXPECT_EQ(ranks.exit_code, 0) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "full_shard over 2 ranks")) << ranks.output;
+  EXPECT_TRUE(absl::StrContains(ranks.output, "(cpu, mpi)")) << ranks.output;
+  EXPECT_TRUE(fs::exists(home / "zeroth_out/run-1" / kWeights));
+  EXPECT_FALSE(fs::exists(home / "zeroth_out/run-2"));
+  EXPECT_EQ(fs::read_symlink(home / "zeroth_out/latest"), "run-1");
+}
+
 TEST_F(TrainMpiTest, WhatProcessesSaveThreadsGoOnWith) {
   const fs::path out = Scratch() / "mpi";
   const MpirunOutcome ranks =

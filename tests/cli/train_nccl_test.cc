@@ -85,7 +85,7 @@ TEST(TrainNcclTest, OneProcessTrainsTheBitsOfOneThread) {
   EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
 }
 
-TEST(TrainNcclTest, ProcessesSaveTogetherAndGoOnWithTheSameBits) {
+TEST(TrainNcclTest, NightlyProcessesSaveTogetherAndGoOnWithTheSameBits) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(2);
   const fs::path out = Scratch() / "nccl";
   const auto run = [&](const Flags& more) {
@@ -106,7 +106,7 @@ TEST(TrainNcclTest, ProcessesSaveTogetherAndGoOnWithTheSameBits) {
   EXPECT_TRUE(Read(out / weights) == Read(Scratch() / "local" / weights));
 }
 
-TEST(TrainNcclTest, RecordedStepsOfProcessesHaveTheBitsOfEnqueuedOnes) {
+TEST(TrainNcclTest, NightlyRecordedStepsOfProcessesHaveTheBitsOfEnqueuedOnes) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(2);
   const Flags steps = {"--steps=5", "--param_dtype=bf16", "--batch_size=2"};
   const RankLogs ranks = StartRanks(

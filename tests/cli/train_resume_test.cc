@@ -199,6 +199,18 @@ TEST(TrainResumeTest, RandomKillsCostNothing) {
   std::cout << kills << " kills\n";
 }
 
+// A run with checkpoints at 4, 8 and 12 in `out`.
+void MakeCheckpoints(const fs::path& out) {
+  const Outcome run = RunTrainer(With(Training(out), {"--checkpoint_every=4", "--keep_last=0"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+}
+
+void FlipByte(const fs::path& path, size_t from_the_end) {
+  std::string bytes = Read(path);
+  bytes[bytes.size() - from_the_end] ^= 1;
+  Write(path, bytes);
+}
+
 TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
   const fs::path whole = Scratch() / "whole";
   ASSERT_EQ(RunTrainer(Training(whole)).exit_code, 0);
@@ -213,6 +225,7 @@ TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
                           {"--offload=all"},
                           {"--world_size=4", "--batch_size=2"},
                           {"--world_size=1", "--batch_size=8"},
+                          {"--world_size=4", "--batch_size=8", "--global_batch_size=8"},
                           {"--world_size=4", "--batch_size=1", "--grad_accum=2",
                            "--strategy=hybrid_shard", "--shard_size=2"}}) {
     const fs::path out = Scratch() / std::to_string(place++);
@@ -231,19 +244,125 @@ TEST(TrainResumeTest, OtherRanksAndStrategiesGoOn) {
         ExpectSaid(run, "--batch_size is ");
       }
     }
+    EXPECT_EQ(run.output.find("the global batch is"), std::string::npos) << run.output;
+  }
+  // The flags as they were, at twice the ranks, are another training.
+  const Outcome doubled = RunTrainer(
+      With(Training(Scratch() / "doubled"), {checkpoint, "--world_size=4", "--steps=7"}));
+  ASSERT_EQ(doubled.exit_code, 0) << doubled.output;
+  ExpectSaid(doubled,
+             "the global batch is 16 sequences a step, was 8; --global_batch_size=8 keeps");
+  const Outcome uneven =
+      RunTrainer(With(Training(Scratch() / "uneven"),
+                      {checkpoint, "--batch_size=8", "--world_size=3", "--global_batch_size=8"}));
+  EXPECT_EQ(uneven.exit_code, 1);
+  EXPECT_NE(uneven.errors.find("--global_batch_size=8 over 3 ranks"), std::string::npos)
+      << uneven.errors;
+}
+
+TEST(TrainResumeTest, AllThatDecidesResultsIsCompared) {
+  const fs::path from = Scratch() / "from";
+  ASSERT_EQ(RunTrainer(With(Training(from, 4),
+                            {"--checkpoint_every=4", "--lora_rank=2", "--lora_alpha=8"}))
+                .exit_code,
+            0);
+  const Flags resume = {"--resume=" + (from / "step-00000004").string(), "--lora_rank=2",
+                        "--steps=5"};
+  // The same tokens from elsewhere are the same data; one other token makes others.
+  const fs::path data = Scratch() / "data.npy";
+  std::string bytes = Read("tests/testdata/gpt2_tiny/tokens.npy");
+  Write(data, bytes);
+  const Outcome same = RunTrainer(With(With(Training(Scratch() / "same"), resume),
+                                       {"--lora_alpha=8", "--data=" + data.string()}));
+  ASSERT_EQ(same.exit_code, 0) << same.output;
+  EXPECT_EQ(same.output.find("from their beginning"), std::string::npos) << same.output;
+  ExpectSaid(same, "with other flags: --steps is 5, was 4\n");
+  bytes[bytes.size() - 400] ^= 1;
+  Write(data, bytes);
+  const fs::path model = Scratch() / "model";
+  fs::copy("tests/testdata/gpt2_tiny", model, fs::copy_options::recursive);
+  std::string config = Read(model / "config.json");
+  const size_t place = config.find("1e-05");
+  ASSERT_NE(place, std::string::npos);
+  fs::permissions(model / "config.json", fs::perms::owner_write, fs::perm_options::add);
+  Write(model / "config.json", config.replace(place, 5, "1e-06"));
+  const Outcome other =
+      RunTrainer(With(With(Training(Scratch() / "other"), resume),
+                      {"--lora_alpha=4", "--data=" + data.string(), "--gradient_divide_factor=3",
+                       "--keep_low_precision_grads=false", "--init_from=" + model.string()}));
+  ASSERT_EQ(other.exit_code, 0) << other.output;
+  for (const char* words :
+       {"--lora_alpha is 4.0, was 8.0", "--gradient_divide_factor is 3.0, was 0.0",
+        "--keep_low_precision_grads is false, was true", "--init_from is ",
+        "are read from their beginning: --data: as many tokens, but others",
+        "with another config of the model: layer_norm_epsilon is 1e-06, was 1e-05"}) {
+    ExpectSaid(other, words);
   }
 }
 
-// A run with checkpoints at 4, 8 and 12 in `out`.
-void MakeCheckpoints(const fs::path& out) {
-  const Outcome run = RunTrainer(With(Training(out), {"--checkpoint_every=4", "--keep_last=0"}));
-  ASSERT_EQ(run.exit_code, 0) << run.output;
+TEST(TrainResumeTest, ACheckpointThatMayBeIntactIsNeverPassedOver) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  const fs::path newest = out / "step-00000012";
+  const std::string index = Read(newest / "index.json");
+  std::string newer = index;
+  const size_t place = newer.find("\"version\": 1");
+  ASSERT_NE(place, std::string::npos);
+  Write(newest / "index.json", newer.replace(place, 12, "\"version\": 7"));
+  const Flags resume = With(Training(out, 16), {"--checkpoint_every=4", "--resume=auto"});
+  const Outcome run = RunTrainer(resume);
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  for (const char* words : {"version 7 of the format", "use a newer one",
+                            "no older checkpoint was taken", "--resume=DIRECTORY/step-N"}) {
+    EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
+  }
+  EXPECT_EQ(Checkpoints(out).size(), 3u);
+  // Nor one whose file is there, but cannot be read now.
+  Write(newest / "index.json", index);
+  const fs::path shard = newest / "rank-00001-of-00002.safetensors";
+  fs::rename(shard, Scratch() / "shard");
+  fs::create_symlink(shard.filename(), shard);
+  EXPECT_EQ(RunTrainer(resume).exit_code, 1);
+  EXPECT_EQ(Checkpoints(out).size(), 3u);
+  fs::remove(shard);
+  fs::rename(Scratch() / "shard", shard);
+  const Outcome whole = RunTrainer(resume);
+  EXPECT_EQ(whole.exit_code, 0) << whole.output;
+  ExpectSaid(whole, "from " + newest.string() + ", after step 12");
 }
 
-void FlipByte(const fs::path& path, size_t from_the_end) {
-  std::string bytes = Read(path);
-  bytes[bytes.size() - from_the_end] ^= 1;
-  Write(path, bytes);
+TEST(TrainResumeTest, WhatWasSetAsideIsReportedAndCounted) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  for (const char* earlier : {"set-aside-step-00000002", "set-aside-step-00000003"}) {
+    fs::copy(out / "step-00000004", out / earlier);
+  }
+  FlipByte(out / "step-00000012/rank-00001-of-00002.safetensors", 100);
+  const Outcome run =
+      RunTrainer(With(Training(out), {"--checkpoint_every=4", "--keep_last=1", "--resume=auto"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  ExpectSaid(run, "set aside by earlier runs in " + out.string() +
+                      ": set-aside-step-00000002, set-aside-step-00000003");
+  ExpectSaid(run, "deleted " + (out / "set-aside-step-00000002").string());
+  EXPECT_FALSE(fs::exists(out / "set-aside-step-00000002"));
+  EXPECT_FALSE(fs::exists(out / "set-aside-step-00000003"));
+  EXPECT_TRUE(fs::exists(out / "set-aside-step-00000012"));
+}
+
+TEST(TrainResumeTest, ALiveRunsUnfinishedWorkIsItsOwn) {
+  const fs::path out = Scratch() / "out";
+  const Flags flags = With(Training(out, 1'000'000), {"--checkpoint_every=2", "--resume=auto"});
+  const pid_t living = Start(flags, Scratch() / "living");
+  while (Steps(out).size() < 2 && !HasEnded(living)) usleep(500);
+  const Outcome second = RunTrainer(flags);
+  EXPECT_EQ(second.exit_code, 1) << second.output;
+  EXPECT_NE(second.errors.find("another run that is alive writes there"), std::string::npos)
+      << second.errors;
+  EXPECT_FALSE(HasEnded(living)) << Logs(Scratch() / "living");
+  kill(living, SIGKILL);
+  Wait(living);
+  const Outcome next = RunTrainer(With(flags, {"--steps=0"}));
+  EXPECT_EQ(next.errors.find("another run"), std::string::npos) << next.errors;
 }
 
 TEST(TrainResumeTest, DamagedCheckpointsArePassedOver) {
@@ -318,9 +437,8 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
     EXPECT_EQ(run.exit_code, 1) << run.output;
     EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
   };
-  // A second run would mix its checkpoints with those.
-  expect_error(With(Training(out), {"--checkpoint_every=4"}),
-               "holds checkpoints of an earlier run");
+  // A second run would mix what it writes with that.
+  expect_error(Training(out), "holds what an earlier run made");
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (Scratch() / "none").string()}),
                "no checkpoint there");
   expect_error(With(Training(Scratch() / "new"), {"--resume=" + (out / "step-00000005").string()}),
@@ -339,7 +457,7 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
   ExpectSaid(partial, "is not taken from the checkpoint");
 }
 
-TEST(TrainResumeTest, AFullDiskEndsTheRunAndSparesWhatIsThere) {
+TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
   const fs::path out = Scratch() / "out";
   ASSERT_EQ(RunTrainer(With(Training(out, 4), {"--checkpoint_every=4"})).exit_code, 0);
   for (const char* async : {"--async_checkpoint=false", "--async_checkpoint=true"}) {
@@ -348,15 +466,17 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunAndSparesWhatIsThere) {
     rlimit limit = before;
     // Enough for the model that is written at the end, not for half of the training state.
     limit.rlim_cur = 700'000;
-    // Ignored signals stay ignored in the trainer; the limit is its error then.
-    signal(SIGXFSZ, SIG_IGN);
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     const Outcome full =
         RunTrainer(With(Training(out), {"--checkpoint_every=2", "--resume=auto", async}));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(full.exit_code, 1) << full.output;
     EXPECT_NE(full.errors.find("File too large"), std::string::npos) << full.errors;
-    EXPECT_NE(full.errors.find("step 6"), std::string::npos) << full.errors;
+    EXPECT_NE(full.errors.find("3 checkpoints in a row"), std::string::npos) << full.errors;
+    // The first two were warnings, and the model is there.
+    ExpectSaid(full, "warning   the checkpoint of step 6");
+    ExpectSaid(full, "stopped after ");
+    ExpectSaid(full, "model in " + (out / "final").string());
     EXPECT_EQ(Checkpoints(out), std::vector<std::string>{"step-00000004"});
   }
   const fs::path whole = Scratch() / "whole";

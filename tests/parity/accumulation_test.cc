@@ -35,7 +35,7 @@ void ExpectMeetsReference(const RunSetup& setup) {
         << "loss of step " << step;
   }
   ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
-  ExpectClose(record.final_weights, reference->final_weights, kWeightTolerance, "final weights");
+  ExpectFinalWeightsClose(setup.model, record.final_weights, reference->final_weights);
 }
 
 TEST(AccumulationTest, EveryStrategyMeetsTheReference) {

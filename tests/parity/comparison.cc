@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,11 +25,11 @@ bool IsNoise(const std::string& name, size_t index, size_t size) {
 }
 
 double RelativeDistance(const std::string& name, const std::vector<float>& values,
-                        const std::vector<float>& reference) {
+                        const std::vector<float>& reference, const std::set<size_t>& left_out) {
   double difference = 0;
   double norm = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
-    if (IsNoise(name, i, reference.size())) continue;
+    if (IsNoise(name, i, reference.size()) || left_out.count(i) > 0) continue;
     const double r = reference[i];
     difference += (values[i] - r) * (values[i] - r);
     norm += r * r;
@@ -110,14 +111,26 @@ double Relative(double value, double reference) {
 }
 
 void ExpectClose(const NamedValues& values, const NamedValues& reference, double tolerance,
-                 const char* what) {
+                 const char* what, const NamedIndices& left_out) {
   ASSERT_EQ(values.size(), reference.size()) << what;
   for (const auto& [name, expected] : reference) {
     const auto found = values.find(name);
     ASSERT_NE(found, values.end()) << what << " of " << name;
     ASSERT_EQ(found->second.size(), expected.size()) << what << " of " << name;
-    EXPECT_LE(RelativeDistance(name, found->second, expected), tolerance) << what << " of " << name;
+    std::set<size_t> skipped;
+    if (const auto indices = left_out.find(name); indices != left_out.end()) {
+      skipped.insert(indices->second.begin(), indices->second.end());
+    }
+    EXPECT_LE(RelativeDistance(name, found->second, expected, skipped), tolerance)
+        << what << " of " << name;
   }
+}
+
+void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values,
+                             const NamedValues& reference, double tolerance) {
+  const absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
+  ASSERT_TRUE(sensitive.ok()) << sensitive.status();
+  ExpectClose(values, reference, tolerance, "final weights", *sensitive);
 }
 
 void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b) {

@@ -28,12 +28,15 @@ std::string Path(const std::string& model, const std::string& file) {
   return absl::StrCat("tests/testdata/", model, "/", file);
 }
 
-absl::StatusOr<nlohmann::json> LoadExpected(const std::string& model) {
-  std::ifstream file(Path(model, "expected.json"));
+absl::StatusOr<nlohmann::json> LoadObject(const std::string& path) {
+  std::ifstream file(path);
   nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    return absl::NotFoundError(absl::StrCat("cannot read ", Path(model, "expected.json")));
+  if (!json.is_object()) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   return json;
+}
+
+absl::StatusOr<nlohmann::json> LoadExpected(const std::string& model) {
+  return LoadObject(Path(model, "expected.json"));
 }
 
 absl::StatusOr<NamedValues> LoadTensors(const std::string& path) {
@@ -258,6 +261,12 @@ absl::StatusOr<TrainingRecord> LoadReference(const std::string& model) {
                           LoadTensors(Path(model, "grads_step0.safetensors")));
   ZEROTH_ASSIGN_OR_RETURN(record.final_weights, LoadTensors(Path(model, "final.safetensors")));
   return record;
+}
+
+absl::StatusOr<NamedIndices> LoadSensitive(const std::string& model) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json sensitive,
+                          LoadObject(Path(model, "sensitive.json")));
+  return sensitive.get<NamedIndices>();
 }
 
 absl::StatusOr<TrainingRecord> Train(const RunSetup& setup) {

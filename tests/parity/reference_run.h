@@ -5,6 +5,7 @@
 #ifndef ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
 #define ZEROTH_TESTS_PARITY_REFERENCE_RUN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,9 @@ namespace zeroth {
 // Values of every parameter by name.
 using NamedValues = std::map<std::string, std::vector<float>>;
 
+// Flat indices of elements by parameter.
+using NamedIndices = std::map<std::string, std::vector<size_t>>;
+
 // What a training run is compared by.
 struct TrainingRecord {
   std::vector<double> losses;      // of each step
@@ -33,6 +37,9 @@ struct TrainingRecord {
 
 // The run that was recorded with Hugging Face transformers and torch AdamW in float64.
 absl::StatusOr<TrainingRecord> LoadReference(const std::string& model);
+// The elements of its final weights that rounding decides, not the mathematics: the README of
+// tests/testdata says how they were found.
+absl::StatusOr<NamedIndices> LoadSensitive(const std::string& model);
 
 struct RunSetup {
   std::string model;  // a folder of tests/testdata

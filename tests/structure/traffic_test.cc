@@ -126,6 +126,10 @@ std::string ToString(const Totals& totals) {
 // for a gather or a reduce-scatter, twice that for an all-reduce.
 Totals Predicted(const TrafficCase& c) {
   const int64_t b = static_cast<int64_t>(SizeOf(c.wire));
+  // What micro-batches add up in is fp32, and travels as such.
+  const bool adds_up_in_full = c.micro_batches > 1 && (!c.sync_every || c.strategy == "no_shard" ||
+                                                       c.strategy == "shard_optimizer");
+  const int64_t of_gradient = adds_up_in_full ? 4 : b;
   const auto sent = [](int64_t full_bytes, int64_t n) { return full_bytes * (n - 1) / n; };
   const int64_t shards = c.shard_size();
   const int64_t micro = c.micro_batches;
@@ -135,7 +139,7 @@ Totals Predicted(const TrafficCase& c) {
   const int64_t of_all = of_blocks + (rows ? kRootParameters : 1);
   Totals totals;
   if (c.strategy == "no_shard") {
-    totals["all"] = {of_all, 2 * sent(b * kNumel, kWorld)};
+    totals["all"] = {of_all, 2 * sent(of_gradient * kNumel, kWorld)};
     return totals;
   }
   // Units that a step keeps are gathered once, those that are freed in each micro-batch.
@@ -153,7 +157,7 @@ Totals Predicted(const TrafficCase& c) {
     }
   }
   const int64_t reductions = c.sync_every && c.strategy != "shard_optimizer" ? micro : 1;
-  totals["reduce"] = {reductions * of_all, reductions * sent(b * kNumel, shards)};
+  totals["reduce"] = {reductions * of_all, reductions * sent(of_gradient * kNumel, shards)};
   if (c.strategy == "hybrid_shard") {
     // In fp32 whatever the wire: rounding in between would depend on how ranks are grouped.
     const Total sums = {of_all, sent(4 * kNumel / shards, kWorld / shards)};

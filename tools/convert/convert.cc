@@ -15,13 +15,16 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/llmc_model.h"
+#include "zeroth/checkpoint/sharded/checkpoint_model.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/convert/open_model.h"
 
 namespace zeroth {
 namespace {
@@ -75,6 +78,29 @@ std::string VocabularyNote(GgufVocabularySource source) {
   }
 }
 
+// What only directories of adapters can have, and values that are none.
+absl::Status CheckAdapterOptions(const ConvertOptions& options, bool is_directory) {
+  if (options.lora_export != "merged" && options.lora_export != "adapter") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lora_export=", options.lora_export, ": expected merged or adapter"));
+  }
+  const bool alone = options.lora_export == "adapter";
+  if (alone && (!is_directory || !IsCheckpoint(options.in))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lora_export=adapter: ", options.in, " is no checkpoint of the trainer"));
+  }
+  if (alone && absl::EndsWith(options.out, ".gguf")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lora_export=adapter and --out=", options.out,
+                     ": an adapter alone is written as PEFT reads it; name a directory"));
+  }
+  if (!options.base.empty() && !is_directory) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--base=", options.base, " is for an adapter, and ", options.in, " is a file"));
+  }
+  return absl::OkStatus();
+}
+
 // The last part of a path that may end with a slash.
 std::string LastPart(const std::string& path) {
   const fs::path plain = fs::path(path).lexically_normal();
@@ -87,7 +113,7 @@ absl::StatusOr<Notes> ToGguf(const ConvertOptions& options, std::optional<DType>
         "--max_shard_size=", options.max_shard_size, " is for Hugging Face directories, and --out=",
         options.out, " is a GGUF file, which is one file"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, HfDirectory::Open(options.in));
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   GgufExportOptions gguf;
   gguf.dtype = dtype;
   gguf.name = options.name.empty() ? LastPart(options.in) : options.name;
@@ -136,7 +162,17 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
     return absl::InvalidArgumentError(absl::StrCat(
         "--out=", options.out, " is the directory --in; name another, which may replace it later"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, HfDirectory::Open(options.in));
+  if (options.lora_export == "adapter") {
+    // PEFT reads one file.
+    if (convert.directory.max_shard_bytes > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--max_shard_size=", options.max_shard_size,
+                       " and --lora_export=adapter: an adapter is one file; leave one out"));
+    }
+    ZEROTH_RETURN_IF_ERROR(WriteCheckpointAdapter(options.in, options.out, convert));
+    return Notes{absl::StrCat("Wrote the adapter ", options.out, ".")};
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const HfDirectory model, OpenModel(options.in, options.base));
   ZEROTH_RETURN_IF_ERROR(ConvertHfToHf(model, options.out, convert));
   return DirectoryNotes(options);
 }
@@ -145,9 +181,10 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
   ZEROTH_ASSIGN_OR_RETURN(const HfDirectoryOptions directory, DirectoryOptionsOf(options));
   bool is_llmc = false;
   {
-    ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(options.in));
-    is_llmc = HasLlmcModelMagic(file.bytes());
-    if (!is_llmc && !absl::StartsWith(file.text(), "GGUF")) {
+    ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(options.in));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(4));
+    is_llmc = HasLlmcModelMagic(head);
+    if (!is_llmc && !HasGgufMagic(head)) {
       return absl::InvalidArgumentError(absl::StrCat(
           options.in, ": neither a GGUF file nor a GPT-2 model of llm.c, by its first bytes"));
     }
@@ -186,6 +223,7 @@ absl::StatusOr<std::vector<std::string>> Convert(const ConvertOptions& options) 
     return absl::NotFoundError(absl::StrCat("--in=", options.in, ": ",
                                             error ? error.message() : "no such file or directory"));
   }
+  ZEROTH_RETURN_IF_ERROR(CheckAdapterOptions(options, fs::is_directory(status)));
   if (!fs::is_directory(status)) return FileToDirectory(options, dtype);
   return absl::EndsWith(options.out, ".gguf") ? ToGguf(options, dtype)
                                               : DirectoryToDirectory(options, dtype);

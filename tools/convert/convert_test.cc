@@ -124,6 +124,16 @@ TEST(ConvertTest, SaysWhatIsWrongWithTheOptions) {
   options = Options(kModel, dir.File("hf"));
   options.name = "name";
   EXPECT_THAT(Message(options), HasSubstr("--name is for writing GGUF files"));
+  options = Options(kModel, dir.File("hf"));
+  options.lora_export = "both";
+  EXPECT_THAT(Message(options), HasSubstr("--lora_export=both: expected merged or adapter"));
+  options.lora_export = "adapter";
+  EXPECT_THAT(Message(options), HasSubstr("is no checkpoint of the trainer"));
+  options = Options(kModel, dir.File("hf"));
+  options.base = "base";
+  EXPECT_THAT(Message(options), HasSubstr("--base=base is for an adapter"));
+  options.in = dir.File("text");
+  EXPECT_THAT(Message(options), HasSubstr("--base=base is for an adapter"));
   EXPECT_EQ(dir.List(), (std::vector<std::string>{"text"})) << "nothing was written";
   ASSERT_EQ(Message(Options(kModel, gguf)), "converted");
   options = Options(gguf, dir.File("hf"));

@@ -7,15 +7,25 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/command_line.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/convert/convert.h"
 
 ABSL_FLAG(std::string, in, "",
-          "What to convert: a Hugging Face directory, a GGUF file, or a GPT-2 model of llm.c "
-          "(.bin). Required.");
+          "What to convert: a Hugging Face directory, a checkpoint of the trainer (step-N), an "
+          "adapter of PEFT's, which is merged, a GGUF file, or a GPT-2 model of llm.c (.bin). "
+          "Required.");
 ABSL_FLAG(std::string, out, "",
           "What to write: a GGUF file (.gguf) or a Hugging Face directory. Required.");
+ABSL_FLAG(
+    std::string, base, "",
+    "Of an adapter: the Hugging Face directory that it is merged into; the one that it names.");
+ABSL_FLAG(std::string, lora_export, "merged",
+          "Of a checkpoint with LoRA adapters: merged, a plain model; or adapter, these alone, as "
+          "the library PEFT reads them.");
 ABSL_FLAG(
     std::string, dtype, "auto",
     "Type of the tensors: fp32, fp16, bf16, or auto: each keeps its own. Vectors and position "
@@ -30,39 +40,40 @@ ABSL_FLAG(std::string, max_shard_size, "0",
           "Most bytes of a weight file of a Hugging Face directory, as 5GB or 500MiB; there are "
           "several with an index then. 0: one file.");
 
+namespace zeroth {
 namespace {
 
-int Fail(const std::string& message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
-  return 1;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
+absl::Status ConvertAsTold(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "Converts models between Hugging Face directories and GGUF files, from llm.c, and between "
       "types.\n\n"
-      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model.gguf\n"
-      "  ./bazelw run //tools/convert -- --in=zeroth_out/final --out=model --dtype=bf16");
-  zeroth::ShowFlagsOf("tools/convert/main.cc");
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model.gguf\n"
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16");
+  ShowFlagsOf("tools/convert/main.cc");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
-    return Fail(std::string("unexpected argument '") + rest[1] +
-                "': flags start with --, as in --in=DIRECTORY; see --help");
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument '", rest[1],
+                     "': flags start with --, as in --in=DIRECTORY; see --help"));
   }
-  if (const absl::Status status = zeroth::EnterUsersDirectory(); !status.ok()) {
-    return Fail(std::string(status.message()));
-  }
-  zeroth::ConvertOptions options;
+  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+  ConvertOptions options;
   options.in = absl::GetFlag(FLAGS_in);
   options.out = absl::GetFlag(FLAGS_out);
+  options.base = absl::GetFlag(FLAGS_base);
+  options.lora_export = absl::GetFlag(FLAGS_lora_export);
   options.dtype = absl::GetFlag(FLAGS_dtype);
   options.vocabulary = absl::GetFlag(FLAGS_vocabulary);
   options.name = absl::GetFlag(FLAGS_name);
   options.max_shard_size = absl::GetFlag(FLAGS_max_shard_size);
-  const auto notes = zeroth::Convert(options);
-  if (!notes.ok()) return Fail(std::string(notes.status().message()));
-  for (const std::string& note : *notes) std::printf("%s\n", note.c_str());
-  return 0;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> notes, Convert(options));
+  for (const std::string& note : notes) std::printf("%s\n", note.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  return zeroth::RunProgram([&] { return zeroth::ConvertAsTold(argc, argv); });
 }

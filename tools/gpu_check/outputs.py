@@ -196,7 +196,7 @@ def trainer(outcome, metrics_path, name):
     else:
         later = sorted(rates[len(rates) // 2:])
         rate = later[len(later) // 2]
-        utilisations = re.findall(r"MFU (\d+)%", outcome.output)
+        utilisations = re.findall(r"GEMM util (\d+)%", outcome.output)
         notes = re.findall(r"^(gathers|attention) +(.*)", outcome.output, re.MULTILINE)
         found["speeds"].append({
             "name": name, "milliseconds": None,

@@ -96,7 +96,7 @@ if [ "$RANK" = 0 ]; then
     echo "{\"step\": $step, \"loss\": 3.5, \"tokens_per_second\": ${step}00000}"
   done >"$out/metrics.jsonl"
   echo "gathers   by copy engines (NCCL 2.28.9)"
-  echo 'step 4/4  loss 3.5  norm 1.0  lr 1e-3  400k tok/s  MFU 41%  mem 1 GiB/rank'
+  echo 'step 4/4  loss 3.5  norm 1.0  lr 1e-3  400k tok/s  GEMM util 41%  mem 1 GiB/rank'
 fi
 echo "$RANK of $WORLD_SIZE with $*" >>"$STATE/ranks"
 """

@@ -11,18 +11,18 @@
 #include <variant>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 #include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -113,10 +113,9 @@ class InspectedSafetensors final : public Inspected {
       return absl::UnimplementedError(absl::StrCat(tensor.name, ": elements of ", bits,
                                                    " bits, of which several share a byte"));
     }
-    ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
-                            files_[places_[index]]->RawBytes(tensor.name));
-    const auto first = bytes.begin() + begin * (bits / 8);
-    out.assign(first, first + count * (bits / 8));
+    const int64_t size = bits / 8;
+    ZEROTH_ASSIGN_OR_RETURN(
+        out, files_[places_[index]]->RawBytes(tensor.name, begin * size, (begin + count) * size));
     return absl::OkStatus();
   }
 
@@ -177,10 +176,9 @@ class InspectedGguf final : public Inspected {
 
   absl::Status Read(size_t index, int64_t begin, int64_t count,
                     std::vector<uint8_t>& out) override {
-    ZEROTH_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
-                            file_->RawBytes(tensors_[index].name));
     const int64_t size = BitsOf(tensors_[index].dtype) / 8;
-    out.assign(bytes.begin() + begin * size, bytes.begin() + (begin + count) * size);
+    ZEROTH_ASSIGN_OR_RETURN(
+        out, file_->RawBytes(tensors_[index].name, begin * size, (begin + count) * size));
     return absl::OkStatus();
   }
 
@@ -262,8 +260,10 @@ class InspectedGgufAsHf final : public Inspected {
 bool IsGguf(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return false;
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-  return file.ok() && absl::StartsWith(file->text(), "GGUF");
+  const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(4);
+  return head.ok() && HasGgufMagic(*head);
 }
 
 absl::StatusOr<std::vector<std::string>> SafetensorsPaths(const std::string& path) {

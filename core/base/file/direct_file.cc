@@ -13,17 +13,17 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
 absl::StatusOr<std::unique_ptr<DirectFile>> DirectFile::Create(std::string path, int64_t size,
                                                                bool direct) {
-  std::string temporary = TemporarySibling(path, "tmp");
-  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-  const int fd = open(temporary.c_str(), flags, 0666);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
-  std::unique_ptr<DirectFile> file(new DirectFile(std::move(path), std::move(temporary), size, fd));
+  ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
+  const int fd = temporary.fd;
+  std::unique_ptr<DirectFile> file(
+      new DirectFile(std::move(path), std::move(temporary.path), size, fd));
   ZEROTH_RETURN_IF_ERROR(file->Reserve());
   // Refused where the file system knows no direct transfers.
   if (direct) file->direct_ = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;

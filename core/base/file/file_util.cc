@@ -6,26 +6,29 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/file/errno_status.h"
-#include "zeroth/core/base/file/mapped_file.h"
+#include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  ZEROTH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   if (file.size() > max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", file.size(), " bytes, expected at most ", max_bytes));
   }
-  return std::string(file.text());
+  std::string text(file.size(), '\0');
+  ZEROTH_RETURN_IF_ERROR(
+      file.Read(0, absl::MakeSpan(reinterpret_cast<uint8_t*>(text.data()), text.size())));
+  return text;
 }
 
 absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
@@ -80,8 +83,9 @@ absl::Status PublishFile(int* fd, const std::string& temporary, const std::strin
 }
 
 std::string TemporarySibling(const std::string& path, absl::string_view tag) {
-  static std::atomic<uint64_t> count{0};
-  return absl::StrCat(path, ".", tag, "-", getpid(), "-", count.fetch_add(1));
+  std::random_device random;
+  const uint64_t digits = uint64_t{random()} << 32 | random();
+  return absl::StrCat(path, ".", tag, "-", absl::Hex(digits, absl::kZeroPad16));
 }
 
 }  // namespace zeroth

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,8 +17,10 @@
 
 namespace zeroth {
 
-// The whole file. InvalidArgument if it holds more than `max_bytes`, found before anything is read.
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
+// The whole file. InvalidArgument if it holds more than `max_bytes`, found before anything is read;
+// errors as RandomAccessFile's.
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     size_t max_bytes = std::numeric_limits<size_t>::max());
 
 // Creates or replaces `path`; the bytes are on stable storage when this returns. Not atomic: write
 // to a temporary place and rename.
@@ -36,8 +39,8 @@ absl::Status SyncDirectory(const std::string& directory);
 // left of the temporary file after an error; before, it is the caller's to remove.
 absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path);
 
-// "<path>.<tag>-<process>-<count>": a sibling of `path` that no other call of any live process on
-// this machine returns.
+// "<path>.<tag>-<16 random digits>": a sibling of `path` that no other call returns, on whatever
+// machine, in this process or another of the same number. See temporary_path.h.
 std::string TemporarySibling(const std::string& path, absl::string_view tag);
 
 }  // namespace zeroth

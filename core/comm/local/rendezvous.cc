@@ -44,15 +44,7 @@ bool WaitFor(std::condition_variable& changed, std::unique_lock<std::mutex>& loc
     changed.wait(lock, done);
     return true;
   }
-  const auto deadline = Clock::now() + absl::ToChronoNanoseconds(timeout);
-  while (!done()) {
-    const auto left = deadline - Clock::now();
-    if (left <= Clock::duration::zero()) return false;
-    // In slices, because somebody may set the system clock, on which the wait itself is measured.
-    const auto slice = std::min<Clock::duration>(left, std::chrono::seconds(1));
-    changed.wait_until(lock, std::chrono::system_clock::now() + slice);
-  }
-  return true;
+  return changed.wait_for(lock, absl::ToChronoNanoseconds(timeout), done);
 }
 
 }  // namespace

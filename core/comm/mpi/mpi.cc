@@ -80,6 +80,7 @@ absl::Status RunMpiRank(const LaunchOptions& options, const RankMain& rank_main)
   engine->SetInOrder(false);
   ZEROTH_RETURN_IF_ERROR(joined.status());
   const std::shared_ptr<ProcessWorld>& processes = *joined;
+  processes->NameUnfinished([engine] { return engine->Unfinished(); });
   std::unique_ptr<mpi::MpiCommunicator> communicator;
   const absl::Status status =
       processes->Return(RunRank(processes, *engine, rank_main, communicator));

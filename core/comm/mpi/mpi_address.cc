@@ -7,13 +7,14 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/mpi/mpi_tags.h"
+#include "zeroth/core/comm/process/last_resort.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -71,14 +72,24 @@ absl::StatusOr<std::string> ExchangeAddress(const ProcessEnvironment& environmen
   } else {
     messages.push_back({Message::Way::kReceive, 0, letter.data(), bytes});
   }
-  const absl::Time deadline = absl::Now() + std::max(timeout, kLeastTimeout);
+  const absl::Duration most = std::max(timeout, kLeastTimeout);
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<LastResort> last_resort;
   const std::shared_ptr<Engine::Exchange> exchange = engine->Start(kAddressTag, messages);
   while (!engine->WaitFor(*exchange, std::chrono::milliseconds(100))) {
-    if (absl::Now() < deadline) continue;
-    engine->Abandon(absl::DeadlineExceededError(
-        absl::StrCat("timeout after ", absl::FormatDuration(std::max(timeout, kLeastTimeout)),
+    if (absl::FromChrono(std::chrono::steady_clock::now() - begin) < most) continue;
+    const absl::Status late = absl::DeadlineExceededError(
+        absl::StrCat("timeout after ", absl::FormatDuration(most),
                      " on the way to rank 0: its address does not come by MPI; has rank 0 begun to "
-                     "communicate?")));
+                     "communicate?"));
+    // A thread that does not come back from MPI cannot be abandoned either.
+    if (!last_resort.has_value()) {
+      last_resort.emplace([engine, late] {
+        return absl::StrCat("rank ", engine->rank(), ": ", late.ToString(),
+                            "; this process ends: ", engine->Unfinished());
+      });
+    }
+    engine->Abandon(late);
   }
   ZEROTH_RETURN_IF_ERROR(engine->StatusOf(*exchange));
   engine->SetInOrder(true);

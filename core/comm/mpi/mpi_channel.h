@@ -53,7 +53,8 @@ class Channel {
   std::shared_ptr<Engine::Exchange> Start(std::vector<Message> messages);
   // Waits for them. When the world breaks meanwhile, ranks that live still finish what they have
   // agreed on; after a moment's grace the others are taken for lost, and MPI is abandoned: in case
-  // of an error, no message touches memory any more.
+  // of an error, no message touches memory any more. So it does not return while the engine's
+  // thread hangs in the library: then the world's last resort ends the process.
   absl::Status Finish(const Engine::Exchange& exchange, const CollectiveCall& call);
   absl::Status Move(std::vector<Message> messages, const CollectiveCall& call) {
     return Finish(*Start(std::move(messages)), call);

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/comm/mpi/mpi_engine.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,6 +106,7 @@ absl::StatusOr<Engine*> Engine::Get() {
 void Engine::Run() {
   try {
     std::thread([this] {
+      static_cast<void>(pthread_setname_np(pthread_self(), kThreadName));
       absl::Status started = StartLibrary();
       const bool serves = started.ok();
       {
@@ -157,11 +159,13 @@ void Engine::Serve() {
     in_library_ = true;
     lock.unlock();
     absl::Status moved;
+    last_call_ = "MPI_Isend or MPI_Irecv";
     for (const std::shared_ptr<Exchange>& exchange : begun) {
       moved.Update(exchange->Begin(*library_));
     }
     active.insert(active.end(), begun.begin(), begun.end());
     bool progress = !begun.empty();
+    last_call_ = "MPI_Test";
     for (size_t i = 0; i < active.size() && moved.ok(); ++i) {
       const absl::StatusOr<size_t> done = active[i]->Test(*library_);
       moved = done.status();
@@ -224,8 +228,7 @@ std::shared_ptr<Engine::Exchange> Engine::Start(int tag, const std::vector<Messa
 
 bool Engine::WaitFor(const Exchange& exchange, std::chrono::milliseconds most) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_until(lock, std::chrono::system_clock::now() + most,
-                             [&] { return exchange.over_; });
+  return changed_.wait_for(lock, most, [&] { return exchange.over_; });
 }
 
 absl::Status Engine::StatusOf(const Exchange& exchange) const {
@@ -239,13 +242,18 @@ void Engine::Abandon(const absl::Status& reason) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!failure_.has_value()) failure_ = Failure{reason.code(), std::string(reason.message())};
   work_.notify_all();
-  changed_.wait_until(lock, std::chrono::system_clock::now() + kPatience,
-                      [&] { return !in_library_; });
+  changed_.wait_for(lock, kPatience, [&] { return !in_library_; });
 }
 
 absl::Status Engine::status() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_.has_value() ? failure_->ToStatus() : absl::OkStatus();
+}
+
+std::string Engine::Unfinished() const {
+  if (!in_library_) return "";
+  return absl::StrCat("the thread that calls ", description_,
+                      " has not come back from it; it was in ", last_call_.load());
 }
 
 void Engine::SetInOrder(bool in_order) {
@@ -263,10 +271,7 @@ void Engine::Leave(int exit_code) {
     changed_.wait(lock, [&] { return left_; });
     return;
   }
-  if (changed_.wait_until(lock, std::chrono::system_clock::now() + kPatience,
-                          [&] { return left_; })) {
-    return;
-  }
+  if (changed_.wait_for(lock, kPatience, [&] { return left_; })) return;
   // The rest of the program must not be taken down under a thread that is in the library.
   std::fflush(nullptr);
   _exit(exit_code);

@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -41,6 +42,9 @@ struct Message {
 // Thread-safe.
 class Engine {
  public:
+  // What debuggers call its thread.
+  static constexpr char kThreadName[] = "zeroth-mpi";
+
   // Messages that have been handed over together.
   class Exchange;
 
@@ -66,6 +70,9 @@ class Engine {
   void Abandon(const absl::Status& reason);
   // The reason, or OK.
   absl::Status status() const;
+  // What its thread is at in the library and has not come back from, for messages; empty if it has.
+  // Waits for nobody.
+  std::string Unfinished() const;
   // Whether the ranks have last parted in order, or are together by other means, so that at the end
   // of a program that succeeds MPI may wait for all of them without limit.
   void SetInOrder(bool in_order);
@@ -103,7 +110,8 @@ class Engine {
   bool started_ = false;
   std::optional<Failure> failure_;
   std::vector<std::shared_ptr<Exchange>> submitted_;
-  bool in_library_ = false;  // the thread may be at messages
+  std::atomic<bool> in_library_{false};              // the thread may be at messages
+  std::atomic<const char*> last_call_{"MPI_Isend"};  // of the library's functions
   bool in_order_ = false;
   bool leaving_ = false;
   bool left_ = false;

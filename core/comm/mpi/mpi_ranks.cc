@@ -5,13 +5,18 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,8 +30,11 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/mpi/mpi.h"
+#include "zeroth/core/comm/mpi/mpi_engine.h"
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
+#include "zeroth/core/comm/process/strangers.h"
 #include "zeroth/core/comm/reduction_reference.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -163,6 +171,91 @@ TEST(MpiRanks, OneIsStopped) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 5s", "'for ever'"});
   if (to_kill > 0) kill(static_cast<pid_t>(to_kill), SIGKILL);
+}
+
+// As a library whose network has failed under it: a call does not come back.
+void HangTheThreadOfMpi() {
+  signal(SIGUSR1, [](int) {
+    // Between calls it is asked again.
+    while (!(*mpi::Engine::Get())->Unfinished().empty()) pause();
+  });
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    if (name != mpi::Engine::kThreadName) continue;
+    const int thread = std::stoi(task.path().filename());
+    for (;;) {
+      EXPECT_EQ(syscall(SYS_tgkill, getpid(), thread, SIGUSR1), 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+// Its process cannot return, and ends; the others are told what they are told of a lost rank.
+TEST(MpiRanks, OneHangsInsideMpi) {
+  const auto engine = mpi::Engine::Get();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  // Longer than it takes to give MPI up.
+  if ((*engine)->rank() == 1) LastResort::ShortenForTest(absl::Seconds(9));
+  LaunchOptions options;
+  options.timeout = absl::Seconds(2);
+  const absl::Status status = RunOnCpu(
+      [](TestRank& rank) -> absl::Status {
+        ZEROTH_RETURN_IF_ERROR(AllReduceOnce(rank));
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                                ToDevice(rank.device, std::vector<float>(size_t{1} << 20, 1.0f)));
+        if (rank.rank() == 1) std::thread(HangTheThreadOfMpi).detach();
+        for (;;) {
+          ZEROTH_RETURN_IF_ERROR(
+              rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "for ever"));
+          ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+        }
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 2s", "'for ever'"});
+}
+
+// Those of the meeting's port; MPI's own, which were open before, are not this project's.
+std::optional<MeetingPlace> NewPort(const std::set<int>& before) {
+  for (int port : ListeningPorts()) {
+    if (before.count(port) == 0) return MeetingPlace{"127.0.0.1", port, {"an id", "a secret"}};
+  }
+  return std::nullopt;
+}
+
+// While rank 0 waits for the others, and while all work.
+TEST(MpiRanks, StrangersHarmNobody) {
+  const auto engine = mpi::Engine::Get();
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const bool has_crowd = (*engine)->rank() == 0;
+  std::unique_ptr<Strangers> strangers;
+  if (has_crowd) {
+    const int idle = AffordableConnections(2000);
+    strangers =
+        std::make_unique<Strangers>([before = ListeningPorts()] { return NewPort(before); }, idle);
+  } else {
+    // The crowd comes first.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500 * (*engine)->rank()));
+  }
+  const absl::Status status = RunOnCpu([&](TestRank& rank) -> absl::Status {
+    const int64_t count = int64_t{1} << 16;
+    const auto values = TestValuesOfAll<float>(7, rank.size(), count);
+    const std::vector<float> expected = ReferenceReduceAll<float>(values, ReduceOp::kMean);
+    for (int i = 0; i < 20; ++i) {
+      const auto me = static_cast<size_t>(rank.rank());
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, ToDevice(rank.device, values[me]));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "mean"));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, Fetch<float>(buffer, rank.stream));
+      ExpectSameBits(mean, expected);
+      if (has_crowd) strangers->AwaitRounds(1);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  if (!has_crowd) return;
+  EXPECT_GT(strangers->connected(), 0);
+  EXPECT_GT(strangers->refused(), 0);
 }
 
 // The program is one of MPI's own. What it starts MPI with needs no handle, so that it may be

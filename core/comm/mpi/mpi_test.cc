@@ -89,6 +89,8 @@ TEST_P(MpiTest, OthersMeetByMpi) {
   Expect(run, "OthersMeetByMpi");
 }
 
+TEST_P(MpiTest, StrangersHarmNobody) { Expect(Ranks(3), "StrangersHarmNobody"); }
+
 // mpirun does not end the others here; they end by themselves, and say why.
 TEST_P(MpiTest, LostRanksAreNoticed) {
   if (GetParam() == MpiKind::kMpich) {
@@ -103,6 +105,23 @@ TEST_P(MpiTest, LostRanksAreNoticed) {
         << outcome.output;
     EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
   }
+}
+
+// Nothing in its process comes back from that, so the process ends, with the reason.
+TEST_P(MpiTest, ARankThatHangsInsideMpiEndsItself) {
+  if (GetParam() == MpiKind::kMpich) {
+    GTEST_SKIP() << "MPICH's mpirun ends all ranks when one fails";
+  }
+  Mpirun run = Ranks(3);
+  run.program.push_back("--gtest_filter=MpiRanks.OneHangsInsideMpi");
+  run.flags = {"--mca", "orte_enable_recovery", "1"};
+  const MpirunOutcome outcome = RunMpirun(run);
+  for (const char* words : {"[       OK ] MpiRanks.OneHangsInsideMpi", "rank 1: DEADLINE_EXCEEDED",
+                            "this process ends", "this rank's own work has not returned",
+                            "all_reduce 'for ever'", "has not come back from it; it was in MPI_"}) {
+    EXPECT_TRUE(absl::StrContains(outcome.output, words)) << words << " in\n" << outcome.output;
+  }
+  EXPECT_FALSE(absl::StrContains(outcome.output, "Failure")) << outcome.output;
 }
 
 TEST(MpiLibraryTest, TheLaunchersLibraryComesFirst) {

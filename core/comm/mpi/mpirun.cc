@@ -14,10 +14,13 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+
+#include "zeroth/core/base/check.h"
 
 namespace zeroth::testing {
 namespace {
@@ -62,13 +65,36 @@ std::vector<std::string> FlagsOf(MpiKind kind) {
   return {"--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader"};
 }
 
+// Where Open MPI keeps its sockets, whose names must be short: so not below the test's own
+// directory. Each test program has another one, since mpiruns that make the same directory at once
+// may fail.
+class SocketDirectory {
+ public:
+  SocketDirectory() {
+    const char* const made = mkdtemp(path_);
+    ZEROTH_CHECK(made != nullptr);
+  }
+  ~SocketDirectory() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/zeroth-mpi-XXXXXX";
+};
+
+const SocketDirectory& Sockets() {
+  static const SocketDirectory directory;
+  return directory;
+}
+
 void SetEnvironment(const Mpirun& run) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("OMP_NUM_THREADS", "1", 1);
   setenv("GTEST_COLOR", "no", 1);
-  // Sockets lie there, whose names must be short.
-  setenv("TMPDIR", "/tmp", 1);
+  setenv("TMPDIR", Sockets().path(), 1);
   // UCX, which MPICH has below it, patches the calls that map memory, for networks that are not
   // here; threads of the thread sanitizer do not survive that.
   setenv("UCX_MEM_EVENTS", "n", 1);
@@ -104,6 +130,7 @@ pid_t StartMpirun(const Mpirun& run, const std::string& log) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  Sockets();  // of this process, not of the child's
   const pid_t child = fork();
   if (child != 0) return child;
   const int out = open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);

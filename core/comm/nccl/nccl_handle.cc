@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "zeroth/core/base/status_macros.h"
 
@@ -90,8 +90,7 @@ absl::Status Handle::Call(absl::string_view call,
 }
 
 absl::Status Handle::Await(absl::string_view call) {
-  const absl::Time begin = absl::Now();
-  const absl::Time deadline = begin + timeout_;
+  const auto begin = std::chrono::steady_clock::now();
   std::chrono::microseconds pause = kFirstPause;
   for (;;) {
     {
@@ -106,14 +105,14 @@ absl::Status Handle::Await(absl::string_view call) {
         return ToStatus(state, call, communicator_);
       }
     }
-    const absl::Time now = absl::Now();
-    if (now > deadline) {
+    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+    if (waited > timeout_) {
       return absl::DeadlineExceededError(absl::StrCat(
           call, ": timeout after ", absl::FormatDuration(timeout_), " while NCCL prepares ", name_,
           "; see that the nodes reach each other (NCCL_SOCKET_IFNAME), and what NCCL_DEBUG=INFO "
           "tells"));
     }
-    if (now < begin + kSpin) {
+    if (waited < kSpin) {
       std::this_thread::yield();
       continue;
     }
@@ -159,9 +158,7 @@ void Handle::ForgetWindows() {
 }
 
 absl::Status Handle::AsyncError() {
-  // Who has it may be aborting, for ever if copy engines wait.
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(mutex_);
   // Until then Await tells, which knows the call.
   if (gone_ || !is_made_) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
@@ -169,32 +166,39 @@ absl::Status Handle::AsyncError() {
   return ToStatus(asked == ncclSuccess ? state : asked, name_, communicator_);
 }
 
-void Handle::Abort() {
+ncclComm_t Handle::Release() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (gone_) return;
   gone_ = true;
+  return std::exchange(communicator_, nullptr);
+}
+
+void Handle::Abort() {
   // Whatever it says, nobody can do more.
-  if (communicator_ != nullptr) static_cast<void>(ncclCommAbort(communicator_));
-  communicator_ = nullptr;
+  if (const ncclComm_t communicator = Release(); communicator != nullptr) {
+    static_cast<void>(ncclCommAbort(communicator));
+  }
 }
 
 bool Handle::TryDestroy() {
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
-  if (gone_) return true;
-  if (registered_ > 0 && !finalizing_) return false;
-  if (communicator_ != nullptr) {
-    if (!finalizing_) {
-      finalizing_ = true;
-      static_cast<void>(ncclCommFinalize(communicator_));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (gone_) return true;
+    if (registered_ > 0 && !finalizing_) return false;
+    if (communicator_ != nullptr) {
+      if (!finalizing_) {
+        finalizing_ = true;
+        static_cast<void>(ncclCommFinalize(communicator_));
+      }
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
+      if (asked == ncclSuccess && state == ncclInProgress) return false;
     }
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-    if (asked == ncclSuccess && state == ncclInProgress) return false;
-    static_cast<void>(ncclCommDestroy(communicator_));
   }
-  communicator_ = nullptr;
-  gone_ = true;
+  // It frees memory of the device, and so may wait for other communicators' work, which ends only
+  // when they are aborted if the world breaks: whoever does that must not wait here.
+  if (const ncclComm_t communicator = Release(); communicator != nullptr) {
+    static_cast<void>(ncclCommDestroy(communicator));
+  }
   return true;
 }
 

@@ -63,13 +63,16 @@ class Handle {
   void ForgetWindows();
 
   // What the library has to report of work that it has enqueued; OK while all goes well, and before
-  // the first Await has ended, whose errors are its own to report. Waits for no other thread here,
-  // nor does TryDestroy.
+  // the first Await has ended, whose errors are its own to report.
   absl::Status AsyncError();
-  // Ends all work, at once, and frees the communicator.
+  // Ends all work, at once, and frees the communicator: not before every graph that has captured it
+  // is gone, nor before all other work of the device is done (see HandleSet::AbortAll).
   void Abort();
+  // The communicator, for whoever aborts it together with others; nullptr if there is none. From
+  // now on this has none.
+  ncclComm_t Release();
   // Begins to free it, after what is enqueued, unless it has windows. True if that is done, or
-  // needs no doing.
+  // needs no doing. No graph may have captured it.
   bool TryDestroy();
 
  private:

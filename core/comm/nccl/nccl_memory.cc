@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <fstream>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -58,11 +59,30 @@ void NcclMemory::Free(void* data, size_t) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     allocated_.erase(static_cast<const char*>(data));
+    if (holds_) {
+      held_.push_back(data);
+      return;
+    }
   }
   const cuda::AllowDuringCapture allow;
   // At the end of a process CUDA may be gone before the last tensor.
   static_cast<void>(cudaSetDevice(device_));
   static_cast<void>(ncclMemFree(data));
+}
+
+void NcclMemory::Hold() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  holds_ = true;
+}
+
+void NcclMemory::Release() {
+  std::vector<void*> held;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    holds_ = false;
+    held = std::exchange(held_, {});
+  }
+  for (void* data : held) Free(data, 0);
 }
 
 bool NcclMemory::Contains(const void* data, size_t bytes) const {

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -27,6 +28,10 @@ class NcclMemory final : public MemorySource {
   absl::StatusOr<void*> Allocate(size_t bytes) override;
   // Of memory that no stream works on: unlike cudaFree, unmapping does not wait.
   void Free(void* data, size_t bytes) override;
+  // Communicators are being aborted, whose windows stay until they are freed: until Release, what
+  // is given to Free stays allocated.
+  void Hold();
+  void Release();
   // Whether all of [data, data + bytes) is part of one allocation.
   bool Contains(const void* data, size_t bytes) const;
 
@@ -34,6 +39,8 @@ class NcclMemory final : public MemorySource {
   const int device_;
   mutable std::mutex mutex_;
   std::map<const char*, size_t> allocated_;
+  bool holds_ = false;
+  std::vector<void*> held_;  // given to Free meanwhile
 };
 
 // This rank's, with memory of `device`. `mode`: LaunchOptions::nccl_copy_engine.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,8 @@
 #include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/process/rendezvous_file.h"
+#include "zeroth/core/comm/process/strangers.h"
 #include "zeroth/core/comm/reduction_reference.h"
 #include "zeroth/core/device/cuda/emulation/emulated_stream.h"
 #include "zeroth/core/device/device.h"
@@ -312,6 +315,8 @@ class RecordedRank {
     return compute_->Wait(gathered);
   }
   absl::Status Play() { return recording_->Play(*compute_); }
+  // The recording stays.
+  void DropSums() { sums_.reset(); }
   absl::StatusOr<std::vector<float>> Full() { return Fetch<float>(full_, *compute_); }
   const CommStats& gather_stats() const { return gathers_->stats(); }
 
@@ -400,6 +405,98 @@ TEST(NcclTest, APlayThatStallsIsATimeoutThatSaysSo) {
   nccl::emulation::StallTransfers(false);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   ExpectWords(status, {"timeout after 1s in play '", "all ranks have called it"});
+}
+
+// The library would wait for the graph before it frees the communicator, and nobody would watch the
+// others meanwhile.
+TEST(NcclTest, ARecordingMayOutliveItsCommunicators) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  std::atomic<int> ready{0};
+  const absl::Status status = RunRanks(
+      2,
+      [&](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const auto recorded, RecordedRank::Create(rank));
+        ZEROTH_RETURN_IF_ERROR(recorded->Play());
+        ZEROTH_RETURN_IF_ERROR(recorded->Full().status());
+        recorded->DropSums();
+        // Whoever frees what is no longer used has had its chance.
+        testing::SleepFor(100000);
+        ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+        ++ready;
+        while (ready < 2) testing::SleepFor(100);
+        nccl::emulation::StallTransfers(true);
+        return TwoAllReduces(rank);
+      },
+      options);
+  nccl::emulation::StallTransfers(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s in all_reduce 'h.0'", "all ranks have called it"});
+}
+
+// To free one may wait for the others' calls, which are watched all the same.
+TEST(NcclTest, ACommunicatorThatIsFreedHoldsNothingUp) {
+  LaunchOptions options;
+  options.timeout = absl::Seconds(1);
+  std::atomic<int> ready{0};
+  const absl::Status status = RunRanks(
+      2,
+      [&](TestRank& rank) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> other, rank.world.Duplicate());
+        ZEROTH_RETURN_IF_ERROR(TwoAllReduces(rank));
+        ++ready;
+        while (ready < 2) testing::SleepFor(100);
+        nccl::emulation::StallTransfers(true);
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                                ToDevice(rank.device, std::vector<float>(4, 1.0f)));
+        ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, "stalls"));
+        other.reset();
+        return rank.stream.Synchronize();
+      },
+      options);
+  nccl::emulation::StallTransfers(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  ExpectWords(status, {"timeout after 1s in all_reduce 'stalls'", "all ranks have called it"});
+}
+
+// While the ranks meet, and while they work.
+TEST(NcclTest, StrangersHarmNobody) {
+  constexpr int kSize = 3;
+  const std::string file = testing::TestRendezvousFile();
+  testing::Strangers strangers(
+      [&]() -> std::optional<MeetingPlace> {
+        const auto place = ReadRendezvousFile(file);
+        return place.ok() ? *place : std::nullopt;
+      },
+      testing::AffordableConnections(2000));
+  LaunchOptions options;
+  options.world_size = kSize;
+  const RankMain rank_main = OnCuda([&](TestRank& rank) -> absl::Status {
+    const auto values = TestValuesOfAll<float>(5, kSize, 1003);
+    const std::vector<float> expected = ReferenceReduceAll<float>(values, ReduceOp::kMean);
+    for (int i = 0; i < 5; ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer,
+                              ToDevice(rank.device, values[static_cast<size_t>(rank.rank())]));
+      ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kMean, rank.stream, "mean"));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, Fetch<float>(buffer, rank.stream));
+      ExpectSameBits(mean, expected);
+      strangers.AwaitRounds(1);
+    }
+    return absl::OkStatus();
+  });
+  std::vector<absl::Status> statuses(kSize);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kSize; ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          RunNcclRank(testing::TestEnvironment(rank, kSize, file), options, rank_main);
+    });
+    if (rank + 1 < kSize) strangers.AwaitRounds(2);
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GT(strangers.connected(), 0);
+  EXPECT_GT(strangers.refused(), 0);
 }
 
 TEST(NcclTest, ANumberOfRanksThatWasNotStartedIsRefused) {

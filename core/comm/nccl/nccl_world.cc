@@ -5,15 +5,15 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/wire.h"
 
 namespace zeroth::nccl {
@@ -23,8 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
-// How long copies may go on in a broken world: gigabytes take a small part of this.
-constexpr absl::Duration kCopyGrace = absl::Seconds(30);
 constexpr auto kBuryPause = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -69,13 +67,15 @@ std::optional<CollectiveCall> Traffic::FindStuck(const ProcessWorld& world,
   return entries_.front().call;
 }
 
-std::optional<CollectiveCall> Traffic::FindCopying() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  ForgetDoneLocked();
-  if (!by_copy_engine_ || entries_.empty() || !entries_.front().begin->IsDone()) {
-    return std::nullopt;
-  }
-  return entries_.front().call;
+std::string Traffic::Unfinished() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || entries_.empty()) return "";
+  return absl::StrCat(entries_.front().call.ToString(), " on ", handle_->name(),
+                      by_copy_engine_ ? ", by copy engines, which NCCL cannot abort" : "");
+}
+
+HandleSet::~HandleSet() {
+  if (freer_.joinable()) freer_.join();
 }
 
 void HandleSet::Add(const std::shared_ptr<Handle>& handle) {
@@ -101,9 +101,73 @@ std::vector<std::shared_ptr<Handle>> HandleSet::Get() {
 void HandleSet::AbortAll() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
+    if (std::exchange(aborted_, true)) return;
   }
-  for (const std::shared_ptr<Handle>& handle : Get()) handle->Abort();
+  // The library may write to what the handles have until their communicators are free.
+  std::vector<std::shared_ptr<Handle>> handles = Get();
+  std::vector<ncclComm_t> communicators;
+  for (const std::shared_ptr<Handle>& handle : handles) {
+    const ncclComm_t communicator = handle->Release();
+    if (communicator != nullptr) communicators.push_back(communicator);
+  }
+  if (communicators.empty()) {
+    SetFreed();
+    return;
+  }
+  freeing_ = communicators.size();
+  std::promise<void> stopped;
+  std::future<void> all_stopped = stopped.get_future();
+  // One thread makes the whole group, and its end waits.
+  freer_ =
+      std::thread([this, handles = std::move(handles), communicators = std::move(communicators),
+                   stopped = std::move(stopped)]() mutable {
+        // Whatever these say, nobody can do more.
+        static_cast<void>(ncclGroupStart());
+        for (ncclComm_t communicator : communicators) {
+          static_cast<void>(ncclCommAbort(communicator));
+        }
+        stopped.set_value();
+        static_cast<void>(ncclGroupEnd());
+        freeing_ = 0;
+        handles.clear();
+        SetFreed();
+      });
+  all_stopped.wait();
+}
+
+void HandleSet::SetFreed() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  freed_ = true;
+  freed_changed_.notify_all();
+}
+
+void HandleSet::AwaitFreed() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  freed_changed_.wait(lock, [this] { return !aborted_ || freed_; });
+}
+
+std::string HandleSet::Unfinished() const {
+  const size_t left = freeing_;
+  return left == 0 ? "" : absl::StrCat("ncclCommAbort of ", left, " communicators");
+}
+
+void TrafficSet::Add(const std::shared_ptr<Traffic>& traffic) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
+                                [](const auto& weak) { return weak.expired(); }),
+                 traffic_.end());
+  traffic_.push_back(traffic);
+}
+
+std::vector<std::shared_ptr<Traffic>> TrafficSet::Get() {
+  std::vector<std::shared_ptr<Traffic>> all;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const std::weak_ptr<Traffic>& weak : traffic_) {
+    if (std::shared_ptr<Traffic> traffic = weak.lock(); traffic != nullptr) {
+      all.push_back(std::move(traffic));
+    }
+  }
+  return all;
 }
 
 absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own) {
@@ -139,9 +203,25 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
       library_reduces_(library_reduces),
       copy_engines_(std::move(copy_engines)),
       memory_(std::make_shared<NcclMemory>(device)),
-      handles_(std::make_shared<HandleSet>()) {
-  processes_->OnBreak([handles = handles_] { handles->AbortAll(); });
-  watcher_ = std::thread([this] { Watch(); });
+      handles_(std::make_shared<HandleSet>()),
+      traffic_(std::make_shared<TrafficSet>()) {
+  processes_->OnBreak([handles = handles_, memory = memory_] {
+    memory->Hold();
+    handles->AbortAll();
+  });
+  processes_->NameUnfinished([handles = handles_, traffic = traffic_] {
+    std::vector<std::string> names;
+    for (const auto& one : traffic->Get()) names.push_back(one->Unfinished());
+    names.push_back(handles->Unfinished());
+    names.erase(std::remove(names.begin(), names.end(), ""), names.end());
+    return absl::StrJoin(names, "; ");
+  });
+  watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
+  burier_ = std::thread([this] {
+    Repeat([this] {
+      if (processes_->UnsettledStatus().ok()) static_cast<void>(Bury());
+    });
+  });
 }
 
 World::~World() {
@@ -151,6 +231,7 @@ World::~World() {
     stop_changed_.notify_all();
   }
   watcher_.join();
+  burier_.join();
   for (const std::shared_ptr<Handle>& handle : handles_->Get()) handle->ForgetWindows();
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
@@ -158,7 +239,14 @@ World::~World() {
   while (processes_->status().ok() && Clock::now() < deadline && !Bury()) {
     std::this_thread::sleep_for(kBuryPause);
   }
+  // In a world that has not broken there is no other.
+  const LastResort last_resort([handles = handles_, failed = Failed()] {
+    return absl::StrCat(failed, ": its NCCL communicators cannot be freed; this process ends: ",
+                        handles->Unfinished());
+  });
   handles_->AbortAll();
+  handles_->AwaitFreed();
+  memory_->Release();
 }
 
 std::string World::Failed() const { return absl::StrCat("rank ", processes_->rank(), " failed"); }
@@ -179,8 +267,7 @@ std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
 std::shared_ptr<Traffic> World::NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
                                            bool by_copy_engine) {
   auto traffic = std::make_shared<Traffic>(group, std::move(handle), by_copy_engine);
-  std::lock_guard<std::mutex> lock(mutex_);
-  traffic_.push_back(traffic);
+  traffic_->Add(traffic);
   return traffic;
 }
 
@@ -189,22 +276,27 @@ void World::Retire(std::shared_ptr<Traffic> traffic) {
   retired_.push_back(std::move(traffic));
 }
 
-void World::Watch() {
-  // Events are asked, and communicators freed, on this thread.
+void World::Repeat(const std::function<void()>& work) {
+  // Events are asked, and communicators freed, on these threads.
   static_cast<void>(cudaSetDevice(device_));
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    if (processes_->UnsettledStatus().ok()) {
-      CheckHandles();
-      CheckTraffic();
-      static_cast<void>(Bury());
-    } else {
-      CheckCopyEngines();
-    }
+    work();
     lock.lock();
-    // The system's clock, since sanitizers cannot follow waits on the steady one.
-    if (!stop_) stop_changed_.wait_until(lock, std::chrono::system_clock::now() + kWatchPeriod);
+    if (!stop_) stop_changed_.wait_for(lock, kWatchPeriod);
+  }
+}
+
+void World::Watch() {
+  if (processes_->UnsettledStatus().ok()) {
+    CheckHandles();
+    CheckTraffic();
+    return;
+  }
+  // What is done is not named as unfinished.
+  for (const std::shared_ptr<Traffic>& traffic : traffic_->Get()) {
+    static_cast<void>(traffic->IsIdle());
   }
 }
 
@@ -215,42 +307,8 @@ void World::CheckHandles() {
   }
 }
 
-std::vector<std::shared_ptr<Traffic>> World::AllTraffic() {
-  std::vector<std::shared_ptr<Traffic>> all;
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::weak_ptr<Traffic>& weak : traffic_) {
-    if (std::shared_ptr<Traffic> traffic = weak.lock(); traffic != nullptr) {
-      all.push_back(std::move(traffic));
-    }
-  }
-  traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
-                                [](const auto& weak) { return weak.expired(); }),
-                 traffic_.end());
-  return all;
-}
-
-void World::CheckCopyEngines() {
-  const Clock::time_point now = Clock::now();
-  if (!broken_since_.has_value()) broken_since_ = now;
-  const absl::Duration grace = std::min(kCopyGrace, processes_->timeout());
-  if (absl::FromChrono(now - *broken_since_) <= grace) return;
-  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
-    const std::optional<CollectiveCall> call = traffic->FindCopying();
-    if (!call.has_value()) continue;
-    const std::string text = absl::StrCat(
-        Annotate(processes_->UnsettledStatus(), absl::StrCat("rank ", processes_->rank()))
-            .ToString(),
-        "; this process ends: the copy "
-        "engines of its device do not come out of ",
-        call->ToString(), " on ", traffic->handle().name(), ", which NCCL cannot abort\n");
-    std::fputs(text.c_str(), stderr);
-    std::fflush(stderr);
-    std::_Exit(EXIT_FAILURE);
-  }
-}
-
 void World::CheckTraffic() {
-  for (const std::shared_ptr<Traffic>& traffic : AllTraffic()) {
+  for (const std::shared_ptr<Traffic>& traffic : traffic_->Get()) {
     const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(
@@ -270,7 +328,11 @@ bool World::Bury() {
   // In no fixed order: ranks free their communicators together, and have not retired them in one.
   std::vector<std::shared_ptr<Traffic>> left;
   for (std::shared_ptr<Traffic>& traffic : retired) {
-    if (!traffic->IsIdle() || !traffic->handle().TryDestroy()) left.push_back(std::move(traffic));
+    // Recordings share it, and the library would wait for their graphs to go.
+    const bool recorded = traffic.use_count() > 1;
+    if (recorded || !traffic->IsIdle() || !traffic->handle().TryDestroy()) {
+      left.push_back(std::move(traffic));
+    }
   }
   const bool done = left.empty();
   std::lock_guard<std::mutex> lock(mutex_);

@@ -1,15 +1,18 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the NCCL communicators of one rank share: the world of processes, and a thread that watches
-// over what the library has been given.
+// What the NCCL communicators of one rank share: the world of processes, and threads that watch
+// over what the library has been given, and free what is no longer used.
 
 #ifndef ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
 #define ZEROTH_CORE_COMM_NCCL_NCCL_WORLD_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,8 +48,9 @@ class Traffic {
   bool IsIdle();
   // A call that all ranks have made and that the device has been at for longer than `timeout`.
   std::optional<CollectiveCall> FindStuck(const ProcessWorld& world, absl::Duration timeout);
-  // A call that copy engines are at.
-  std::optional<CollectiveCall> FindCopying();
+  // What the device has not done, as far as it is known without asking it, which might wait: for
+  // messages; empty if nothing.
+  std::string Unfinished();
 
  private:
   struct Entry {
@@ -70,15 +74,43 @@ class Traffic {
 // The handles of a rank, to be aborted together. Thread-safe.
 class HandleSet {
  public:
+  ~HandleSet();
+
   // Aborts it at once if the others have been.
   void Add(const std::shared_ptr<Handle>& handle);
   std::vector<std::shared_ptr<Handle>> Get();
+  // Stops all that the library does on the device, and begins to free the communicators, on a
+  // thread of its own. The library cannot free one while another is at work, nor while a graph
+  // exists that has captured it: so all of them are aborted in one group, which stops them all
+  // before it frees the first; and those who wait for the device, and then let go of their graphs,
+  // are told of the broken world in between.
   void AbortAll();
+  // Until all that AbortAll, on whatever thread, has begun to free is free.
+  void AwaitFreed();
+  // See Traffic.
+  std::string Unfinished() const;
 
  private:
+  void SetFreed();
+
   std::mutex mutex_;
   std::vector<std::weak_ptr<Handle>> handles_;
   bool aborted_ = false;
+  bool freed_ = false;
+  std::condition_variable freed_changed_;
+  std::atomic<size_t> freeing_{0};  // communicators
+  std::thread freer_;               // of the one AbortAll that has not come too late
+};
+
+// The traffic of a rank. Thread-safe.
+class TrafficSet {
+ public:
+  void Add(const std::shared_ptr<Traffic>& traffic);
+  std::vector<std::shared_ptr<Traffic>> Get();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Traffic>> traffic_;
 };
 
 // What all ranks of the world can do about gathers by copy engines, made a plan; collective.
@@ -88,9 +120,9 @@ absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const
 // will not come; when the library reports an error, or the device does not finish a call, the world
 // breaks. Thread-safe.
 //
-// Copy engines wait for what peers write to memory, and the library has no means of ending that.
-// Where they do not come to an end by themselves soon after the world has broken, nothing on the
-// device ever will, nor any host that waits for it: the process then ends, saying why.
+// Copy engines wait for what peers write to memory, and the library has no means of ending that:
+// then nothing on the device ever ends, nor any host that waits for it, and the last resort of the
+// world of processes is what is left.
 class World {
  public:
   World(std::shared_ptr<ProcessWorld> processes, int device, bool library_reduces,
@@ -117,16 +149,16 @@ class World {
   std::shared_ptr<Handle> NewHandle(const std::string& name);
   std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,
                                       bool by_copy_engine);
-  // Nothing more will be added to it: its communicator goes when it is idle.
+  // Nothing more will be added to it: its communicator goes when it is idle, and no recording has
+  // it any more.
   void Retire(std::shared_ptr<Traffic> traffic);
 
  private:
+  // Does `work` from time to time, until the end.
+  void Repeat(const std::function<void()>& work);
   void Watch();
   void CheckHandles();
   void CheckTraffic();
-  // In a broken world.
-  void CheckCopyEngines();
-  std::vector<std::shared_ptr<Traffic>> AllTraffic();
   // Frees retired communicators that are idle; true if none is left.
   bool Bury();
 
@@ -135,15 +167,16 @@ class World {
   const bool library_reduces_;
   const CopyEnginePlan copy_engines_;
   const std::shared_ptr<NcclMemory> memory_;
-  const std::shared_ptr<HandleSet> handles_;  // shared with the hook that aborts them
+  // Shared with what the world of processes calls when it breaks.
+  const std::shared_ptr<HandleSet> handles_;
+  const std::shared_ptr<TrafficSet> traffic_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Traffic>> traffic_;
   std::vector<std::shared_ptr<Traffic>> retired_;
   bool stop_ = false;
   std::condition_variable stop_changed_;
-  // The watcher's: when it first saw that the world had broken.
-  std::optional<std::chrono::steady_clock::time_point> broken_since_;
   std::thread watcher_;
+  // Apart, because freeing a communicator may wait for what the device is at, which is watched.
+  std::thread burier_;
 };
 
 }  // namespace zeroth::nccl

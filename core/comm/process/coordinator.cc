@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -27,94 +29,201 @@ using Clock = std::chrono::steady_clock;
 // How long the end waits for messages that a rank does not read.
 constexpr auto kFlushTime = std::chrono::seconds(5);
 constexpr int kLongestPollMs = 1000;
+// Besides as many as there are ranks. With more than these, the oldest goes when another comes: no
+// crowd keeps a rank out, nor takes the descriptors that this process may have.
+constexpr size_t kMostUnknown = 128;
+// Connections that are taken in before others are read.
+constexpr int kMostAtOnce = 64;
+// When this process can have no more files, others may be closed soon.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 // The connections: bytes in and out. What they mean is CoordinatorWorld's.
 class Server {
  public:
-  Server(const Coordinator::Options& options, int port, int listening, int stop)
-      : world_(options, port), listening_(listening), stop_(stop) {}
+  Server(const Coordinator::Options& options, Listener listener, int stop)
+      : key_(options.key),
+        handshake_time_(absl::ToChronoMilliseconds(options.handshake_time)),
+        most_unknown_(kMostUnknown + static_cast<size_t>(options.world_size)),
+        world_(options, listener.port),
+        listening_(std::move(listener.sockets)),
+        stop_(stop) {}
 
-  void Run(const Socket& listening) {
+  void Run() {
     while (!stopping_ || HasOutput()) {
       if (stopping_ && Clock::now() > flush_until_) break;
-      Poll(listening);
+      Poll();
       if (!stopping_) world_.CheckTimeouts(Clock::now());
+      TurnAwaySilent();
       Collect();
+      if (world_.started() && !listening_.empty()) CloseDoor();
     }
   }
 
  private:
   struct Connection {
     Socket socket;
+    std::string peer;
+    Clock::time_point since;
+    // Null: it is a rank.
+    std::unique_ptr<CoordinatorHandshake> handshake;
     FrameReader reader;
     std::string output;
+    bool leaving = false;  // with the last of its output
     bool lost = false;
   };
 
   bool HasOutput() const {
-    return std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) {
-      return connection != nullptr && !connection->output.empty();
-    });
+    return std::any_of(connections_.begin(), connections_.end(),
+                       [](const auto& connection) { return !connection.second.output.empty(); });
   }
 
-  void Poll(const Socket& listening) {
-    std::vector<pollfd> waits = {{stopping_ ? -1 : stop_, POLLIN, 0},
-                                 {stopping_ ? -1 : listening_, POLLIN, 0}};
+  void Poll() {
+    std::vector<pollfd> waits = {{stopping_ ? -1 : stop_, POLLIN, 0}};
     std::vector<size_t> of_connection;
-    for (size_t i = 0; i < connections_.size(); ++i) {
-      if (connections_[i] == nullptr) continue;
-      const short events =
-          static_cast<short>(POLLIN | (connections_[i]->output.empty() ? 0 : POLLOUT));
-      waits.push_back({connections_[i]->socket.descriptor(), events, 0});
-      of_connection.push_back(i);
+    for (const auto& [index, connection] : connections_) {
+      const short events = static_cast<short>(POLLIN | (connection.output.empty() ? 0 : POLLOUT));
+      waits.push_back({connection.socket.descriptor(), events, 0});
+      of_connection.push_back(index);
     }
-    int wait_ms = kLongestPollMs;
-    if (const auto next = world_.NextTimeout(); next.has_value() && !stopping_) {
+    const Clock::time_point now = Clock::now();
+    const bool accepts = !stopping_ && now >= accept_after_;
+    for (const Socket& listening : listening_) {
+      waits.push_back({accepts ? listening.descriptor() : -1, POLLIN, 0});
+    }
+    int64_t wait_ms = kLongestPollMs;
+    const auto no_later_than = [&](Clock::time_point then) {
       const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(*next - Clock::now()).count() + 1;
-      wait_ms = static_cast<int>(std::clamp<int64_t>(left, 0, kLongestPollMs));
+          std::chrono::duration_cast<std::chrono::milliseconds>(then - now).count() + 1;
+      wait_ms = std::clamp<int64_t>(left, 0, wait_ms);
+    };
+    if (const auto next = world_.NextTimeout(); next.has_value() && !stopping_) {
+      no_later_than(*next);
     }
-    if (poll(waits.data(), waits.size(), wait_ms) <= 0) return;
+    if (!listening_.empty() && !accepts) no_later_than(accept_after_);
+    if (poll(waits.data(), waits.size(), static_cast<int>(wait_ms)) <= 0) return;
     if (waits[0].revents != 0) {
       stopping_ = true;
       flush_until_ = Clock::now() + kFlushTime;
     }
     for (size_t i = 0; i < of_connection.size(); ++i) {
-      const short happened = waits[i + 2].revents;
+      const short happened = waits[i + 1].revents;
       if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) Read(of_connection[i]);
-      if ((happened & POLLOUT) != 0) Write(*connections_[of_connection[i]]);
+      if ((happened & POLLOUT) != 0) Write(connections_.at(of_connection[i]));
     }
-    if (waits[1].revents != 0) AcceptOne(listening);
+    for (size_t i = 0; i < listening_.size(); ++i) {
+      if (waits[1 + of_connection.size() + i].revents != 0) AcceptSome(listening_[i]);
+    }
   }
 
-  void AcceptOne(const Socket& listening) {
-    absl::StatusOr<Socket> socket = Accept(listening);
-    if (!socket.ok()) {
-      world_.Fail(socket.status());
-      return;
+  void AcceptSome(const Socket& listening) {
+    for (int i = 0; i < kMostAtOnce; ++i) {
+      absl::StatusOr<Socket> socket = Accept(listening);
+      if (!socket.ok()) {
+        // The ranks that are there keep theirs.
+        if (TurnAwayOldest("no more files can be opened")) continue;
+        world_.TurnedAway(std::string(socket.status().message()));
+        accept_after_ = Clock::now() + kAcceptPause;
+        return;
+      }
+      if (!socket->is_open()) return;
+      absl::StatusOr<std::string> nonce = NewNonce();
+      if (!nonce.ok()) {
+        world_.TurnedAway(std::string(nonce.status().message()));
+        return;
+      }
+      if (unknown_ >= most_unknown_) static_cast<void>(TurnAwayOldest("too many have come since"));
+      Connection& connection = connections_[next_connection_++];
+      connection.peer = PeerOf(*socket);
+      connection.socket = *std::move(socket);
+      connection.since = Clock::now();
+      connection.handshake = std::make_unique<CoordinatorHandshake>(key_, *std::move(nonce));
+      ++unknown_;
     }
-    if (!socket->is_open()) return;
-    connections_.push_back(std::make_unique<Connection>());
-    connections_.back()->socket = *std::move(socket);
+  }
+
+  // Of a connection that is not a rank's, or not yet.
+  void TurnAway(Connection& connection, absl::string_view why) {
+    if (connection.lost || connection.leaving) return;
+    world_.TurnedAway(absl::StrCat("a connection from ", connection.peer, ", which ", why));
+    connection.leaving = true;
+  }
+
+  // False if all are ranks.
+  bool TurnAwayOldest(absl::string_view why) {
+    for (auto& [index, connection] : connections_) {
+      if (connection.handshake == nullptr || connection.lost) continue;
+      TurnAway(connection, absl::StrCat("had not joined yet (", why, ")"));
+      connection.lost = true;
+      Forget();
+      return true;
+    }
+    return false;
+  }
+
+  void TurnAwaySilent() {
+    const Clock::time_point limit = Clock::now() - handshake_time_;
+    for (auto& [index, connection] : connections_) {
+      // Connections have their numbers in the order in which they came.
+      if (connection.since > limit) return;
+      if (connection.handshake == nullptr) continue;
+      TurnAway(connection, "did not say in time who it is");
+      connection.lost = true;
+    }
+  }
+
+  void CloseDoor() {
+    listening_.clear();
+    for (auto& [index, connection] : connections_) {
+      if (connection.handshake == nullptr) continue;
+      TurnAway(connection, "had not joined when all ranks were there");
+      connection.lost = true;
+    }
+    Collect();
   }
 
   void Read(size_t index) {
-    Connection& connection = *connections_[index];
+    Connection& connection = connections_.at(index);
     const absl::StatusOr<std::string> bytes = ReceiveSome(connection.socket, /*timeout_ms=*/0);
     if (!bytes.ok()) {
+      if (connection.handshake != nullptr) TurnAway(connection, "went away without having joined");
       connection.lost = true;
       return;
     }
+    if (connection.leaving) return;
     connection.reader.Append(*bytes);
-    for (;;) {
-      const absl::StatusOr<std::optional<std::string>> frame = connection.reader.Next();
-      // Whoever sends something else is no rank.
-      if (!frame.ok() || (frame->has_value() && !world_.Handle(index, **frame))) {
-        connection.lost = true;
-        return;
+    while (!connection.leaving && !connection.lost) {
+      const bool is_rank = connection.handshake == nullptr;
+      const absl::StatusOr<std::optional<std::string>> frame =
+          connection.reader.Next(is_rank ? kMostFrameBytes : kMostHandshakeBytes);
+      if (frame.ok() && !frame->has_value()) return;
+      if (is_rank) {
+        connection.lost = !frame.ok() || !world_.Handle(index, **frame);
+      } else if (!frame.ok()) {
+        TurnAway(connection, "sent what is no greeting of a rank");
+      } else {
+        Greet(index, connection, **frame);
       }
-      if (!frame->has_value()) return;
     }
+  }
+
+  void Greet(size_t index, Connection& connection, absl::string_view frame) {
+    const CoordinatorHandshake::Step step = connection.handshake->Handle(frame);
+    if (!step.reply.empty()) connection.output += Frame(step.reply);
+    if (!step.fault.empty()) {
+      TurnAway(connection, step.fault);
+    } else if (step.joins.has_value()) {
+      const absl::Status joined = world_.Join(index, *step.joins);
+      if (joined.ok()) {
+        connection.handshake = nullptr;
+        --unknown_;
+      } else {
+        WireWriter refused = Message(MessageType::kRefused);
+        WriteStatus(joined, refused);
+        connection.output += Frame(refused.bytes());
+        TurnAway(connection, absl::StrCat("does not fit: ", joined.message()));
+      }
+    }
+    Write(connection);
   }
 
   void Write(Connection& connection) {
@@ -132,49 +241,76 @@ class Server {
   // Hands out what the world has to say, and clears away connections that are gone; which may give
   // it more to say.
   void Collect() {
-    bool more = true;
-    while (more) {
-      more = false;
+    do {
       for (auto& [index, frame] : world_.TakeOutput()) {
-        if (connections_[index] == nullptr || connections_[index]->lost) continue;
-        connections_[index]->output += Frame(frame);
-        Write(*connections_[index]);
+        const auto found = connections_.find(index);
+        if (found == connections_.end() || found->second.lost) continue;
+        found->second.output += Frame(frame);
+        Write(found->second);
       }
-      for (size_t i = 0; i < connections_.size(); ++i) {
-        if (connections_[i] == nullptr || !connections_[i]->lost) continue;
-        connections_[i] = nullptr;
-        world_.Disconnected(i);
-        more = true;
-      }
-    }
+    } while (Forget());
   }
 
+  // Clears away what is gone; true if a rank was among it.
+  bool Forget() {
+    bool rank = false;
+    for (auto at = connections_.begin(); at != connections_.end();) {
+      const Connection& connection = at->second;
+      if (!connection.lost && !(connection.leaving && connection.output.empty())) {
+        ++at;
+        continue;
+      }
+      const size_t index = at->first;
+      const bool is_rank = connection.handshake == nullptr;
+      at = connections_.erase(at);
+      if (is_rank) {
+        world_.Disconnected(index);
+        rank = true;
+      } else {
+        --unknown_;
+      }
+    }
+    return rank;
+  }
+
+  const JobKey key_;
+  const std::chrono::milliseconds handshake_time_;
+  const size_t most_unknown_;
   CoordinatorWorld world_;
-  const int listening_;
+  std::vector<Socket> listening_;  // empty: all ranks are there
   const int stop_;
-  std::vector<std::unique_ptr<Connection>> connections_;  // null: gone
+  std::map<size_t, Connection> connections_;  // by number, in the order in which they came
+  size_t next_connection_ = 0;
+  size_t unknown_ = 0;  // that are no ranks, or not yet
+  Clock::time_point accept_after_;
   bool stopping_ = false;
   Clock::time_point flush_until_;
 };
 
 }  // namespace
 
-Coordinator::Coordinator(Socket listening, int port, Socket stop) noexcept
-    : listening_(std::move(listening)), port_(port), stop_(std::move(stop)) {}
+Coordinator::Coordinator(std::string address, int port, Socket stop) noexcept
+    : address_(std::move(address)), port_(port), stop_(std::move(stop)) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Options& options) {
-  ZEROTH_ASSIGN_OR_RETURN(Socket listening, Listen(options.port, options.loopback_only));
-  ZEROTH_ASSIGN_OR_RETURN(const int port, PortOf(listening));
+  ZEROTH_ASSIGN_OR_RETURN(Listener listener,
+                          Listen(options.host, options.port, options.others_elsewhere));
+  if (listener.everywhere) {
+    std::fprintf(stderr,
+                 "rank 0: '%s' is none of this machine's addresses that others could use, so port "
+                 "%d is open at all of them until all ranks have come\n",
+                 options.host.c_str(), listener.port);
+  }
   Socket stop(eventfd(0, EFD_CLOEXEC));
   if (!stop.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));
   }
   std::unique_ptr<Coordinator> coordinator(
-      new Coordinator(std::move(listening), port, std::move(stop)));
-  coordinator->thread_ = std::thread([self = coordinator.get(), options] {
-    Server(options, self->port_, self->listening_.descriptor(), self->stop_.descriptor())
-        .Run(self->listening_);
-  });
+      new Coordinator(listener.address, listener.port, std::move(stop)));
+  coordinator->thread_ = std::thread(
+      [options, stop = coordinator->stop_.descriptor(), listener = std::move(listener)]() mutable {
+        Server(options, std::move(listener), stop).Run();
+      });
   return coordinator;
 }
 

@@ -3,9 +3,11 @@
 #include "zeroth/core/comm/process/coordinator_world.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <numeric>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -80,7 +82,6 @@ std::optional<int> CoordinatorWorld::RankOf(size_t connection) const {
 bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
   WireReader reader(frame);
   const auto type = static_cast<MessageType>(reader.U8());
-  if (type == MessageType::kHello) return Hello(connection, reader);
   const std::optional<int> rank = RankOf(connection);
   if (!rank.has_value() || !started_) return false;
   bool understood = false;
@@ -122,51 +123,50 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
   return understood;
 }
 
-bool CoordinatorWorld::Hello(size_t connection, WireReader& reader) {
-  const uint32_t magic = reader.U32();
-  const uint32_t version = reader.U32();
-  const int world_size = reader.I32();
-  const int rank = reader.I32();
-  const std::string back_end = reader.String();
-  if (!reader.ok() || magic != kProtocolMagic) return false;
+absl::Status CoordinatorWorld::Join(size_t connection, const Announcement& who) {
+  if (!refused_.ok()) return refused_;
   const auto refuse = [&](const std::string& what) {
-    RefuseAll(absl::InvalidArgumentError(what));
-    WireWriter refused = Message(MessageType::kRefused);
-    WriteStatus(absl::InvalidArgumentError(what), refused);
-    Send(connection, refused);
-    return true;
+    const absl::Status reason = absl::InvalidArgumentError(what);
+    if (options_.key.Tells()) RefuseAll(reason);
+    return reason;
   };
-  if (version != kProtocolVersion) {
-    return refuse(absl::StrCat("a rank joined with another version of this program (protocol ",
-                               version, ", rank 0 has ", kProtocolVersion,
-                               "); run the same program on all nodes"));
-  }
-  if (world_size != options_.world_size || rank < 0 || rank >= world_size) {
-    return refuse(absl::StrCat("rank ", rank, " joined a world of ", world_size,
+  if (who.world_size != options_.world_size || who.rank < 0 || who.rank >= who.world_size) {
+    return refuse(absl::StrCat("rank ", who.rank, " joined a world of ", who.world_size,
                                " ranks, but rank 0 has a world of ", options_.world_size,
                                "; start all ranks with the same world size"));
   }
-  if (back_end != options_.back_end) {
-    return refuse(absl::StrCat("rank ", rank, " communicates by '", back_end, "', rank 0 by '",
-                               options_.back_end, "'; start all ranks with the same flags"));
+  if (who.back_end != options_.back_end) {
+    return refuse(absl::StrCat("rank ", who.rank, " communicates by '",
+                               absl::CHexEscape(who.back_end), "', rank 0 by '", options_.back_end,
+                               "'; start all ranks with the same flags"));
   }
-  std::optional<size_t>& place = connection_of_rank_[static_cast<size_t>(rank)];
-  if (place.has_value() || has_returned_[static_cast<size_t>(rank)]) {
-    return refuse(absl::StrCat("two processes say that they are rank ", rank, " of ", world_size,
+  std::optional<size_t>& place = connection_of_rank_[static_cast<size_t>(who.rank)];
+  if (place.has_value() || has_returned_[static_cast<size_t>(who.rank)]) {
+    return refuse(absl::StrCat("two processes say that they are rank ", who.rank, " of ",
+                               who.world_size,
                                "; give each its own rank, and two jobs on one node different "
                                "ports (MASTER_PORT)"));
   }
   place = connection;
-  if (++joined_ == options_.world_size && !refused_) {
+  Send(connection, Message(MessageType::kJoined));
+  if (++joined_ == options_.world_size) {
     started_ = true;
     SendToAll(Message(MessageType::kWelcome));
   }
-  return true;
+  return absl::OkStatus();
+}
+
+void CoordinatorWorld::TurnedAway(const std::string& whom) {
+  constexpr int kMostLines = 10;
+  last_turned_away_ = whom;
+  if (++turned_away_ > kMostLines) return;
+  std::fprintf(stderr, "rank 0: turned away %s%s\n", whom.c_str(),
+               turned_away_ < kMostLines ? "" : "; says nothing of more of them");
 }
 
 void CoordinatorWorld::RefuseAll(const absl::Status& reason) {
-  if (started_ || refused_) return;  // a newcomer's mistake is no concern of a world that runs
-  refused_ = true;
+  if (started_ || !refused_.ok()) return;
+  refused_ = reason;
   WireWriter refused = Message(MessageType::kRefused);
   WriteStatus(reason, refused);
   SendToAll(refused);
@@ -342,15 +342,6 @@ void CoordinatorWorld::Returned(int rank, const absl::Status& status) {
   world_->RankReturned(rank, status);
 }
 
-void CoordinatorWorld::Fail(const absl::Status& reason) {
-  if (started_) {
-    world_->Break(reason, 0);
-    Settle();
-  } else {
-    RefuseAll(reason);
-  }
-}
-
 void CoordinatorWorld::Settle() {
   const absl::Status broken = world_->status();
   if (!broken.ok() && !broken_since_.has_value()) {
@@ -369,7 +360,7 @@ void CoordinatorWorld::Settle() {
 }
 
 std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout() const {
-  if (over_ || refused_) return std::nullopt;
+  if (over_ || !refused_.ok()) return std::nullopt;
   if (broken_since_.has_value()) return *broken_since_ + kGrace;
   const auto limit = Limit(options_.timeout);
   if (!limit.has_value()) return std::nullopt;
@@ -398,7 +389,10 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
         "timeout after ", absl::FormatDuration(options_.timeout), ": of ", options_.world_size,
         " ranks, ", RankNames(missing), " did not come to rank 0's port ", port_,
         "; are all processes started, and do they all have the same MASTER_ADDR and "
-        "MASTER_PORT?")));
+        "MASTER_PORT?",
+        turned_away_ == 0 ? ""
+                          : absl::StrCat(" Turned away were ", turned_away_, ", the last of them ",
+                                         last_turned_away_))));
     return;
   }
   if (broken_since_.has_value()) {

@@ -21,6 +21,7 @@
 
 #include "zeroth/core/comm/call_ledger.h"
 #include "zeroth/core/comm/process/coordinator.h"
+#include "zeroth/core/comm/process/handshake.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/split_groups.h"
 #include "zeroth/core/comm/world_state.h"
@@ -35,11 +36,17 @@ class CoordinatorWorld {
   // `port` is for messages.
   CoordinatorWorld(const Coordinator::Options& options, int port);
 
-  // A message of `connection`. False if it does not speak our language.
+  // Somebody who has shown to be a rank of this job. Why not, if it is none of those that are
+  // awaited: where the job has an id or a secret, so that it must be one of its ranks, the others
+  // are told the same; otherwise it may be another job's, and they go on waiting.
+  absl::Status Join(size_t connection, const Announcement& who);
+  // A message of a rank. False if it does not speak our language.
   bool Handle(size_t connection, absl::string_view frame);
   void Disconnected(size_t connection);
-  // Something that ends the world and is no rank's doing.
-  void Fail(const absl::Status& reason);
+  // Somebody was not let in; `whom` is for a line on standard error, of which there are few.
+  void TurnedAway(const std::string& whom);
+  // All ranks have come.
+  bool started() const { return started_; }
 
   // When CheckTimeouts may have something to find; none: never, unless something happens first.
   std::optional<Clock::time_point> NextTimeout() const;
@@ -71,7 +78,6 @@ class CoordinatorWorld {
     uint64_t announced = 0;  // calls that the ranks know to be agreed
   };
 
-  bool Hello(size_t connection, WireReader& reader);
   bool Call(int rank, WireReader& reader);
   bool Split(int rank, WireReader& reader);
   bool Meet(int rank, WireReader& reader);
@@ -108,7 +114,9 @@ class CoordinatorWorld {
   std::vector<std::string> last_call_;  // by rank
   int joined_ = 0;
   bool started_ = false;
-  bool refused_ = false;
+  absl::Status refused_;
+  int turned_away_ = 0;
+  std::string last_turned_away_;
   std::optional<Clock::time_point> broken_since_;
   bool over_ = false;
   std::map<std::string, std::string> values_;

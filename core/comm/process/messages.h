@@ -17,13 +17,13 @@
 namespace zeroth {
 
 inline constexpr uint32_t kProtocolMagic = 0x5a524f54;
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 // The group of all ranks; others have the numbers that splits give them.
 inline constexpr uint32_t kWorldGroup = 0;
 
 enum class MessageType : uint8_t {
   // From a rank.
-  kHello = 1,  // magic, version, world size, rank, back end
+  kHello = 1,  // magic, version, job id, nonce (handshake.h)
   kCall,       // group, call
   kSplit,      // group, color, key
   kLeave,      // group
@@ -32,6 +32,7 @@ enum class MessageType : uint8_t {
   kPut,        // key, value
   kGet,        // key
   kMeet,       // group
+  kJoin,       // world size, rank, back end, proof
   // To a rank.
   kWelcome = 64,  // all ranks are there
   kRefused,       // status
@@ -41,6 +42,9 @@ enum class MessageType : uint8_t {
   kValue,         // key, value
   kAllReturned,   // status
   kMet,           // group
+  kChallenge,     // nonce, proof
+  kAnotherJob,    // nothing: the job that is met here is not the rank's
+  kJoined,        // nothing: the rank is one of those that are there
 };
 
 inline constexpr uint32_t kNoGroup = 0xffffffff;

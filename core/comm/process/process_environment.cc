@@ -139,11 +139,32 @@ absl::Status ReadMeetingPlace(const Lookup& lookup, ProcessEnvironment& result) 
   return absl::OkStatus();
 }
 
-// Batch scripts have SLURM_PROCID too, but only steps that srun starts are ranks.
+// The number of the job, the same on all its ranks; empty if the launcher gives none.
+std::string ReadJobId(const Lookup& lookup, const ProcessEnvironment& environment) {
+  const std::string& launcher = environment.launcher;
+  if (launcher == kTorchrun.launcher) {
+    const std::string run = lookup("TORCHELASTIC_RUN_ID").value_or("");
+    // torchrun's word for no --rdzv-id: all jobs have it.
+    if (run.empty() || run == "none") return "";
+    const auto restart = lookup("TORCHELASTIC_RESTART_COUNT");
+    // Each node's agent counts only the failures of its own ranks.
+    const bool one_agent = environment.local_world_size == environment.world_size;
+    return restart.has_value() && one_agent ? absl::StrCat(run, ".", *restart) : run;
+  }
+  if (launcher == kMpirun.launcher) return lookup("PMIX_NAMESPACE").value_or("");
+  if (launcher != kSrun.launcher) return "";
+  // The parts of a heterogeneous job have numbers of their own.
+  const auto whole = lookup("SLURM_HET_JOB_ID");
+  const auto job = whole.has_value() ? whole : lookup("SLURM_JOB_ID");
+  return absl::StrCat(job.value_or(""), ".", lookup("SLURM_STEP_ID").value_or(""));
+}
+
+// Batch scripts and the shells of salloc have SLURM_PROCID too, but only steps that srun starts are
+// ranks.
 bool IsSlurmStep(const Lookup& lookup) {
   const std::optional<std::string> step = lookup("SLURM_STEP_ID");
   return lookup(kSrun.rank).has_value() && step.has_value() && *step != "4294967291" &&
-         *step != "batch";
+         *step != "batch" && *step != "4294967290" && *step != "interactive";
 }
 
 // mpiexec itself may use srun, for one process on each node, which then starts the ranks; and srun
@@ -195,6 +216,8 @@ absl::StatusOr<int> ProcessEnvironment::ReadLocalWorldSize() {
 absl::StatusOr<ProcessEnvironment> ProcessEnvironment::Read(const Lookup& lookup) {
   ZEROTH_ASSIGN_OR_RETURN(ProcessEnvironment result, ReadRanks(lookup));
   ZEROTH_RETURN_IF_ERROR(ReadMeetingPlace(lookup, result));
+  result.job_id = ReadJobId(lookup, result);
+  result.job_secret = lookup("ZEROTH_JOB_SECRET").value_or("");
   return result;
 }
 

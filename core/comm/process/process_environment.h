@@ -28,6 +28,12 @@ namespace zeroth {
 // ZEROTH_RENDEZVOUS_FILE names a file on a file system that all ranks share, through which rank 0
 // tells the others an address of its own choosing; it overrides all of these. Ranks that mpirun or
 // mpiexec has started on several nodes ask MPI.
+//
+// By what ranks tell their own job from others that come to the same port: the launcher's number of
+// the job, if it gives one to all ranks (TORCHELASTIC_RUN_ID unless it is "none", on one node with
+// TORCHELASTIC_RESTART_COUNT; PMIX_NAMESPACE; SLURM_JOB_ID and SLURM_STEP_ID), and a secret, if
+// ZEROTH_JOB_SECRET holds one. Where rank 0 chooses its address, it also chooses a number and a
+// secret of its own, and sends them along.
 struct ProcessEnvironment {
   static constexpr int kDefaultMasterPort = 29500;
 
@@ -39,6 +45,8 @@ struct ProcessEnvironment {
   int master_port = 0;  // 0: any, of a world of one rank or with a rendezvous file
   std::string rendezvous_file;
   bool address_by_launcher = false;  // LauncherAddressExchange() knows where
+  std::string job_id;
+  std::string job_secret;
   std::string launcher;  // "torchrun", "mpirun", "mpiexec", "srun" or "none": for messages
 
   // False for a process that stands alone, or whose launcher is none of the above.

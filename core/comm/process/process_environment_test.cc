@@ -164,6 +164,41 @@ TEST(ProcessEnvironmentTest, SrunMeetsOnItsFirstNode) {
   }
 }
 
+TEST(ProcessEnvironmentTest, JobsAreTold) {
+  const auto id_of = [](const Variables& variables) {
+    const auto environment = Read(variables);
+    return environment.ok() ? environment->job_id : environment.status().ToString();
+  };
+  Variables torchrun = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  EXPECT_EQ(id_of(torchrun), "");
+  torchrun["TORCHELASTIC_RUN_ID"] = "7";
+  EXPECT_EQ(id_of(torchrun), "7");
+  // The agents of several nodes count restarts apart.
+  torchrun["TORCHELASTIC_RESTART_COUNT"] = "2";
+  EXPECT_EQ(id_of(torchrun), "7");
+  torchrun["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(id_of(torchrun), "7.2");
+  // What torchrun says when nobody has named the run.
+  torchrun["TORCHELASTIC_RUN_ID"] = "none";
+  EXPECT_EQ(id_of(torchrun), "");
+  torchrun["TORCHELASTIC_RUN_ID"] = "";
+  EXPECT_EQ(id_of(torchrun), "");
+  EXPECT_EQ(id_of({{"OMPI_COMM_WORLD_RANK", "0"},
+                   {"OMPI_COMM_WORLD_SIZE", "1"},
+                   {"PMIX_NAMESPACE", "1234"}}),
+            "1234");
+  Variables srun = {{"SLURM_PROCID", "0"},
+                    {"SLURM_NTASKS", "1"},
+                    {"SLURM_STEP_ID", "2"},
+                    {"SLURM_JOB_ID", "123457"}};
+  EXPECT_EQ(id_of(srun), "123457.2");
+  srun["SLURM_HET_JOB_ID"] = "123456";
+  EXPECT_EQ(id_of(srun), "123456.2");
+  const auto environment = Read({{"ZEROTH_JOB_SECRET", "hush"}});
+  ASSERT_TRUE(environment.ok());
+  EXPECT_EQ(environment->job_secret, "hush");
+}
+
 TEST(ProcessEnvironmentTest, ABatchScriptIsNoRank) {
   const auto environment = Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
   ASSERT_TRUE(environment.ok());

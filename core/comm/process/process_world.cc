@@ -2,191 +2,51 @@
 
 #include "zeroth/core/comm/process/process_world.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <climits>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/process/address_exchange.h"
-#include "zeroth/core/comm/process/rendezvous_file.h"
 
 namespace zeroth {
 namespace {
 
-constexpr auto kRetryPause = std::chrono::milliseconds(20);
 constexpr int kPollMs = 100;
-
-// The name under which other nodes find this one; loopback if nobody else needs to.
-std::string OwnHost(const ProcessEnvironment& environment) {
-  char name[HOST_NAME_MAX + 1] = {};
-  const bool alone = environment.local_world_size == environment.world_size;
-  if (alone || gethostname(name, sizeof(name) - 1) != 0) return "127.0.0.1";
-  return name;
-}
-
-bool IsLoopback(const std::string& host) { return host == "127.0.0.1" || host == "localhost"; }
-
-// What the coordinator needs to know of this rank's environment.
-Coordinator::Options CoordinatorOptions(const ProcessEnvironment& environment,
-                                        const LaunchOptions& options, absl::string_view back_end) {
-  Coordinator::Options result;
-  result.world_size = environment.world_size;
-  result.timeout = options.timeout;
-  result.back_end = std::string(back_end);
-  // Rank 0 chooses the address that it then tells the others.
-  const bool chooses = !environment.rendezvous_file.empty() || environment.address_by_launcher;
-  result.port = chooses ? 0 : environment.master_port;
-  result.loopback_only = environment.world_size == 1 ||
-                         IsLoopback(chooses ? OwnHost(environment) : environment.master_addr);
-  return result;
-}
 
 }  // namespace
 
 ProcessWorld::ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
-                           absl::string_view back_end)
-    : environment_(environment), timeout_(timeout), back_end_(back_end) {}
+                           absl::string_view back_end, Meeting meeting, Socket stop)
+    : environment_(environment),
+      timeout_(timeout),
+      back_end_(back_end),
+      meeting_(std::move(meeting)),
+      stop_(std::move(stop)) {
+  reader_ = std::thread([this] { Read(); });
+}
 
 absl::StatusOr<std::unique_ptr<ProcessWorld>> ProcessWorld::Join(
     const ProcessEnvironment& environment, const LaunchOptions& options,
     absl::string_view back_end) {
-  std::unique_ptr<ProcessWorld> world(new ProcessWorld(environment, options.timeout, back_end));
-  world->stop_ = Socket(eventfd(0, EFD_CLOEXEC));
-  if (!world->stop_.is_open()) {
+  Socket stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop.is_open()) {
     return absl::UnavailableError(absl::StrCat("cannot create an eventfd: ", std::strerror(errno)));
   }
-  const std::string where = absl::StrCat("rank ", environment.rank, " of ", environment.world_size,
-                                         " (", environment.launcher, ")");
-  auto place = world->FindRankZero(options);
-  ZEROTH_RETURN_IF_ERROR_WITH(place.status(), where);
-  ZEROTH_RETURN_IF_ERROR_WITH(world->Connect(place->first, place->second), where);
-  ZEROTH_RETURN_IF_ERROR_WITH(world->Shake(), where);
-  world->reader_ = std::thread([self = world.get()] { self->Read(); });
-  return world;
-}
-
-absl::Status ProcessWorld::StartCoordinator(const LaunchOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(coordinator_,
-                          Coordinator::Start(CoordinatorOptions(environment_, options, back_end_)));
-  if (environment_.rendezvous_file.empty()) return absl::OkStatus();
-  return WriteRendezvousFile(environment_.rendezvous_file, OwnHost(environment_),
-                             coordinator_->port());
-}
-
-absl::StatusOr<std::pair<std::string, int>> ProcessWorld::FindRankZero(
-    const LaunchOptions& options) {
-  std::pair<std::string, int> place(environment_.master_addr, environment_.master_port);
-  absl::StatusOr<std::string> own = "";
-  if (rank() == 0) {
-    if (absl::Status started = StartCoordinator(options); started.ok()) {
-      place = {"127.0.0.1", coordinator_->port()};
-      own = absl::StrCat(OwnHost(environment_), " ", coordinator_->port());
-    } else {
-      own = started;
-    }
-  }
-  if (!environment_.address_by_launcher) {
-    ZEROTH_RETURN_IF_ERROR(own.status());
-    return place;
-  }
-
-  const AddressExchange exchange = LauncherAddressExchange();
-  const absl::StatusOr<std::string> address =
-      exchange != nullptr ? exchange(environment_, own, options.timeout)
-                          : absl::UnimplementedError("this program does not know MPI");
-  if (!address.ok()) {
-    return Annotate(address.status(),
-                    "MPI is asked for the address of rank 0 (MASTER_ADDR on all ranks, or "
-                    "ZEROTH_RENDEZVOUS_FILE, would say it instead)");
-  }
-  if (rank() == 0) return place;
-  const std::pair<std::string, std::string> words = absl::StrSplit(*address, ' ');
-  if (!absl::SimpleAtoi(words.second, &place.second)) {
-    return absl::UnavailableError(
-        absl::StrCat("what rank 0 has sent as its address is none: '", *address, "'"));
-  }
-  place.first = words.first;
-  return place;
-}
-
-// Rank 0 may be slower to start than the others.
-absl::Status ProcessWorld::Connect(const std::string& host, int port) {
-  const absl::Time deadline = absl::Now() + timeout_;
-  const bool by_file = environment_.rank != 0 && !environment_.rendezvous_file.empty();
-  absl::Status last;
-  do {
-    std::pair<std::string, int> place(host, port);
-    if (by_file) {
-      const auto found = ReadRendezvousFile(environment_.rendezvous_file);
-      if (!found.has_value()) {
-        last = absl::UnavailableError(
-            absl::StrCat("rank 0 has left no address in '", environment_.rendezvous_file, "' yet"));
-        std::this_thread::sleep_for(kRetryPause);
-        continue;
-      }
-      place = *found;
-    }
-    meeting_place_ = absl::StrCat(place.first, ":", place.second);
-    absl::StatusOr<Socket> socket = zeroth::Connect(place.first, place.second);
-    if (socket.ok()) {
-      socket_ = *std::move(socket);
-      return absl::OkStatus();
-    }
-    last = socket.status();
-    std::this_thread::sleep_for(kRetryPause);
-  } while (absl::Now() < deadline);
-  return absl::DeadlineExceededError(absl::StrCat(
-      "timeout after ", absl::FormatDuration(timeout_), " on the way to rank 0: ", last.message(),
-      "; is rank 0 started, and do MASTER_ADDR and MASTER_PORT (or ZEROTH_RENDEZVOUS_FILE) say "
-      "where?"));
-}
-
-absl::Status ProcessWorld::Shake() {
-  WireWriter hello = Message(MessageType::kHello);
-  hello.U32(kProtocolMagic).U32(kProtocolVersion);
-  hello.I32(environment_.world_size).I32(environment_.rank).String(back_end_);
-  ZEROTH_RETURN_IF_ERROR(Send(hello));
-  // The coordinator has the same timeout, and says more when it passes: it goes first.
-  const absl::Time deadline = absl::Now() + timeout_ + absl::Seconds(10);
-  while (absl::Now() < deadline) {
-    const absl::StatusOr<std::string> bytes = ReceiveSome(socket_, kPollMs);
-    if (!bytes.ok()) {
-      return absl::UnavailableError(absl::StrCat(
-          bytes.status().message(), " at ", meeting_place_,
-          " before all ranks were there: rank 0 has ended, or another program listens there"));
-    }
-    frames_.Append(*bytes);
-    const absl::StatusOr<std::optional<std::string>> frame = frames_.Next();
-    if (frame.ok() && !frame->has_value()) continue;
-    if (frame.ok()) {
-      WireReader reader(**frame);
-      const auto type = static_cast<MessageType>(reader.U8());
-      if (type == MessageType::kWelcome) return absl::OkStatus();
-      if (type == MessageType::kRefused) return ReadStatus(reader);
-    }
-    return absl::UnavailableError(absl::StrCat("what listens at ", meeting_place_,
-                                               " is another program; set MASTER_PORT to a port of "
-                                               "its own, the same on all ranks"));
-  }
-  return absl::DeadlineExceededError(
-      absl::StrCat("timeout after ", absl::FormatDuration(timeout_), ": ", meeting_place_,
-                   " is open, but nobody answers; is it rank 0 of this job?"));
+  absl::StatusOr<Meeting> meeting = MeetAllRanks(environment, options, back_end);
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      meeting.status(), absl::StrCat("rank ", environment.rank, " of ", environment.world_size,
+                                     " (", environment.launcher, ")"));
+  return std::unique_ptr<ProcessWorld>(new ProcessWorld(environment, options.timeout, back_end,
+                                                        *std::move(meeting), std::move(stop)));
 }
 
 ProcessWorld::~ProcessWorld() {
@@ -213,21 +73,21 @@ void ProcessWorld::Read() {
     // First what came behind the welcome.
     bool understood = received.ok();
     while (understood) {
-      const absl::StatusOr<std::optional<std::string>> frame = frames_.Next();
+      const absl::StatusOr<std::optional<std::string>> frame = meeting_.frames.Next();
       if (frame.ok() && !frame->has_value()) break;
       understood = frame.ok() && Handle(**frame);
     }
     if (understood) {
-      pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {socket_.descriptor(), POLLIN, 0}};
+      pollfd waits[] = {{stop_.descriptor(), POLLIN, 0}, {meeting_.socket.descriptor(), POLLIN, 0}};
       if (poll(waits, 2, -1) < 0) continue;
       if (waits[0].revents != 0) return;
-      const absl::StatusOr<std::string> bytes = ReceiveSome(socket_, kPollMs);
+      const absl::StatusOr<std::string> bytes = ReceiveSome(meeting_.socket, kPollMs);
       received = bytes.status();
-      if (bytes.ok()) frames_.Append(*bytes);
+      if (bytes.ok()) meeting_.frames.Append(*bytes);
       continue;
     }
     Broken(absl::UnavailableError(
-        absl::StrCat("lost the connection to rank 0's process at ", meeting_place_, " (",
+        absl::StrCat("lost the connection to rank 0's process at ", meeting_.place, " (",
                      received.ok() ? "it sent what is no message" : std::string(received.message()),
                      "): it has ended or cannot be reached")));
     std::lock_guard<std::mutex> lock(mutex_);
@@ -276,6 +136,8 @@ bool ProcessWorld::Handle(absl::string_view frame) {
     }
     case MessageType::kAllReturned: {
       const absl::Status status = ReadStatus(reader);
+      // Less than a status is read as OK.
+      if (!reader.IsComplete()) return false;
       all_returned_ = Failure{status.code(), std::string(status.message())};
       break;
     }
@@ -294,10 +156,48 @@ void ProcessWorld::Broken(const absl::Status& reason) {
     broken_ = Failure{reason.code(), std::string(reason.message())};
     stops = std::exchange(on_break_, {});
   }
+  last_resort_ = std::make_unique<LastResort>([this, reason] { return WhatHangs(reason); });
   for (const std::function<void()>& stop : stops) stop();
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
   changed_.notify_all();
+}
+
+std::string ProcessWorld::WhatHangs(const absl::Status& reason) {
+  std::string text =
+      absl::StrCat("rank ", rank(), ": ", reason.ToString(), "; this process ends, because ",
+                   absl::FormatDuration(LastResort::kTime), " later ");
+  std::vector<std::string> unfinished;
+  std::string last;
+  {
+    // Nobody holds it for long, and who hangs does not.
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& name : names_) {
+      if (std::string one = name(); !one.empty()) unfinished.push_back(std::move(one));
+    }
+    if (last_posted_.has_value()) {
+      last = absl::StrCat("; its last call was ", last_posted_->ToString());
+    }
+    if (!stopped_) {
+      absl::StrAppend(&text, "what moves the data has not been stopped");
+    } else if (has_returned_) {
+      absl::StrAppend(&text, all_returned_.has_value()
+                                 ? "what this rank holds of it has not been freed"
+                                 : "this rank still waits for others to return");
+    } else {
+      absl::StrAppend(&text, "this rank's own work has not returned");
+    }
+  }
+  absl::StrAppend(&text, last);
+  if (!unfinished.empty()) {
+    absl::StrAppend(&text, "; unfinished: ", absl::StrJoin(unfinished, "; "));
+  }
+  return text;
+}
+
+void ProcessWorld::NameUnfinished(std::function<std::string()> name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  names_.push_back(std::move(name));
 }
 
 void ProcessWorld::OnBreak(std::function<void()> stop) {
@@ -329,7 +229,7 @@ absl::Status ProcessWorld::UnsettledStatus() const {
 
 absl::Status ProcessWorld::Send(const WireWriter& message) {
   std::lock_guard<std::mutex> lock(send_mutex_);
-  return SendAll(socket_, Frame(message.bytes()));
+  return SendAll(meeting_.socket, Frame(message.bytes()));
 }
 
 // A message that cannot be sent means a lost connection, of which the reading thread learns too.
@@ -354,6 +254,7 @@ absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call)
   {
     std::lock_guard<std::mutex> lock(mutex_);
     call.index = posted_[group]++;
+    last_posted_ = call;
   }
   WireWriter message = Message(MessageType::kCall).U32(group);
   WriteCall(call, message);
@@ -416,6 +317,7 @@ absl::Status ProcessWorld::Return(const absl::Status& status) {
   WriteStatus(status, message);
   static_cast<void>(Send(message));
   std::unique_lock<std::mutex> lock(mutex_);
+  has_returned_ = true;
   changed_.wait(lock, [&] { return all_returned_.has_value() || connection_lost_; });
   if (all_returned_.has_value()) return all_returned_->ToStatus();
   return status.ok() ? broken_->ToStatus() : status;

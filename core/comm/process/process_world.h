@@ -24,7 +24,8 @@
 
 #include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/launcher.h"
-#include "zeroth/core/comm/process/coordinator.h"
+#include "zeroth/core/comm/process/last_resort.h"
+#include "zeroth/core/comm/process/meeting.h"
 #include "zeroth/core/comm/process/messages.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
@@ -44,8 +45,7 @@ class ProcessWorld {
     std::vector<int> world_ranks;
   };
 
-  // Meets the others; in rank 0's process it also starts the coordinator. DeadlineExceeded names
-  // ranks that did not come within options.timeout; InvalidArgument says what does not fit.
+  // Meets the others (meeting.h); in rank 0's process it also starts the coordinator.
   static absl::StatusOr<std::unique_ptr<ProcessWorld>> Join(const ProcessEnvironment& environment,
                                                             const LaunchOptions& options,
                                                             absl::string_view back_end);
@@ -70,8 +70,12 @@ class ProcessWorld {
   // name this rank.
   void Break(const absl::Status& reason);
   // `stop` runs once, on another thread, when the world has broken and before anyone is told so; at
-  // once if it already has.
+  // once if it already has. It must not wait for this rank's own work to end, which may wait to be
+  // told.
   void OnBreak(std::function<void()> stop);
+  // `name` says, for the last resort's message, what this rank's transport has not finished; empty
+  // if nothing. It is called on another thread, and must not wait for anybody.
+  void NameUnfinished(std::function<std::string()> name);
 
   // Announces this rank's next call in a group, numbered by its place there, from 1, which is
   // returned. The world's error if it is broken.
@@ -98,17 +102,13 @@ class ProcessWorld {
 
  private:
   ProcessWorld(const ProcessEnvironment& environment, absl::Duration timeout,
-               absl::string_view back_end);
+               absl::string_view back_end, Meeting meeting, Socket stop);
 
-  // Starts the coordinator of rank 0 and tells the others where it is, if it is this rank's to say;
-  // then, where it is.
-  absl::StatusOr<std::pair<std::string, int>> FindRankZero(const LaunchOptions& options);
-  absl::Status StartCoordinator(const LaunchOptions& options);
-  absl::Status Connect(const std::string& host, int port);
-  absl::Status Shake();
   void Read();
   bool Handle(absl::string_view frame);
   void Broken(const absl::Status& reason);
+  // The last resort's words.
+  std::string WhatHangs(const absl::Status& reason);
   absl::Status Send(const WireWriter& message);
   template <typename Predicate>
   absl::Status Await(Predicate done);
@@ -116,11 +116,11 @@ class ProcessWorld {
   const ProcessEnvironment environment_;
   const absl::Duration timeout_;
   const std::string back_end_;
-  std::unique_ptr<Coordinator> coordinator_;  // of rank 0
-  std::string meeting_place_;                 // "host:port", for messages
-  Socket socket_;
-  Socket stop_;  // ends the reading thread
-  FrameReader frames_;
+  // Set when the world breaks; goes last, since everything that comes after it may hang.
+  std::unique_ptr<LastResort> last_resort_;
+  // Its coordinator goes after everything else here.
+  Meeting meeting_;
+  const Socket stop_;  // ends the reading thread
   std::thread reader_;
 
   std::mutex send_mutex_;
@@ -136,6 +136,9 @@ class ProcessWorld {
   };
   std::optional<Failure> broken_;
   bool stopped_ = false;  // the hooks of OnBreak have run
+  bool has_returned_ = false;
+  std::optional<CollectiveCall> last_posted_;
+  std::vector<std::function<std::string()>> names_;
   std::vector<std::function<void()>> on_break_;
   std::map<uint32_t, uint64_t> posted_;
   std::map<uint32_t, uint64_t> agreed_;

@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +23,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
 #include "zeroth/core/comm/process/test_environment.h"
@@ -252,47 +255,11 @@ TEST(ProcessWorldTest, ARankOfAnotherWorldIsRefused) {
   }
 }
 
-// What is no rank is turned away, before and during a run.
-TEST(ProcessWorldTest, StrangersDoNotDisturb) {
-  const std::string file = TestRendezvousFile();
-  absl::Status statuses[2];
-  std::thread rank0([&] {
-    statuses[0] = RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
-      return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
-    });
-  });
-  std::string host;
-  int port = 0;
-  while (port == 0) {
-    std::ifstream address(file);
-    address >> host >> port;
-  }
-  for (const std::string& noise :
-       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\xff\xff\xff\xff ...."), Frame(""),
-        Frame("\x01 hello"), Frame(std::string("\x02\0\0\0\0", 5))}) {
-    auto socket = Connect(host, port);
-    ASSERT_TRUE(socket.ok()) << socket.status();
-    ASSERT_TRUE(SendAll(*socket, noise).ok());
-  }
-  // Too short to be anything, and silent.
-  auto silent = Connect(host, port);
-  ASSERT_TRUE(silent.ok());
-  ASSERT_TRUE(SendAll(*silent, "abc").ok());
-  statuses[1] = RunRank(TestEnvironment(1, 2, file), absl::Minutes(5), [&](ProcessWorld& world) {
-    auto another = Connect(host, port);
-    EXPECT_TRUE(SendAll(*another, Frame("\x05")).ok());
-    return PostAndAwait(world, Call(CollectiveOp::kBarrier, 0, "end"));
-  });
-  rank0.join();
-  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
-  EXPECT_TRUE(statuses[1].ok()) << statuses[1];
-}
-
 TEST(ProcessWorldTest, APortThatIsTaken) {
-  auto taken = Listen(0, /*loopback_only=*/true);
+  auto taken = Listen("127.0.0.1", 0, /*others_elsewhere=*/false);
   ASSERT_TRUE(taken.ok());
   ProcessEnvironment environment = TestEnvironment(0, 2, "");
-  environment.master_port = *PortOf(*taken);
+  environment.master_port = taken->port;
   const absl::Status status =
       RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
   ExpectError(status, absl::StatusCode::kAlreadyExists,
@@ -300,16 +267,16 @@ TEST(ProcessWorldTest, APortThatIsTaken) {
 }
 
 TEST(ProcessWorldTest, AnotherProgramAtThePort) {
-  auto listening = Listen(0, /*loopback_only=*/true);
+  auto listening = Listen("127.0.0.1", 0, /*others_elsewhere=*/false);
   ASSERT_TRUE(listening.ok());
   std::thread other([&] {
     Socket connection;
-    while (!connection.is_open()) connection = *Accept(*listening);
+    while (!connection.is_open()) connection = *Accept(listening->sockets[0]);
     EXPECT_TRUE(SendAll(connection, "220 mail.example.org ready\r\n").ok());
     usleep(100000);
   });
   ProcessEnvironment environment = TestEnvironment(1, 2, "");
-  environment.master_port = *PortOf(*listening);
+  environment.master_port = listening->port;
   const absl::Status status =
       RunRank(environment, absl::Minutes(5), [](ProcessWorld&) { return absl::OkStatus(); });
   other.join();
@@ -358,6 +325,57 @@ TEST_P(KilledProcessTest, TheOthersAreTold) {
       EXPECT_TRUE(absl::StrContains(text, "its last call was all_gather 'h.1' (call 1")) << text;
     }
   }
+}
+
+// What a process says at its end whose `rank_main` hangs after another rank has broken the world.
+void ExpectLastWords(const RankMain& rank_main, const std::vector<std::string>& words) {
+  const std::string file = TestRendezvousFile();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (std::freopen((file + ".log").c_str(), "w", stderr) == nullptr) _exit(2);
+    LastResort::ShortenForTest(absl::Milliseconds(200));
+    RunRank(TestEnvironment(1, 2, file), absl::Minutes(5), rank_main).IgnoreError();
+    _exit(0);
+  }
+  const absl::Status status =
+      RunRank(TestEnvironment(0, 2, file), absl::Minutes(5), [](ProcessWorld& world) {
+        absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+        return first.ok() ? absl::DataLossError("no more data") : first;
+      });
+  ExpectError(status, absl::StatusCode::kDataLoss, {"rank 0 failed: no more data"});
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == EXIT_FAILURE) << state;
+  std::ifstream log(file + ".log");
+  const std::string text((std::istreambuf_iterator<char>(log)), {});
+  for (const std::string& word : words) {
+    EXPECT_TRUE(absl::StrContains(text, word)) << "no '" << word << "' in " << text;
+  }
+}
+
+TEST(LastResortTest, EndsAProcessWhoseWorkDoesNotReturn) {
+  ExpectLastWords(
+      [](ProcessWorld& world) -> absl::Status {
+        world.NameUnfinished([] { return std::string("a copy of 7 bytes"); });
+        const absl::Status first = PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+        if (!first.ok()) return first;
+        for (;;) pause();
+      },
+      {"rank 1: DATA_LOSS: rank 0 failed: no more data", "this process ends",
+       "this rank's own work has not returned", "all_gather 'h.1' (call 1",
+       "unfinished: a copy of 7 bytes"});
+}
+
+TEST(LastResortTest, EndsAProcessWhoseTransportDoesNotStop) {
+  ExpectLastWords(
+      [](ProcessWorld& world) {
+        world.OnBreak([] {
+          for (;;) pause();
+        });
+        return PostAndAwait(world, Call(CollectiveOp::kAllGather, 3, "h.1"));
+      },
+      {"this process ends", "what moves the data has not been stopped"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledProcessTest, ::testing::Values(0, 1, 2));

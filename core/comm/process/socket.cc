@@ -10,10 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -42,6 +44,153 @@ void Configure(int descriptor) {
   SetOption(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 45000);
 }
 
+// Two addresses of one machine get the same port, which must be free at both of them.
+constexpr int kPortAttempts = 20;
+
+struct Address {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+
+  void SetPort(int port) {
+    const auto number = htons(static_cast<uint16_t>(port));
+    if (family() == AF_INET6) {
+      reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = number;
+    } else {
+      reinterpret_cast<sockaddr_in*>(&storage)->sin_port = number;
+    }
+  }
+  int Port() const {
+    return ntohs(family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port
+                                      : reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  }
+  bool IsLoopback() const {
+    if (family() == AF_INET6) {
+      return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr) != 0;
+    }
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >> 24 == 127;
+  }
+  // The numbers, without the port.
+  std::string Host() const {
+    char host[NI_MAXHOST] = {};
+    if (getnameinfo(get(), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+    return host;
+  }
+};
+
+// `flags` as for getaddrinfo.
+absl::StatusOr<std::vector<Address>> Resolve(const std::string& host, int port, int flags) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot resolve the name '", host, "': ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    if (one->ai_family != AF_INET && one->ai_family != AF_INET6) continue;
+    Address address;
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.size = one->ai_addrlen;
+    // Some names come twice.
+    const bool known = std::any_of(addresses.begin(), addresses.end(), [&](const Address& other) {
+      return other.size == address.size &&
+             std::memcmp(&other.storage, &address.storage, address.size) == 0;
+    });
+    if (!known) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+// Whoever writes numbers or "localhost" means this and no other address.
+bool IsLiteral(const std::string& host) {
+  return host == "localhost" || Resolve(host, 0, AI_NUMERICHOST).ok();
+}
+
+absl::StatusOr<Address> OwnAddress(const Socket& socket) {
+  Address address;
+  address.size = sizeof(address.storage);
+  if (getsockname(socket.descriptor(), address.get(), &address.size) != 0) {
+    return absl::InternalError(absl::StrCat("cannot tell a socket's port: ", LastError()));
+  }
+  return address;
+}
+
+// A closed socket if the address is not one of this machine's.
+absl::StatusOr<Socket> ListenAt(const Address& address) {
+  const auto fail = [&] {
+    const bool taken = errno == EADDRINUSE;
+    const std::string message = absl::StrCat(
+        "cannot listen on port ", address.Port(), ": ", LastError(),
+        taken ? "; another program has it: set MASTER_PORT (or ZEROTH_STORE_PORT) to a free port, "
+                "the same on all ranks"
+              : "");
+    return taken ? absl::AlreadyExistsError(message) : absl::UnavailableError(message);
+  };
+  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) {
+    if (errno == EAFNOSUPPORT) return Socket();
+    return fail();
+  }
+  SetOption(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) {
+    // The wildcard takes IPv4 along; what is one address stays one.
+    const bool any = IN6_IS_ADDR_UNSPECIFIED(
+        &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+    SetOption(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, any ? 0 : 1);
+  }
+  if (bind(socket.descriptor(), address.get(), address.size) != 0) {
+    if (errno == EADDRNOTAVAIL) return Socket();
+    return fail();
+  }
+  if (listen(socket.descriptor(), SOMAXCONN) != 0) return fail();
+  return socket;
+}
+
+absl::Status ListenAtAll(const std::vector<Address>& addresses, int port, Listener& listener) {
+  listener.port = port;
+  for (Address address : addresses) {
+    address.SetPort(listener.port);
+    ZEROTH_ASSIGN_OR_RETURN(Socket socket, ListenAt(address));
+    if (!socket.is_open()) continue;
+    if (listener.sockets.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(const Address own, OwnAddress(socket));
+      listener.port = own.Port();
+      listener.address = address.Host();
+    }
+    listener.sockets.push_back(std::move(socket));
+  }
+  return absl::OkStatus();
+}
+
+// Waits until a connection stands, or cannot.
+bool AwaitConnection(const Socket& socket, absl::Duration timeout) {
+  const absl::Duration most = absl::Milliseconds(1 << 30);
+  pollfd wait = {socket.descriptor(), POLLOUT, 0};
+  const auto ms = static_cast<int>(absl::ToInt64Milliseconds(std::min(timeout, most)));
+  int ready = -1;
+  do {
+    ready = poll(&wait, 1, ms);
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) {
+    errno = ETIMEDOUT;
+    return false;
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return false;
+  errno = error;
+  return error == 0;
+}
+
 }  // namespace
 
 Socket::~Socket() {
@@ -50,12 +199,12 @@ Socket::~Socket() {
 
 std::string Frame(absl::string_view payload) { return WireWriter().String(payload).bytes(); }
 
-absl::StatusOr<std::optional<std::string>> FrameReader::Next() {
+absl::StatusOr<std::optional<std::string>> FrameReader::Next(size_t most) {
   if (bytes_.size() < kLengthBytes) return std::optional<std::string>();
   const uint32_t size = WireReader(bytes_).U32();
-  if (size > kMostFrameBytes) {
+  if (size > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message announces ", size, " bytes, expected at most ", kMostFrameBytes));
+        absl::StrCat("a message announces ", size, " bytes, expected at most ", most));
   }
   if (bytes_.size() < kLengthBytes + size) return std::optional<std::string>();
   std::optional<std::string> frame = bytes_.substr(kLengthBytes, size);
@@ -63,37 +212,43 @@ absl::StatusOr<std::optional<std::string>> FrameReader::Next() {
   return frame;
 }
 
-absl::StatusOr<Socket> Listen(int port, bool loopback_only) {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) {
-    return absl::UnavailableError(absl::StrCat("cannot open a socket: ", LastError()));
-  }
-  SetOption(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY);
-  if (bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
-          0 ||
-      listen(socket.descriptor(), SOMAXCONN) != 0) {
-    const bool taken = errno == EADDRINUSE;
-    const std::string message = absl::StrCat(
-        "cannot listen on port ", port, ": ", LastError(),
-        taken ? "; another program has it: set MASTER_PORT (or ZEROTH_STORE_PORT) to a free port, "
-                "the same on all ranks"
-              : "");
-    return taken ? absl::AlreadyExistsError(message) : absl::UnavailableError(message);
-  }
-  return socket;
+std::string PlaceName(absl::string_view host, int port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
 }
 
-absl::StatusOr<int> PortOf(const Socket& listening) {
-  sockaddr_in address = {};
-  socklen_t size = sizeof(address);
-  if (getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return absl::InternalError(absl::StrCat("cannot tell a socket's port: ", LastError()));
+absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_elsewhere) {
+  // Others may know a name that this machine does not.
+  std::vector<Address> addresses = Resolve(host, port, 0).value_or(std::vector<Address>());
+  if (others_elsewhere && !IsLiteral(host)) {
+    // Many machines know their own name as one of theirs alone, which others know better.
+    addresses.erase(std::remove_if(addresses.begin(), addresses.end(),
+                                   [](const Address& address) { return address.IsLoopback(); }),
+                    addresses.end());
   }
-  return static_cast<int>(ntohs(address.sin_port));
+  absl::Status failed;
+  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
+    Listener listener;
+    failed = ListenAtAll(addresses, port, listener);
+    if (failed.ok() && !listener.sockets.empty()) return listener;
+    // A port that the first address had free, and the second has not.
+    if (!failed.ok() && port == 0 && absl::IsAlreadyExists(failed)) continue;
+    break;
+  }
+  ZEROTH_RETURN_IF_ERROR(failed);
+  // The first of these that the system knows; the one of IPv6 takes connections of both.
+  for (const char* wildcard : {"::", "0.0.0.0"}) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Address> all,
+                            Resolve(wildcard, port, AI_NUMERICHOST));
+    Listener listener;
+    ZEROTH_RETURN_IF_ERROR(ListenAtAll(all, port, listener));
+    if (listener.sockets.empty()) continue;
+    listener.everywhere = true;
+    listener.address = "127.0.0.1";
+    return listener;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on port ", port, ": this machine has no address"));
 }
 
 absl::StatusOr<Socket> Accept(const Socket& listening) {
@@ -115,26 +270,28 @@ absl::StatusOr<Socket> Accept(const Socket& listening) {
   }
 }
 
-absl::StatusOr<Socket> Connect(const std::string& host, int port) {
-  addrinfo hints = {};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot resolve the name '", host, "': ", gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
-  std::string message;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+std::string PeerOf(const Socket& socket) {
+  Address address;
+  address.size = sizeof(address.storage);
+  if (getpeername(socket.descriptor(), address.get(), &address.size) != 0) return "somebody";
+  return PlaceName(address.Host(), address.Port());
+}
+
+absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Duration timeout) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(host, port, 0));
+  std::string message = absl::StrCat("the name '", host, "' has no address");
+  for (const Address& address : addresses) {
+    Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.is_open()) {
-      return absl::UnavailableError(absl::StrCat("cannot open a socket: ", LastError()));
+      message = absl::StrCat("cannot open a socket: ", LastError());
+      continue;
     }
     Configure(socket.descriptor());
-    if (connect(socket.descriptor(), address->ai_addr, address->ai_addrlen) == 0) return socket;
-    message = absl::StrCat("cannot connect to ", host, ":", port, ": ", LastError());
+    if (connect(socket.descriptor(), address.get(), address.size) == 0 ||
+        (errno == EINPROGRESS && AwaitConnection(socket, timeout))) {
+      return socket;
+    }
+    message = absl::StrCat("cannot connect to ", PlaceName(host, port), ": ", LastError());
   }
   return absl::UnavailableError(message);
 }

@@ -9,10 +9,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace zeroth {
 
@@ -45,22 +47,39 @@ std::string Frame(absl::string_view payload);
 class FrameReader {
  public:
   void Append(absl::string_view bytes) { bytes_.append(bytes.data(), bytes.size()); }
-  // The next complete frame; none if it has not all come yet. InvalidArgument if it is too long.
-  absl::StatusOr<std::optional<std::string>> Next();
+  // The next complete frame; none if it has not all come yet. InvalidArgument if it is longer than
+  // `most`.
+  absl::StatusOr<std::optional<std::string>> Next(size_t most = kMostFrameBytes);
 
  private:
   std::string bytes_;
 };
 
-// Listens on `port` (0: any), for this machine alone or for all who can reach it. AlreadyExists,
-// with what to do, if the port is taken.
-absl::StatusOr<Socket> Listen(int port, bool loopback_only);
-absl::StatusOr<int> PortOf(const Socket& listening);
-// A connection that has come in, non-blocking; a closed socket if there is none.
-absl::StatusOr<Socket> Accept(const Socket& listening);
+// "host:port", as people write it: "[::1]:80".
+std::string PlaceName(absl::string_view host, int port);
 
-// One attempt to connect. Unavailable if nobody listens there (yet) or the name is unknown.
-absl::StatusOr<Socket> Connect(const std::string& host, int port);
+// Sockets that listen on one port, one for each address.
+struct Listener {
+  std::vector<Socket> sockets;
+  int port = 0;
+  std::string address;  // by which this process reaches it
+  bool everywhere = false;
+};
+
+// Listens on `port` (0: any) at the addresses that `host` has on this machine. Where it has none
+// that ranks can use, whom `others_elsewhere` says to be on other machines as well, it listens at
+// all of this machine's addresses, and says so in the result. AlreadyExists, with what to do, if
+// the port is taken.
+absl::StatusOr<Listener> Listen(const std::string& host, int port, bool others_elsewhere);
+// A connection that has come in, non-blocking; a closed socket if there is none. ResourceExhausted
+// if this process or machine can have no more of them.
+absl::StatusOr<Socket> Accept(const Socket& listening);
+// Who is at the other end, for messages.
+std::string PeerOf(const Socket& socket);
+
+// One attempt to connect to each address of the host, for `timeout` each. Unavailable if nobody
+// listens there (yet) or the name is unknown.
+absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Duration timeout);
 
 // Sends everything; blocks. Unavailable if the other side has gone. Thread-safe if callers take
 // turns.

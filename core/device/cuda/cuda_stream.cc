@@ -16,6 +16,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/cuda/device_clock.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -130,14 +131,14 @@ namespace {
 class CudaEvent final : public Event {
  public:
   CudaEvent(cudaEvent_t handle, const Device* device, std::shared_ptr<StreamState> state,
-            std::shared_ptr<CudaEvent> origin)
+            std::shared_ptr<const DeviceClock::Mark> mark)
       : handle_(handle),
         device_(device),
         state_(std::move(state)),
         after_(state_->last_retained()),
         conditions_(state_->conditions()),
         playback_(state_->playback()),
-        origin_(std::move(origin)) {}
+        mark_(std::move(mark)) {}
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(handle_)); }
 
   bool IsDone() const override {
@@ -159,11 +160,9 @@ class CudaEvent final : public Event {
     return state_->AwaitAll(conditions_);
   }
   absl::StatusOr<double> Seconds() const override {
-    if (origin_ == nullptr) return Event::Seconds();
+    if (mark_ == nullptr) return Event::Seconds();
     ZEROTH_RETURN_IF_ERROR(Synchronize());
-    float milliseconds = 0;
-    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventElapsedTime(&milliseconds, origin_->handle_, handle_));
-    return static_cast<double>(milliseconds) * 1e-3;
+    return mark_->SecondsAt(handle_);
   }
 
   cudaEvent_t handle() const { return handle_; }
@@ -196,27 +195,8 @@ class CudaEvent final : public Event {
   const uint64_t after_;                      // the last of what the stream retained before
   const Conditions conditions_;               // of the stream at this point
   const std::shared_ptr<Playback> playback_;  // of the recording that it is part of, if any
-  const std::shared_ptr<CudaEvent> origin_;   // of timed events: when the clock began
+  const std::shared_ptr<const DeviceClock::Mark> mark_;  // of timed events: told from here
 };
-
-// The event that times of one device count from, made at the first call.
-absl::StatusOr<std::shared_ptr<CudaEvent>> ClockOrigin(int ordinal,
-                                                       const std::shared_ptr<StreamState>& state,
-                                                       cudaStream_t stream) {
-  static std::mutex mutex;
-  static auto* origins = new std::vector<std::shared_ptr<CudaEvent>>;
-  std::lock_guard<std::mutex> lock(mutex);
-  const size_t index = static_cast<size_t>(ordinal);
-  if (origins->size() <= index) origins->resize(index + 1);
-  if ((*origins)[index] == nullptr) {
-    cudaEvent_t handle = nullptr;
-    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&handle, cudaEventDefault));
-    (*origins)[index] = std::make_shared<CudaEvent>(handle, nullptr, state, nullptr);
-    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, stream));
-    ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(handle));
-  }
-  return (*origins)[index];
-}
 
 }  // namespace
 
@@ -284,14 +264,14 @@ absl::StatusOr<std::shared_ptr<Event>> CudaStream::RecordEvent(bool timed) {
   if (timed) ZEROTH_RETURN_IF_ERROR(ExpectNotRecorded("tell the time"));
   const auto record = [&]() -> absl::StatusOr<std::shared_ptr<Event>> {
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaSetDevice(ordinal_));
-    std::shared_ptr<CudaEvent> origin;
+    std::shared_ptr<const DeviceClock::Mark> mark;
     if (timed) {
-      ZEROTH_ASSIGN_OR_RETURN(origin, ClockOrigin(ordinal_, state_, handle_));
+      ZEROTH_ASSIGN_OR_RETURN(mark, DeviceClock::Of(ordinal_).Latest());
     }
     cudaEvent_t handle = nullptr;
     ZEROTH_CUDA_RETURN_IF_ERROR(
         cudaEventCreateWithFlags(&handle, timed ? cudaEventDefault : cudaEventDisableTiming));
-    auto event = std::make_shared<CudaEvent>(handle, &device_, state_, std::move(origin));
+    auto event = std::make_shared<CudaEvent>(handle, &device_, state_, std::move(mark));
     ZEROTH_CUDA_RETURN_IF_ERROR(cudaEventRecord(handle, handle_));
     return event;
   };

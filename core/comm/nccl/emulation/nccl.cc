@@ -43,6 +43,11 @@ using zeroth::nccl::emulation::WindowSet;
 
 namespace {
 
+// What a rank's communicators have in common: those that are split from others are on their device.
+struct RankDevice {
+  std::atomic<int64_t> under_way{0};  // operations, from their enqueuing to their end
+};
+
 // What the calls of a communicator share; outlives it until they are done.
 struct Shared {
   int ranks = 0;
@@ -52,7 +57,16 @@ struct Shared {
   std::shared_ptr<MeshSockets> mesh;  // set before `connected`
   std::atomic<bool> connected{false};
   bool uses_no_multiprocessors = false;
+  std::shared_ptr<RankDevice> device = std::make_shared<RankDevice>();
+  std::atomic<int64_t> captures{0};  // in graphs that exist
 };
+
+// Counts itself in `count` as long as it lives; `owner` has the count.
+std::shared_ptr<const void> CountedIn(std::atomic<int64_t>& count,
+                                      const std::shared_ptr<const void>& owner) {
+  ++count;
+  return std::shared_ptr<const void>(owner.get(), [owner, &count](const void*) { --count; });
+}
 
 std::atomic<ncclResult_t> fail_next_init{ncclSuccess};
 std::atomic<ncclResult_t> fail_next_registration{ncclSuccess};
@@ -95,9 +109,14 @@ void Run(const Operation& operation, uint64_t number) {
 ncclResult_t Enqueue(Operation operation) {
   const cudaStream_t stream = operation.stream;
   const auto shared = std::make_shared<const Operation>(std::move(operation));
-  const auto prepare = [shared]() -> std::function<void()> {
+  // What is not captured is made at once, and this goes.
+  const std::shared_ptr<const void> captured = CountedIn(shared->shared->captures, shared->shared);
+  const auto prepare = [shared, captured]() -> std::function<void()> {
     const uint64_t number = shared->shared->mesh->TakeNumber();
-    return [shared, number] { Run(*shared, number); };
+    const std::shared_ptr<RankDevice>& device = shared->shared->device;
+    return [shared, number, under_way = CountedIn(device->under_way, device)] {
+      Run(*shared, number);
+    };
   };
   return zeroth::cuda::emulation::EnqueuePreparedOnEmulatedStream(stream, prepare).ok()
              ? ncclSuccess
@@ -141,6 +160,21 @@ ncclResult_t Check(ncclComm_t communicator) {
   const ncclResult_t state = communicator->shared->state;
   // The library refuses calls while it is at work on the last one.
   return state == ncclInProgress ? ncclInvalidUsage : state;
+}
+
+// Communicators that are to be freed at the end of a group.
+thread_local std::vector<ncclComm_t> group_aborts;
+
+// Nothing that runs on the device ends by this.
+void Reclaim(ncclComm_t communicator) {
+  const std::shared_ptr<Shared> shared = communicator->shared;
+  if (communicator->background.joinable()) communicator->background.join();
+  // It may have been aborted while it connected.
+  if (shared->aborted && shared->connected) shared->mesh->Abort();
+  while (shared->captures > 0 || shared->device->under_way > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  delete communicator;
 }
 
 ncclResult_t Submit(Operation operation, bool may_merge) {
@@ -398,6 +432,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* co
   const std::shared_ptr<Shared> shared = parent->shared;
   const std::shared_ptr<Shared> child =
       *communicator == nullptr ? nullptr : (*communicator)->shared;
+  if (child != nullptr) child->device = shared->device;
   return StartOrDo(parent, config == nullptr || config->blocking != 0, [shared, child, color, key] {
     const ncclResult_t result = Split(shared, child, color, key);
     if (child != nullptr) child->state = result;
@@ -447,7 +482,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
-  delete communicator;
+  Reclaim(communicator);
   return ncclSuccess;
 }
 
@@ -455,9 +490,11 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->shared->aborted = true;
   // While it connects there is no mesh to be aborted, and what connects looks at the flag itself.
   if (communicator->shared->connected) communicator->shared->mesh->Abort();
-  Await(communicator);
-  if (communicator->shared->connected) communicator->shared->mesh->Abort();
-  delete communicator;
+  if (group_depth > 0) {
+    group_aborts.push_back(communicator);
+    return ncclSuccess;
+  }
+  Reclaim(communicator);
   return ncclSuccess;
 }
 
@@ -503,6 +540,7 @@ ncclResult_t ncclGroupEnd() {
   for (Operation& operation : std::exchange(group, {})) {
     if (result == ncclSuccess) result = Enqueue(std::move(operation));
   }
+  for (ncclComm_t communicator : std::exchange(group_aborts, {})) Reclaim(communicator);
   return result;
 }
 

@@ -348,9 +348,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   capture->Close();
   own_captures.erase(std::remove(own_captures.begin(), own_captures.end(), capture),
                      own_captures.end());
+  // What comes to nothing is dropped here, although events may go on knowing of the capture.
+  CUgraph_st captured{capture->TakeGraph()};
   if (capture->spoiled()) return Report(cudaErrorStreamCaptureInvalidated);
   if (!joined) return Report(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{capture->TakeGraph()};
+  *graph = new CUgraph_st(std::move(captured));
   return cudaSuccess;
 }
 

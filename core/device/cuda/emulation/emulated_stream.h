@@ -7,7 +7,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -28,6 +30,8 @@ absl::Status EnqueuePreparedOnEmulatedStream(cudaStream_t stream,
 void FailNextAllocations(int count);
 // What the device has; allocations beyond it fail. 0: as much as the host gives.
 void SetDeviceMemory(size_t bytes);
+// Events are reached at this time of the device's from now on; nullopt: at the host's.
+void SetDeviceClock(std::optional<std::chrono::nanoseconds> time);
 // From now on every call fails with `error`, as after a fault inside a kernel; cudaSuccess ends it.
 void SetStickyError(cudaError_t error);
 

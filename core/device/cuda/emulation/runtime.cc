@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "zeroth/core/device/cuda/emulation/emulated_runtime.h"
@@ -23,12 +24,25 @@
 
 using zeroth::cuda::emulation::Unwatched;
 
+namespace {
+
+// Nanoseconds at which events are reached; negative: when they are.
+std::atomic<int64_t> device_clock{-1};
+
+}  // namespace
+
+void zeroth::cuda::emulation::SetDeviceClock(std::optional<std::chrono::nanoseconds> time) {
+  device_clock = time.has_value() ? time->count() : -1;
+}
+
 void CUevent_st::State::Reach(uint64_t number) {
   edges.Release(number % kPlaces);
   const Unwatched unwatched(/*also_locks=*/true);
   std::lock_guard<std::mutex> lock(mutex);
   completed = number;
-  reached = std::chrono::steady_clock::now();
+  const int64_t set = device_clock.load();
+  reached = set < 0 ? std::chrono::steady_clock::now()
+                    : std::chrono::steady_clock::time_point(std::chrono::nanoseconds(set));
   changed.notify_all();
 }
 

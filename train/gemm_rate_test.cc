@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/gemm_peak.h"
+#include "zeroth/train/gemm_rate.h"
 
 #include <memory>
 
@@ -17,7 +17,7 @@ constexpr int kRanks = 2;
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
 // What each rank is told, whose memory is limited to so many bytes.
-absl::Status ExpectPeak(int64_t limit_of_first, int64_t limit_of_second, bool is_known) {
+absl::Status ExpectRate(int64_t limit_of_first, int64_t limit_of_second, bool is_known) {
   return RunLocalRanks(kRanks, [&](Communicator& world) -> absl::Status {
     DeviceOptions options;
     options.memory_limit = world.rank() == 0 ? limit_of_first : limit_of_second;
@@ -25,19 +25,19 @@ absl::Status ExpectPeak(int64_t limit_of_first, int64_t limit_of_second, bool is
                             DeviceRegistry::Create("cpu", options));
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
                             KernelRegistry::Create(*device, device->compute_stream()));
-    ZEROTH_ASSIGN_OR_RETURN(const double peak,
-                            MeasureGemmPeak(world, *device, *kernels, DType::kFloat32));
-    EXPECT_EQ(peak > 0, is_known) << "rank " << world.rank() << ": " << peak;
+    ZEROTH_ASSIGN_OR_RETURN(const double rate,
+                            MeasureGemmRate(world, *device, *kernels, DType::kFloat32));
+    EXPECT_EQ(rate > 0, is_known) << "rank " << world.rank() << ": " << rate;
     EXPECT_EQ(device->allocator().stats().total.current_bytes, 0);
     return absl::OkStatus();
   });
 }
 
-TEST(GemmPeakTest, IsUnknownOnAllRanksWhereOneHasNoMemoryForIt) {
-  EXPECT_EQ(ExpectPeak(kPlenty, kPlenty, /*is_known=*/true), absl::OkStatus());
+TEST(GemmRateTest, IsUnknownOnAllRanksWhereOneHasNoMemoryForIt) {
+  EXPECT_EQ(ExpectRate(kPlenty, kPlenty, /*is_known=*/true), absl::OkStatus());
   // Room for two of three matrices.
-  EXPECT_EQ(ExpectPeak(kPlenty, int64_t{9} << 20, /*is_known=*/false), absl::OkStatus());
-  EXPECT_EQ(ExpectPeak(1 << 10, kPlenty, /*is_known=*/false), absl::OkStatus());
+  EXPECT_EQ(ExpectRate(kPlenty, int64_t{9} << 20, /*is_known=*/false), absl::OkStatus());
+  EXPECT_EQ(ExpectRate(1 << 10, kPlenty, /*is_known=*/false), absl::OkStatus());
 }
 
 }  // namespace

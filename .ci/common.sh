@@ -1,0 +1,95 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+#
+# What .ci/run and .ci/nightly share; sourced by both from the root of the project.
+
+cache="${ZEROTH_DISK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zeroth/bazel-disk}"
+mkdir -p "$cache"
+events="$(mktemp)"
+trap 'rm -f "$events"' EXIT
+passed=0
+failed=0
+
+say() { printf '\n=== %s [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
+
+check() { # check WHAT COMMAND...
+  local what="$1"
+  shift
+  say "$what"
+  if ! "$@"; then
+    echo "FAILED: $what"
+    failed=$((failed + 1))
+  fi
+}
+
+# Prints the tests that took longest, then "PASSED FAILED". The counts come from Bazel's event stream: a
+# test that could not be built has no result to parse from the printed summary, and must count as
+# failed. A test that is not for this configuration is neither.
+count_tests() {
+  python3 - "$events" <<'END'
+import json, sys
+tests, passed, skipped, seconds = set(), set(), set(), {}
+with open(sys.argv[1], encoding="utf-8") as stream:
+    for line in stream:
+        event = json.loads(line)
+        identity = event["id"]
+        if "targetConfigured" in identity and "testSize" in event.get("configured", {}):
+            tests.add(identity["targetConfigured"]["label"])
+        if "testSummary" in event:
+            label = identity["testSummary"]["label"]
+            seconds[label] = int(event["testSummary"].get("totalRunDurationMillis", 0)) / 1000
+            if event["testSummary"].get("overallStatus") == "PASSED":
+                passed.add(label)
+        if "targetCompleted" in identity and event.get("aborted", {}).get("reason") == "SKIPPED":
+            skipped.add(identity["targetCompleted"]["label"])
+print("all tests: %.0f s; the longest:" % sum(seconds.values()), file=sys.stderr)
+for label in sorted(seconds, key=seconds.get, reverse=True)[:12]:
+    print("  %6.1f s  %s" % (seconds[label], label), file=sys.stderr)
+print(len(passed), len(tests - passed - skipped))
+END
+}
+
+run_tests() { # run_tests WHAT BAZEL_ARGUMENTS...
+  local what="$1" code=0 counts more_passed more_failed
+  shift
+  say "$what"
+  : >"$events"
+  ./bazelw test --keep_going --disk_cache="$cache" --build_event_json_file="$events" "$@" || code=$?
+  counts="$(count_tests)" || counts="0 1"
+  read -r more_passed more_failed <<<"$counts"
+  # A broken BUILD file or library fails no test of its own.
+  if [[ "$code" != 0 && "$more_failed" == 0 ]]; then
+    echo "FAILED: $what exited with $code"
+    more_failed=1
+  fi
+  passed=$((passed + more_passed))
+  failed=$((failed + more_failed))
+}
+
+# Labels that a query finds, one a line.
+labels() { ./bazelw query "$1" 2>/dev/null; }
+
+toolkit_tests() { labels 'attr(tags, "\btoolkit\b", tests(//...))'; }
+
+# The tests that exist with CUDA only, but those of the toolkit's libraries.
+emulated_tests() {
+  labels 'attr(target_compatible_with, "incompatible", tests(//...)) except
+    attr(tags, "\btoolkit\b", tests(//...))'
+}
+
+# The suites that compare numbers with float64 or bit by bit, as on a machine of less: LIMIT is a value
+# of ZEROTH_TEST_ISA (kernels/testing/instruction_set.cc).
+run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
+  local limit="$1"
+  shift
+  # shellcheck disable=SC2046 # one argument per label
+  run_tests "numerical tests, instructions: $limit" --test_env=ZEROTH_TEST_ISA="$limit" "$@" \
+    $(labels 'attr(tags, "\bnumerical\b", tests(//...))')
+}
+
+has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }
+
+finish() {
+  say "done"
+  echo "$passed passed, $failed failed"
+  [[ "$failed" == 0 ]]
+}

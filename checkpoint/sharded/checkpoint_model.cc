@@ -1,0 +1,103 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/checkpoint/sharded/checkpoint_model.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kConfig[] = "config.json";
+constexpr char kAdapterConfig[] = "adapter_config.json";
+
+class CheckpointWeights final : public WeightsSource {
+ public:
+  explicit CheckpointWeights(std::unique_ptr<CheckpointReader> reader)
+      : reader_(std::move(reader)) {
+    for (const auto& [name, parameter] : reader_->index().parameters) {
+      SafetensorsEntry entry;
+      entry.dtype = parameter.states.at(kParameterState).dtype;
+      entry.shape = parameter.shape;
+      entries_.emplace(name, std::move(entry));
+    }
+  }
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : entries_) names.push_back(name);
+    return names;
+  }
+  const SafetensorsEntry* Find(absl::string_view name) const override {
+    const auto found = entries_.find(name);
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override {
+    if (Find(name) == nullptr) return MissingTensor(name);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return reader_->Read(name, kParameterState, begin, out);
+  }
+  const std::string& description() const override { return reader_->directory(); }
+
+ private:
+  mutable std::mutex mutex_;
+  const std::unique_ptr<CheckpointReader> reader_;  // guarded
+  std::map<std::string, SafetensorsEntry, std::less<>> entries_;
+};
+
+absl::StatusOr<std::optional<PeftAdapter>> ReadAdapter(CheckpointReader& reader) {
+  const absl::StatusOr<std::string> text = reader.ReadCarriedFile(kAdapterConfig);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  ZEROTH_RETURN_IF_ERROR(text.status());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const HfConfig config,
+      HfConfig::Parse(*text, absl::StrCat(reader.directory(), "/", kAdapterConfig)));
+  ZEROTH_ASSIGN_OR_RETURN(PeftAdapter adapter, ParsePeftAdapter(config));
+  for (const auto& [name, parameter] : reader.index().parameters) {
+    absl::string_view layer = name;
+    if (absl::ConsumeSuffix(&layer, ".lora_A")) adapter.layers.emplace_back(layer);
+  }
+  return adapter;
+}
+
+}  // namespace
+
+bool IsCheckpoint(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(absl::StrCat(path, "/", kCheckpointIndexName), error);
+}
+
+absl::StatusOr<CheckpointModel> OpenCheckpointModel(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path));
+  const absl::StatusOr<std::string> text = reader->ReadCarriedFile(kConfig);
+  if (absl::IsNotFound(text.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        ": carries no config.json, as checkpoints of earlier versions; go on from it with the "
+        "trainer (--resume=",
+        path, "), which writes one that does"));
+  }
+  ZEROTH_RETURN_IF_ERROR(text.status());
+  ZEROTH_RETURN_IF_ERROR(reader->CheckCarriedFiles());
+  ZEROTH_ASSIGN_OR_RETURN(HfConfig config,
+                          HfConfig::Parse(*text, absl::StrCat(path, "/", kConfig)));
+  ZEROTH_ASSIGN_OR_RETURN(std::optional<PeftAdapter> adapter, ReadAdapter(*reader));
+  return CheckpointModel{HfDirectory(path, std::move(config),
+                                     std::make_shared<const CheckpointWeights>(std::move(reader))),
+                         std::move(adapter)};
+}
+
+}  // namespace zeroth

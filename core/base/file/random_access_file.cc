@@ -1,0 +1,104 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/file/random_access_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status NotRegular(const std::string& path, mode_t mode) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a file, found ",
+                   S_ISDIR(mode) ? "a directory" : "something that is not a file"));
+}
+
+// Data may be thousands of files, while soft limits of 1,024 are common. The limit rises before it
+// is reached, since sockets and checkpoints need descriptors too. Where it cannot, whoever wants
+// the next one too many gets the error.
+void LeaveRoomBeyond(int fd) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  if (static_cast<rlim_t>(fd) < limit.rlim_cur / 2) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+}  // namespace
+
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(std::exchange(other.size_, 0)) {}
+
+RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
+  if (this != &other) {
+    Close();
+    path_ = std::move(other.path_);
+    fd_ = std::exchange(other.fd_, -1);
+    size_ = std::exchange(other.size_, 0);
+  }
+  return *this;
+}
+
+RandomAccessFile::~RandomAccessFile() { Close(); }
+
+void RandomAccessFile::Close() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
+  RandomAccessFile file;
+  file.path_ = path;
+  // O_NONBLOCK, or opening a named pipe would wait for a writer instead of being refused.
+  file.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd_ < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  struct stat info = {};
+  if (fstat(file.fd_, &info) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("read the size of ", path));
+  }
+  if (!S_ISREG(info.st_mode)) return NotRegular(path, info.st_mode);
+  file.size_ = static_cast<size_t>(info.st_size);
+  LeaveRoomBeyond(file.fd_);
+  return file;
+}
+
+absl::Status RandomAccessFile::Read(size_t begin, absl::Span<uint8_t> out) const {
+  const size_t end = begin + out.size();
+  while (!out.empty()) {
+    const ssize_t count = pread(fd_, out.data(), out.size(), static_cast<off_t>(begin));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return ErrnoStatus(errno, absl::StrCat("read the bytes [", begin, ", ", end, ") of ", path_));
+    }
+    if (count == 0) {
+      return absl::DataLossError(absl::StrCat(
+          path_, ": ends at or before byte ", begin, ", but the bytes up to ", end,
+          " are wanted and it had ", size_, " when it was opened; it was cut short meanwhile"));
+    }
+    out.remove_prefix(static_cast<size_t>(count));
+    begin += static_cast<size_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint8_t>> RandomAccessFile::ReadHead(size_t count) const {
+  std::vector<uint8_t> head(std::min(count, size_));
+  ZEROTH_RETURN_IF_ERROR(Read(0, absl::MakeSpan(head)));
+  return head;
+}
+
+}  // namespace zeroth

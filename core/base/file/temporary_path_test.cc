@@ -1,0 +1,112 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/file/temporary_path.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A process that makes temporaries of `of` and waits to be killed.
+pid_t StartMaker(const std::string& of) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool made =
+        CreateTemporaryFile(of).ok() && CreateTemporaryDirectory(of).ok() &&
+        WriteFileDurably(CreateTemporaryDirectory(of)->path + "/weights", "some").ok();
+    if (!made || write(ready[1], "x", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char byte = 0;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  close(ready[1]);
+  return child;
+}
+
+TEST(TemporaryPathTest, WhatTheDeadLeaveGoesAndWhatTheLivingMakeStays) {
+  const TemporaryDirectory dir;
+  const std::string of = dir.File("final");
+  const pid_t dead = StartMaker(of);
+  const std::vector<std::string> first = dir.List();
+  EXPECT_EQ(first.size(), 3u);
+  const pid_t living = StartMaker(of);
+  EXPECT_EQ(dir.List().size(), 6u);
+  RemoveDeadTemporaries(of);
+  EXPECT_EQ(dir.List().size(), 6u) << "both live";
+  kill(dead, SIGKILL);
+  waitpid(dead, nullptr, 0);
+  RemoveDeadTemporaries(of);
+  const std::vector<std::string> rest = dir.List();
+  EXPECT_EQ(rest.size(), 3u);
+  for (const std::string& name : first) {
+    EXPECT_FALSE(fs::exists(dir.File(name))) << name;
+  }
+  kill(living, SIGKILL);
+  waitpid(living, nullptr, 0);
+  RemoveDeadTemporaries(of);
+  EXPECT_TRUE(dir.List().empty());
+}
+
+TEST(TemporaryPathTest, NothingElseIsRemoved) {
+  const TemporaryDirectory dir;
+  const std::set<std::string> others = {"final",
+                                        "final.tmp-1-0",
+                                        "final.tmp-0123456789abcdeg",
+                                        "final.tmp-0123456789abcdef0",
+                                        "final.previous-0123456789abcdef",
+                                        "other.tmp-0123456789abcdef"};
+  for (const std::string& name : others) dir.Write(name, "");
+  dir.Write("final.tmp-0123456789abcdef", "");
+  RemoveDeadTemporaries(dir.File("final"));
+  const std::vector<std::string> left = dir.List();
+  EXPECT_EQ(std::set<std::string>(left.begin(), left.end()), others);
+}
+
+// Two processes of one number, as the first of two containers, and one count of names made.
+TEST(TemporaryPathTest, NamesDoNotDependOnTheProcess) {
+  std::set<std::string> names;
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = TemporarySibling("dir/f", "tmp");
+    EXPECT_EQ(name.size(), std::string("dir/f.tmp-0123456789abcdef").size()) << name;
+    EXPECT_EQ(name.find("-" + std::to_string(getpid()) + "-"), std::string::npos) << name;
+    names.insert(name);
+  }
+  EXPECT_EQ(names.size(), 100u);
+}
+
+TEST(TemporaryPathTest, AFileIsReplacedAsAWhole) {
+  const TemporaryDirectory dir;
+  for (const std::string content : {"first", "second, longer", ""}) {
+    ASSERT_TRUE(ReplaceFile(dir.File("f"), content).ok());
+    EXPECT_EQ(ReadTestFile(dir.File("f")), content);
+  }
+  EXPECT_FALSE(ReplaceFile(dir.File("none/f"), "").ok());
+  EXPECT_EQ(dir.List(), std::vector<std::string>{"f"});
+}
+
+TEST(TemporaryPathTest, ErrorsNameThePath) {
+  const auto nowhere = CreateTemporaryDirectory("/no/such/place/f");
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_NE(nowhere.status().message().find("/no/such/place/f.tmp-"), std::string::npos);
+  EXPECT_FALSE(CreateTemporaryFile("/no/such/place/f").ok());
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,154 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/process/handshake.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/process/hmac.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kNonceBytes = 32;
+
+absl::StatusOr<std::string> RandomBytes(size_t count) {
+  std::string bytes(count, '\0');
+  // So few bytes come whole, once the system has any.
+  ssize_t got = -1;
+  do {
+    got = getrandom(bytes.data(), count, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(count)) {
+    return absl::InternalError(absl::StrCat("cannot draw random bytes: ", std::strerror(errno)));
+  }
+  return bytes;
+}
+
+// The two sides prove different things: neither can send the other's proof back.
+std::string ProofOfCoordinator(const JobKey& key, absl::string_view rank_nonce,
+                               absl::string_view nonce) {
+  return HmacSha256(
+      key.secret,
+      WireWriter().String("rank 0").String(key.id).String(rank_nonce).String(nonce).bytes());
+}
+
+std::string ProofOfRank(const JobKey& key, absl::string_view rank_nonce, absl::string_view nonce,
+                        const Announcement& who) {
+  WireWriter said;
+  said.String("a rank").String(key.id).String(rank_nonce).String(nonce);
+  said.I32(who.world_size).I32(who.rank).String(who.back_end);
+  return HmacSha256(key.secret, said.bytes());
+}
+
+std::string Refusal(MessageType type, const absl::Status& reason) {
+  WireWriter message = Message(type);
+  WriteStatus(reason, message);
+  return message.bytes();
+}
+
+}  // namespace
+
+absl::StatusOr<JobKey> JobKey::New() {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string id, RandomBytes(16));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(32));
+  return JobKey{absl::BytesToHexString(id), absl::BytesToHexString(secret)};
+}
+
+absl::StatusOr<std::string> NewNonce() { return RandomBytes(kNonceBytes); }
+
+std::string RankHandshake::Hello() const {
+  WireWriter hello = Message(MessageType::kHello);
+  hello.U32(kProtocolMagic).U32(kProtocolVersion).String(key_.id).String(nonce_);
+  return hello.bytes();
+}
+
+absl::StatusOr<std::string> RankHandshake::Join(absl::string_view challenge,
+                                                const Announcement& own) const {
+  WireReader reader(challenge);
+  const auto type = static_cast<MessageType>(reader.U8());
+  const std::string nonce = reader.String();
+  const std::string proof = reader.String();
+  if (type != MessageType::kChallenge || !reader.IsComplete() || nonce.size() != kNonceBytes) {
+    return absl::InvalidArgumentError("it sent what is no challenge");
+  }
+  if (!SameBytes(proof, ProofOfCoordinator(key_, nonce_, nonce))) {
+    return absl::UnauthenticatedError("it does not know this job's secret");
+  }
+  WireWriter join = Message(MessageType::kJoin);
+  join.I32(own.world_size).I32(own.rank).String(own.back_end);
+  join.String(ProofOfRank(key_, nonce_, nonce, own));
+  return join.bytes();
+}
+
+CoordinatorHandshake::Step CoordinatorHandshake::Handle(absl::string_view frame) {
+  WireReader reader(frame);
+  const auto type = static_cast<MessageType>(reader.U8());
+  if (type == MessageType::kHello && rank_nonce_.empty()) return Hello(reader);
+  if (type == MessageType::kJoin && !rank_nonce_.empty()) return Join(reader);
+  Step step;
+  step.fault = "sent what is no greeting of a rank";
+  return step;
+}
+
+CoordinatorHandshake::Step CoordinatorHandshake::Hello(WireReader& reader) {
+  const uint32_t magic = reader.U32();
+  const uint32_t version = reader.U32();
+  Step step;
+  if (!reader.ok() || magic != kProtocolMagic) {
+    step.fault = "sent what is no greeting of a rank";
+    return step;
+  }
+  if (version != kProtocolVersion) {
+    step.fault = absl::StrCat("runs another version of this program (protocol ", version,
+                              ", rank 0 has ", kProtocolVersion, ")");
+    step.reply =
+        Refusal(MessageType::kRefused,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "rank 0 runs another version of this program (protocol ", kProtocolVersion,
+                    ", this rank has ", version, "); run the same program on all nodes")));
+    return step;
+  }
+  const std::string id = reader.String();
+  const std::string nonce = reader.String();
+  if (!reader.IsComplete() || nonce.size() != kNonceBytes) {
+    step.fault = "sent what is no greeting of a rank";
+  } else if (id != key_.id) {
+    step.fault = id.empty() ? "is a rank without a job id, and this job has one"
+                            : absl::StrCat("is a rank of another job, '",
+                                           absl::CHexEscape(id.substr(0, 64)), "'");
+    step.reply = Message(MessageType::kAnotherJob).bytes();
+  } else {
+    rank_nonce_ = nonce;
+    step.reply = Message(MessageType::kChallenge)
+                     .String(nonce_)
+                     .String(ProofOfCoordinator(key_, nonce, nonce_))
+                     .bytes();
+  }
+  return step;
+}
+
+CoordinatorHandshake::Step CoordinatorHandshake::Join(WireReader& reader) const {
+  Announcement who;
+  who.world_size = reader.I32();
+  who.rank = reader.I32();
+  who.back_end = reader.String();
+  const std::string proof = reader.String();
+  Step step;
+  if (!reader.IsComplete()) {
+    step.fault = "sent what is no greeting of a rank";
+  } else if (!SameBytes(proof, ProofOfRank(key_, rank_nonce_, nonce_, who))) {
+    step.fault = "does not know this job's secret";
+  } else {
+    step.joins = who;
+  }
+  return step;
+}
+
+}  // namespace zeroth

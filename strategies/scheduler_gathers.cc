@@ -1,0 +1,181 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The scheduler's gathers: when they are needed, ahead of that, and on request.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/scheduler.h"
+
+namespace zeroth {
+
+absl::Status Scheduler::SetForwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
+  track(unit).forward_prefetch = std::move(next);
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::SetBackwardPrefetch(Unit& unit, std::vector<Unit*> next) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(next));
+  track(unit).backward_prefetch = std::move(next);
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Gather(Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kInference));
+  ++track(unit).active;
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Reshard(Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  Track& in = track(unit);
+  if (in.active == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(), "': Reshard without Gather; its parameters are ",
+                     UnitStateName(unit.state())));
+  }
+  --in.active;
+  if (in.active > 0) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(
+      strategy_.Reshard(unit, in.pending_backwards > 0 ? Pass::kForward : Pass::kInference));
+  // Outside of a step nobody else gives buffers back.
+  return expects_backward_ ? absl::OkStatus() : Trim();
+}
+
+absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  ZEROTH_RETURN_IF_ERROR(WaitForShards());
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
+                          zeroth::GatherMasters(unit, mesh_.owner_gather(), *gather_stream_));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
+  ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
+                              absl::StrCat("unit '", unit.name(), "': gathering parameters"));
+  return masters;
+}
+
+absl::Status Scheduler::Prefetch(Unit& unit) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  if (!strategy_.placement().parameters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
+                     "' keeps parameters whole on every rank; there is nothing to prefetch"));
+  }
+  if (unit.state() != UnitState::kSharded) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unit '", unit.name(), "': cannot prefetch, it is already ", UnitStateName(unit.state())));
+  }
+  return StartGather(unit, Pass::kForward);
+}
+
+absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
+  if (unit.state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(unit, pass));
+  if (unit.state() == UnitState::kGathering) {
+    if (unit.gather_event() != nullptr) {
+      ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(unit.gather_event()),
+                                  absl::StrCat("unit '", unit.name(), "': gathering parameters"));
+    }
+    ZEROTH_RETURN_IF_ERROR(unit.FinishGather());
+  }
+  return unit.ExpectState(UnitState::kGathered, "compute");
+}
+
+absl::Status Scheduler::WaitForShards() {
+  // The optimizer may have been given them to write.
+  if (backward_finished_) {
+    ZEROTH_ASSIGN_OR_RETURN(shards_ready_, device_.compute_stream().Record());
+  }
+  return shards_ready_ == nullptr ? absl::OkStatus() : gather_stream_->Wait(shards_ready_);
+}
+
+absl::Status Scheduler::StartGather(Unit& unit, Pass pass) {
+  ZEROTH_RETURN_IF_ERROR(WaitForShards());
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*gather_stream_, "gather", unit));
+  ZEROTH_RETURN_IF_ERROR(strategy_.Gather(unit, pass, *gather_stream_));
+  // Or may be given them to write while the gather reads them.
+  if (backward_finished_ && unit.gather_event() != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(device_.compute_stream().Wait(unit.gather_event()));
+  }
+  return MarkEnd(*gather_stream_, "gather", unit);
+}
+
+absl::StatusOr<Scheduler::UnshardHandle> Scheduler::Unshard(Unit& unit, bool async) {
+  ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
+  if (unit.state() == UnitState::kSharded) {
+    ZEROTH_RETURN_IF_ERROR(StartGather(unit, Pass::kForward));
+  }
+  UnshardHandle handle(this, &unit);
+  if (!async) ZEROTH_RETURN_IF_ERROR(handle.Wait());
+  return handle;
+}
+
+absl::Status Scheduler::FinishUnshard(Unit& unit) {
+  // A use in between has freed it, and nobody waits for another gather.
+  if (unit.state() == UnitState::kSharded) return absl::OkStatus();
+  return EnsureGathered(unit, Pass::kForward);
+}
+
+absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
+  const bool backward = pass == Pass::kBackward;
+  const auto& chosen = backward ? from.backward_prefetch : from.forward_prefetch;
+  if (chosen.has_value()) {
+    for (Unit* next : *chosen) {
+      if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
+    }
+    return absl::OkStatus();
+  }
+  Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
+  if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
+    return absl::OkStatus();
+  // Whose gradients are reduced has had its backward. It comes next where an earlier block is
+  // computed again, after which, in forward, it came.
+  if (track(*next).reduced) return absl::OkStatus();
+  // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
+  const int64_t bytes = FullParameterBytes(*next);
+  if (!next->is_root() && bytes > 0 && !gathered_->HasRoom(bytes)) return absl::OkStatus();
+  return StartGather(*next, pass);
+}
+
+absl::Status Scheduler::ReshardAll() {
+  for (Unit* unit : units_) {
+    if (unit->state() == UnitState::kGathering) {
+      // Nobody has used it: it has to end before its buffer moves on, and is not worth repeating.
+      ForgetLinksTo(*unit);
+      ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
+    }
+    if (unit->state() == UnitState::kGathered)
+      ZEROTH_RETURN_IF_ERROR(strategy_.Reshard(*unit, Pass::kStepEnd));
+    ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "end the step"));
+  }
+  return absl::OkStatus();
+}
+
+Unit* Scheduler::Record(Unit& unit, Direction direction) {
+  if (direction != direction_ || (track(unit).seen && last_recorded_ != &unit))
+    StartTraversal(direction);
+  Unit* const previous = last_recorded_ == &unit ? nullptr : last_recorded_;
+  track(unit).seen = true;
+  last_recorded_ = &unit;
+  return previous;
+}
+
+void Scheduler::StartTraversal(Direction direction) {
+  direction_ = direction;
+  last_recorded_ = nullptr;
+  for (Track& in : tracks_) in.seen = false;
+}
+
+void Scheduler::ForgetLinksTo(const Unit& unit) {
+  for (Track& in : tracks_) {
+    if (in.next_in_forward == &unit) in.next_in_forward = nullptr;
+    if (in.next_in_backward == &unit) in.next_in_backward = nullptr;
+  }
+}
+
+}  // namespace zeroth

@@ -1,0 +1,209 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a run leaves behind, without the run: checkpoints that become models, adapters that become
+// models or go on.
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/hf_directory.h"
+#include "zeroth/checkpoint/safetensors.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace {
+
+using namespace zeroth::testing;  // NOLINT: all of it is for these tests
+using zeroth::HfDirectory;
+using zeroth::SafetensorsFile;
+using zeroth::WeightsSource;
+
+Flags Training(const std::string& family, const fs::path& out) {
+  return {"--init_from=tests/testdata/" + family,
+          "--data=tests/testdata/" + family + "/tokens.npy",
+          "--seq_len=32",
+          "--lr=1e-2",
+          "--warmup_steps=0",
+          "--batch_size=2",
+          "--sample_tokens=0",
+          "--threads_per_rank=1",
+          "--steps=3",
+          "--checkpoint_every=3",
+          "--out=" + out.string()};
+}
+
+struct Converted {
+  int exit_code = -1;
+  std::string errors;
+};
+Converted Convert(const Flags& flags) {
+  const fs::path log = Scratch() / "convert.log";
+  std::string command = "tools/convert/convert";
+  for (const std::string& flag : flags) absl::StrAppend(&command, " ", flag);
+  const int status = std::system(absl::StrCat(command, " >/dev/null 2>", log.string()).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Read(log)};
+}
+void ExpectConverted(const Flags& flags) {
+  const Converted converted = Convert(flags);
+  ASSERT_EQ(converted.exit_code, 0) << converted.errors;
+}
+
+// `tolerance`: 0 for the same bits.
+void ExpectSameWeights(const WeightsSource& a, const WeightsSource& b, float tolerance) {
+  ASSERT_EQ(a.names(), b.names());
+  for (const std::string& name : a.names()) {
+    const auto shape = a.ShapeOf(name);
+    const auto left = a.ReadAll(name, *shape);
+    const auto right = b.ReadAll(name, *shape);
+    ASSERT_TRUE(left.ok() && right.ok()) << left.status() << right.status();
+    for (size_t i = 0; i < left->size(); ++i) {
+      ASSERT_NEAR((*left)[i], (*right)[i], tolerance) << name << " " << i;
+    }
+  }
+}
+void ExpectSameModel(const fs::path& a, const fs::path& b, float tolerance) {
+  const auto left = HfDirectory::Open(a.string());
+  const auto right = HfDirectory::Open(b.string());
+  ASSERT_TRUE(left.ok() && right.ok()) << left.status() << right.status();
+  EXPECT_EQ(left->config().json(), right->config().json());
+  ExpectSameWeights(left->weights(), right->weights(), tolerance);
+}
+void ExpectSameAdapter(const fs::path& a, const fs::path& b) {
+  EXPECT_EQ(Read(a / "adapter_config.json"), Read(b / "adapter_config.json"));
+  const auto left = SafetensorsFile::Open((a / "adapter_model.safetensors").string());
+  const auto right = SafetensorsFile::Open((b / "adapter_model.safetensors").string());
+  ASSERT_TRUE(left.ok() && right.ok()) << left.status() << right.status();
+  ExpectSameWeights(**left, **right, 0);
+}
+
+// The sums of a merge are made in another order than the trainer's.
+constexpr float kMergeTolerance = 1e-6f;
+
+TEST(TrainConvertTest, ACheckpointBecomesTheModelThatTheRunExports) {
+  for (const char* family : {"gpt2_tiny", "llama_tiny"}) {
+    SCOPED_TRACE(family);
+    const fs::path model = Scratch() / absl::StrCat(family, "_model");
+    fs::copy(absl::StrCat("tests/testdata/", family), model, fs::copy_options::recursive);
+    Write(model / "special_tokens_map.json", "{\"a\": 1}");
+    const fs::path out = Scratch() / family;
+    const Outcome run = RunTrainer(With(Training(family, out), {"--init_from=" + model.string()}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    // Neither the model nor the flags are needed.
+    fs::remove_all(model);
+    const std::string checkpoint = "--in=" + (out / "step-00000003").string();
+    ExpectConverted({checkpoint, "--out=" + (out / "hf").string()});
+    ExpectSameModel(out / "hf", out / "final", 0);
+    EXPECT_EQ(Read(out / "hf/special_tokens_map.json"), "{\"a\": 1}");
+    ExpectConverted({checkpoint, "--out=" + (out / "a.gguf").string(), "--name=m"});
+    ExpectConverted(
+        {"--in=" + (out / "final").string(), "--out=" + (out / "b.gguf").string(), "--name=m"});
+    EXPECT_TRUE(Read(out / "a.gguf") == Read(out / "b.gguf"));
+    EXPECT_NE(Convert({checkpoint, "--lora_export=adapter", "--out=" + (out / "c").string()})
+                  .errors.find("without adapters"),
+              std::string::npos);
+    // What is carried is checked, too.
+    std::string config = Read(out / "step-00000003/config.json");
+    config[config.find("0.")] = '1';
+    Write(out / "step-00000003/config.json", config);
+    const Converted damaged = Convert({checkpoint, "--out=" + (out / "d").string()});
+    EXPECT_EQ(damaged.exit_code, 1);
+    EXPECT_NE(damaged.errors.find("config.json"), std::string::npos) << damaged.errors;
+    EXPECT_FALSE(fs::exists(out / "d"));
+  }
+}
+
+TEST(TrainConvertTest, AdaptersAreMergedWrittenAloneAndGoOn) {
+  for (const char* family : {"gpt2_tiny", "llama_tiny"}) {
+    SCOPED_TRACE(family);
+    const std::string base = absl::StrCat("tests/testdata/", family);
+    const fs::path out = Scratch() / family;
+    const Outcome run = RunTrainer(
+        With(Training(family, out), {"--lora_rank=3", "--lora_alpha=5", "--lora_export=both"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const std::string checkpoint = "--in=" + (out / "step-00000003").string();
+    ExpectConverted({checkpoint, "--out=" + (out / "merged").string()});
+    ExpectSameModel(out / "merged", out / "final", kMergeTolerance);
+    ExpectConverted({checkpoint, "--lora_export=adapter", "--out=" + (out / "alone").string()});
+    ExpectSameAdapter(out / "alone", out / "final_adapter");
+    // An adapter and the base that it names, or that is named.
+    const std::string adapter = "--in=" + (out / "final_adapter").string();
+    ExpectConverted({adapter, "--out=" + (out / "applied").string()});
+    ExpectConverted({adapter, "--base=" + base, "--out=" + (out / "again").string()});
+    EXPECT_TRUE(Read(out / "applied/model.safetensors") == Read(out / "again/model.safetensors"));
+    const auto applied = HfDirectory::Open((out / "applied").string());
+    const auto exported = HfDirectory::Open((out / "final").string());
+    ASSERT_TRUE(applied.ok() && exported.ok());
+    ExpectSameWeights(applied->weights(), exported->weights(), kMergeTolerance);
+    ExpectConverted({adapter, "--out=" + (out / "applied.gguf").string()});
+    EXPECT_NE(
+        Convert({adapter, "--base=" + (out / "none").string(), "--out=" + (out / "x").string()})
+            .errors.find("--base"),
+        std::string::npos);
+
+    // Continued: it begins as it was, from the base that it names.
+    const Flags go_on = {"--init_adapter=" + (out / "final_adapter").string(),
+                         "--init_from=", "--lora_export=both"};
+    const fs::path same = Scratch() / absl::StrCat(family, "_same");
+    const Outcome begun =
+        RunTrainer(With(With(Training(family, same), go_on), {"--lr=0", "--min_lr=0"}));
+    ASSERT_EQ(begun.exit_code, 0) << begun.output;
+    EXPECT_NE(begun.output.find("LoRA of rank 3, alpha 5"), std::string::npos) << begun.output;
+    ExpectSameAdapter(same / "final_adapter", out / "final_adapter");
+    EXPECT_TRUE(Read(same / "final/model.safetensors") == Read(out / "final/model.safetensors"));
+    const Outcome other =
+        RunTrainer(With(With(Training(family, Scratch() / absl::StrCat(family, "_other")), go_on),
+                        {"--lora_rank=4"}));
+    EXPECT_EQ(other.exit_code, 1);
+    EXPECT_NE(other.errors.find("--lora_rank=4, but that of --init_adapter is 3"),
+              std::string::npos)
+        << other.errors;
+  }
+}
+
+TEST(TrainConvertTest, AnAdapterOfAnotherModelIsRefused) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run =
+      RunTrainer(With(Training("gpt2_tiny", out),
+                      {"--lora_rank=2", "--lora_targets=c_attn", "--lora_export=adapter"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const std::string adapter = (out / "final_adapter").string();
+  const Outcome other =
+      RunTrainer(With(Training("llama_tiny", Scratch() / "x"), {"--init_adapter=" + adapter}));
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.errors.find("c_attn"), std::string::npos) << other.errors;
+  const Converted merged = Convert({"--in=" + adapter, "--base=tests/testdata/llama_tiny",
+                                    "--out=" + (Scratch() / "y").string()});
+  EXPECT_EQ(merged.exit_code, 1);
+  EXPECT_NE(merged.errors.find("c_attn"), std::string::npos) << merged.errors;
+  // More layers than it has.
+  const Outcome more =
+      RunTrainer(With(Training("gpt2_tiny", Scratch() / "z"),
+                      {"--init_adapter=" + adapter, "--lora_targets=c_attn,c_fc"}));
+  EXPECT_EQ(more.exit_code, 1);
+  EXPECT_NE(more.errors.find("only the model: transformer.h.0.mlp.c_fc"), std::string::npos)
+      << more.errors;
+}
+
+TEST(TrainConvertTest, ExportsNameTheirTokens) {
+  for (const char* preset : {"gpt2_nano", "llama_tiny"}) {
+    const fs::path out = Scratch() / preset;
+    const fs::path text = Scratch() / "text";
+    Write(text, std::string(2000, 'a'));
+    const Outcome run =
+        RunTrainer({absl::StrCat("--model=", preset), "--data=" + text.string(), "--seq_len=16",
+                    "--batch_size=1", "--steps=1", "--sample_tokens=0", "--out=" + out.string()});
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const auto config = nlohmann::json::parse(Read(out / "final/config.json"));
+    EXPECT_EQ(config.at("bos_token_id"), 256);
+    EXPECT_EQ(config.at("eos_token_id"), 256);
+  }
+}
+
+}  // namespace

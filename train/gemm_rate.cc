@@ -1,0 +1,126 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/gemm_rate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/philox.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kSmallest = 1024;  // full speed on a core
+constexpr int64_t kLargest = 16384;
+// A product that is over sooner measures how fast products start.
+constexpr double kLongEnough = 2e-3;
+constexpr int kRounds = 15;  // the machine may be busy in some
+constexpr double kRoundSeconds = 20e-3;
+
+// [size, size] of values as weights have them: zeros take less power, and a device that is limited
+// by power multiplies them faster than anything real.
+absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t size, DType dtype) {
+  const int64_t block = std::min(size * size, int64_t{1} << 20);
+  std::vector<float> values(static_cast<size_t>(block));
+  CounterRng(/*seed=*/1, "GEMM rate").FillNormal(0, 0.02f, absl::MakeSpan(values));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor random,
+      Tensor::FromHost<float>(device, Shape({block}), values, MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor matrix, Tensor::Empty(device, Shape({size, size}), dtype,
+                                                             MemoryCategory::kWorkspace));
+  for (int64_t at = 0; at < size * size; at += block) {
+    ZEROTH_RETURN_IF_ERROR(kernels.Cast(random, matrix.View(at, Shape({block}))));
+  }
+  return matrix;
+}
+
+// Element by element, over the ranks.
+absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
+                                        const std::vector<double>& values) {
+  if (world.size() == 1) return values;
+  const std::vector<float> mine(values.begin(), values.end());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor all, Tensor::FromHost<float>(device, Shape({static_cast<int64_t>(mine.size())}),
+                                                mine, MemoryCategory::kWorkspace));
+  ZEROTH_RETURN_IF_ERROR(
+      world.AllReduce(all, ReduceOp::kMax, device.compute_stream(), "GEMM rate"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> result, all.ToHost<float>());
+  return std::vector<double>(result.begin(), result.end());
+}
+
+// Median of the seconds that one product takes, over rounds of several. All ranks begin a round
+// together, and it ends with the last of them: rounds of their own would let ranks that take turns
+// on a core count it twice.
+absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device, Kernels& kernels,
+                                     const GemmArgs& gemm, int rounds, int products) {
+  Stream& stream = kernels.stream();
+  std::vector<double> seconds;
+  for (int round = 0; round < rounds; ++round) {
+    if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "GEMM rate"));
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < products; ++i) ZEROTH_RETURN_IF_ERROR(kernels.Gemm(gemm));
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    seconds.push_back(std::max(taken.count(), 1e-9) / products);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(seconds, Max(world, device, seconds));
+  const auto middle = seconds.begin() + rounds / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+// A product of matrices [size, size] on every rank; nullopt where one of them has no memory for it.
+absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
+                                                    Kernels& kernels, int64_t size, DType dtype) {
+  GemmArgs gemm;
+  std::vector<double> lacking = {0};
+  for (Matrix* matrix : {&gemm.a, &gemm.b, &gemm.c}) {
+    const absl::StatusOr<Tensor> tensor = RandomMatrix(device, kernels, size, dtype);
+    if (absl::IsResourceExhausted(tensor.status())) {
+      lacking = {1};
+      break;
+    }
+    ZEROTH_RETURN_IF_ERROR(tensor.status());
+    *matrix = *tensor;
+  }
+  // What is measured is the speed of all at once.
+  ZEROTH_ASSIGN_OR_RETURN(lacking, Max(world, device, lacking));
+  if (lacking[0] > 0) return std::optional<GemmArgs>();
+  return std::optional<GemmArgs>(std::move(gemm));
+}
+
+}  // namespace
+
+absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype) {
+  double rate = 0;
+  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
+                            MakeProduct(world, device, kernels, size, dtype));
+    if (!gemm.has_value()) break;
+    // The first product makes what is made once.
+    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, kernels, *gemm, 1, 1).status());
+    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, kernels, *gemm, 3, 1));
+    // All ranks have the same seconds, so they go on alike.
+    const bool is_last = seconds >= kLongEnough || size == kLargest;
+    if (is_last) {
+      const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
+      ZEROTH_ASSIGN_OR_RETURN(seconds,
+                              MedianSeconds(world, device, kernels, *gemm, kRounds, products));
+    }
+    const auto edge = static_cast<double>(size);
+    rate = 2.0 * edge * edge * edge * world.size() / seconds;
+    if (is_last) break;
+  }
+  return rate;
+}
+
+}  // namespace zeroth

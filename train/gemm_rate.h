@@ -1,0 +1,25 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_GEMM_RATE_H_
+#define ZEROTH_TRAIN_GEMM_RATE_H_
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// Floating-point operations per second that all ranks together reach on large square products of
+// `dtype` matrices, all computing at once: the median of several rounds, each as long as its
+// slowest rank takes. It is what this machine did just then, no peak that a vendor states, and a
+// step may be faster. Collective, about a second. 0 if some rank has no memory left for such
+// matrices, which is no reason not to train.
+absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
+                                       DType dtype);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_GEMM_RATE_H_

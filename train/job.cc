@@ -1,0 +1,255 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/job.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/data/data_files.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/strategies/quantized_collectives.h"
+#include "zeroth/strategies/strategy.h"
+#include "zeroth/train/run_checkpoints.h"
+#include "zeroth/train/run_directory.h"
+#include "zeroth/train/step_trace.h"
+#include "zeroth/train/token_ids.h"
+
+namespace zeroth {
+namespace {
+
+// int8 is for gathers and reduce-scatters: where there are none, nothing would come of it.
+absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
+  const char* const flag = options.quantized_weights     ? "quantized_weights"
+                           : options.quantized_gradients ? "quantized_gradients"
+                                                         : nullptr;
+  if (flag == nullptr || cuts || options.world_size == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, ": under --strategy=", options.strategy,
+      options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",
+      " every rank keeps all parameters and gradients, which all-reduce sums as they are; leave it "
+      "out, or shard, as full_shard does"));
+}
+
+// Names and sizes that only the ranks use, refused before any of them starts.
+absl::Status CheckParallelism(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
+                          StrategyRegistry::Create(options.strategy, strategy_options));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
+  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
+}
+
+// What a build lacks is known to whoever built it, and to nobody else.
+absl::Status WithBuildHint(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kNotFound) return status;
+  return absl::NotFoundError(absl::StrCat(
+      status.message(), "; --device=cuda and --comm=nccl need a build with --config=cuda"));
+}
+
+ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view name) {
+  const std::string path = absl::StrCat(options.out, "/", name);
+  ExportDirectories directories;
+  if (options.lora_export != "adapter") directories.model = path;
+  if (options.lora_export != "merged") directories.adapters = absl::StrCat(path, "_adapter");
+  return directories;
+}
+
+absl::StatusOr<bool> HoldsText(const std::string& data) {
+  if (data.empty()) return false;
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(data));
+  return files[0].kind == DataFileKind::kText;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
+  const absl::StatusOr<std::optional<int>> started_or = LauncherRegistry::WorldSize(options.comm);
+  if (!started_or.ok()) return WithBuildHint(started_or.status());
+  const std::optional<int> started = *started_or;
+  if (started.has_value()) {
+    if (options.world_size != 0 && options.world_size != *started) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--world_size=", options.world_size, ", but the environment says that ",
+                       *started, " ranks have been started; leave the flag out, and have the ",
+                       "launcher start as many as you want (mpirun -n ", options.world_size, ")"));
+    }
+    options.world_size = *started;
+    ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> local,
+                            LauncherRegistry::LocalWorldSize(options.comm));
+    options.local_world_size = local.value_or(0);
+    return options;
+  }
+  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
+  // Where this process runs all ranks, a device that is not there shows before any is started.
+  ZEROTH_RETURN_IF_ERROR(
+      WithBuildHint(DeviceRegistry::Create(options.device, DeviceOptions()).status()));
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
+  if (const absl::Status status = KernelRegistry::Check(options.device, options.kernel_options());
+      !status.ok()) {
+    return Annotate(WithBuildHint(status), absl::StrCat("--device=", options.device));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+  if (options.seq_len > model->max_seq_len()) {
+    return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len,
+                                                   ": the model has ", model->max_seq_len(),
+                                                   " positions; expected at most that"));
+  }
+  LrScheduleOptions schedule_options;
+  schedule_options.lr = options.lr;
+  schedule_options.min_lr = options.final_lr();
+  schedule_options.warmup_steps = options.warmup_steps;
+  schedule_options.total_steps = options.steps;
+  ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
+                          LrSchedule::Create(options.lr_schedule, schedule_options));
+  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText(options.data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text, HoldsText(options.eval_data));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<Tokenizer> tokenizer,
+      source.OpenTokenizer(options.tokenizer, data_are_text || eval_data_are_text));
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  std::map<std::string, std::string> tokenizer_files;
+  for (const std::string& path : source.TokenizerFiles(options.tokenizer)) {
+    ZEROTH_ASSIGN_OR_RETURN(tokenizer_files[path.substr(path.rfind('/') + 1)],
+                            ReadFile(path, kMostBytes));
+  }
+  DataOptions data_options;
+  data_options.tokenizer = tokenizer.get();
+  data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> data,
+                          OpenData(options.data, data_options));
+  std::shared_ptr<const TokenSource> eval_data;
+  if (!options.eval_data.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenData(options.eval_data, data_options));
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
+  }
+  // Also refuses data that are too short, before anything is started or written.
+  ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
+                              "--data");
+  const bool only_evaluates = options.steps == 0 && eval_data != nullptr;
+  TrainOptions kept = options;
+  // Whoever has checkpoints to write sets newer ones aside.
+  if (only_evaluates) kept.checkpoint_every = 0;
+  return std::unique_ptr<Job>(new Job{std::move(kept),
+                                      std::move(source),
+                                      std::move(tokenizer),
+                                      std::move(tokenizer_files),
+                                      std::move(data),
+                                      std::move(eval_data),
+                                      std::move(schedule),
+                                      only_evaluates,
+                                      {},
+                                      {}});
+}
+
+absl::Status OpenOutput(Job& job) {
+  const TrainOptions& options = job.options;
+  ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
+  if (job.only_evaluates) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(CheckRunDirectory(options));
+  ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
+  job.final_directories = DirectoriesOf(options, "final");
+  if (options.ema_decay > 0) job.ema_directories = DirectoriesOf(options, "final_ema");
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, job.source.Build());
+  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions export_options, ExportOptionsOf(job));
+  for (const ExportDirectories& directories : {job.final_directories, job.ema_directories}) {
+    if (!directories.model.empty()) {
+      ZEROTH_RETURN_IF_ERROR(CheckExport(*model, directories.model, export_options));
+    }
+    if (!directories.adapters.empty()) {
+      ZEROTH_RETURN_IF_ERROR(CheckExportAdapters(*model, directories.adapters, export_options));
+    }
+  }
+  return absl::OkStatus();
+}
+
+LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
+  LoaderOptions loader;
+  loader.batch_size = options.batch_size;
+  loader.seq_len = options.seq_len;
+  loader.world_size = options.world_size;
+  loader.rank = rank;
+  loader.seed = options.seed;
+  loader.shuffle = options.shuffle;
+  return loader;
+}
+
+TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
+  TrainerOptions trainer;
+  trainer.sharding.strategy = options.strategy;
+  trainer.sharding.strategy_options = *options.strategy_options();
+  trainer.sharding.scheduler = *options.scheduler_options();
+  if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
+  if (options.quantized_weights || options.quantized_gradients) {
+    QuantizationOptions quantization;
+    quantization.weights = options.quantized_weights;
+    quantization.gradients = options.quantized_gradients;
+    trainer.sharding.collectives = *QuantizedCollectives(quantization);
+  }
+  trainer.sharding.scheduler.timeline = timeline;
+  trainer.sharding.mixed_precision = options.mixed_precision();
+  trainer.sharding.offload = options.offload_options();
+  if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
+  trainer.kernels = options.kernel_options();
+  trainer.fp32_norms = options.fp32_norms;
+  trainer.activation_checkpointing =
+      *ParseActivationCheckpointing(options.activation_checkpointing);
+  trainer.adamw.beta1 = options.beta1;
+  trainer.adamw.beta2 = options.beta2;
+  trainer.adamw.eps = options.eps;
+  trainer.adamw.weight_decay = options.weight_decay;
+  trainer.adamw.state_dtype = *options.moment_dtype();
+  trainer.adamw.seed = options.seed;
+  if (options.lora_b_lr_scale != 1) {
+    ParameterGroup b_halves;
+    b_halves.pattern = "*.lora_B";
+    b_halves.lr_scale = options.lora_b_lr_scale;
+    trainer.parameter_groups = {b_halves};
+  }
+  trainer.clip_grad_norm = options.clip_grad_norm;
+  trainer.loss_scaler = *options.loss_scaler();
+  trainer.sync_every_micro_batch = options.grad_sync == "every";
+  trainer.record_steps = options.cuda_graphs;
+  trainer.skip_loss_zscore = options.skip_loss_zscore;
+  trainer.skip_grad_norm_zscore = options.skip_grad_norm_zscore;
+  trainer.ema_decay = options.ema_decay;
+  trainer.deterministic_batch = options.deterministic_batch;
+  return trainer;
+}
+
+absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
+  const TrainOptions& options = job.options;
+  ExportOptions result;
+  result.token_ids = TokenIds(job.source.config(), job.tokenizer.get());
+  ZEROTH_ASSIGN_OR_RETURN(result.dtype, ParseDType(options.export_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(result.directory.max_shard_bytes, ParseByteCount(options.max_shard_size));
+  result.tokenizer_files = job.tokenizer_files;
+  result.base_model = options.init_from;
+  return result;
+}
+
+int64_t SequencesPerStep(const TrainOptions& options) {
+  return options.batch_size * options.grad_accum * options.world_size;
+}
+
+int64_t TokensPerStep(const TrainOptions& options) {
+  return SequencesPerStep(options) * options.seq_len;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,207 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/reporter.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/comm_stats.h"
+#include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/train/sampler.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Trainer& trainer,
+                                                           double gemm_rate, int64_t first_step) {
+  std::optional<MetricsWriter> metrics;
+  if (!job.only_evaluates) {
+    const std::string path = absl::StrCat(job.options.out, "/metrics.jsonl");
+    ZEROTH_ASSIGN_OR_RETURN(MetricsWriter writer, first_step > 0
+                                                      ? MetricsWriter::Resume(path, first_step)
+                                                      : MetricsWriter::Create(path));
+    metrics.emplace(std::move(writer));
+  }
+  ProgressOptions progress;
+  progress.steps = job.options.steps;
+  progress.log_every = job.options.log_every;
+  progress.flops_per_token = trainer.model().FlopsPerToken(job.options.seq_len);
+  progress.gemm_rate = gemm_rate;
+  std::unique_ptr<Reporter> reporter(
+      new Reporter(job, trainer, std::move(metrics), progress, first_step));
+  reporter->PrintHeader(gemm_rate);
+  return reporter;
+}
+
+void Reporter::Step(const StepMetrics& metrics, double seconds_left) {
+  last_ = metrics;
+  PrintSlowProducts();
+  progress_.Step(metrics, seconds_left);
+  SayEvaluation(metrics);
+  Written(metrics_->Write(metrics));
+}
+
+void Reporter::SayEvaluation(const StepMetrics& metrics) {
+  if (metrics.eval_loss.has_value()) {
+    progress_.Print(
+        absl::StrFormat("step %d  evaluation loss %.4f", metrics.step, *metrics.eval_loss));
+  }
+  if (metrics.ema_eval_loss.has_value()) {
+    progress_.Print(absl::StrFormat("step %d  evaluation loss %.4f of the averaged weights",
+                                    metrics.step, *metrics.ema_eval_loss));
+  }
+}
+
+void Reporter::Sample(int64_t step, const std::string& text) {
+  progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
+}
+
+void Reporter::Warn(const absl::Status& status) {
+  if (!status.ok()) Say(absl::StrCat("warning   ", status.message()));
+}
+
+void Reporter::WriteSummary(bool interrupted, double seconds) {
+  progress_.Finish();
+  const ShardingStats stats = trainer_.sharding().stats();
+  nlohmann::json memory;
+  for (int i = 0; i < kMemoryCategoryCount; ++i) {
+    const MemoryCategory category = static_cast<MemoryCategory>(i);
+    memory[std::string(MemoryCategoryName(category))] = stats.memory[category].peak_bytes;
+  }
+  nlohmann::json collectives;
+  for (int i = 0; i < kCollectiveOpCount; ++i) {
+    const CommStats::Counter& counter = stats.collectives[static_cast<size_t>(i)];
+    collectives[std::string(CollectiveOpName(static_cast<CollectiveOp>(i)))] = {
+        {"calls", counter.calls}, {"bytes", counter.bytes}};
+  }
+  const double tokens =
+      static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
+  Written(metrics_->WriteSummary({{"steps", last_.step},
+                                  {"interrupted", interrupted},
+                                  {"skipped_steps", last_.skipped_steps},
+                                  {"loss", last_.loss},
+                                  {"seconds", seconds},
+                                  {"tokens", tokens},
+                                  {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
+                                  {"parameters", stats.total_numel},
+                                  {"parameters_local", stats.local_numel},
+                                  {"sharding_ratio", stats.local_ratio},
+                                  {"strategy", job_.options.strategy},
+                                  {"world_size", job_.options.world_size},
+                                  {"memory_peak_bytes", stats.memory.total.peak_bytes},
+                                  {"memory_peak_bytes_by_category", memory},
+                                  {"offload",
+                                   {{"reserved_bytes", stats.offload.reserved_bytes},
+                                    {"bytes_read", stats.offload.bytes_read},
+                                    {"bytes_written", stats.offload.bytes_written}}},
+                                  {"collectives", collectives}}));
+}
+
+void Reporter::SayEnd(const std::string& how, double seconds,
+                      const std::vector<std::string>& models) {
+  Say(absl::StrFormat("%s after %d steps in %s: %smetrics in %s/metrics.jsonl", how, last_.step,
+                      FormatDuration(seconds),
+                      models.empty() ? "" : "model in " + absl::StrJoin(models, " and ") + ", ",
+                      job_.options.out));
+}
+
+Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter> metrics,
+                   const ProgressOptions& progress, int64_t first_step)
+    : job_(job),
+      trainer_(trainer),
+      metrics_(std::move(metrics)),
+      progress_(progress),
+      first_step_(first_step) {
+  last_.step = first_step;
+}
+
+void Reporter::Written(const absl::Status& status) {
+  if (metrics_are_written_ && !status.ok()) Warn(status);
+  if (!metrics_are_written_ && status.ok()) Say("          metrics are written again");
+  metrics_are_written_ = status.ok();
+}
+
+void Reporter::PrintHeader(double gemm_rate) {
+  const TrainOptions& options = job_.options;
+  const ShardingStats stats = trainer_.sharding().stats();
+  const std::string name = !options.init_from.empty() ? options.init_from
+                           : options.model.empty()    ? "gpt2_nano"
+                                                      : options.model;
+  progress_.Print(absl::StrFormat("model     %s, %.2fM parameters, vocabulary %d, tokenizer %s",
+                                  name, static_cast<double>(stats.total_numel) / 1e6,
+                                  trainer_.model().vocab_size(),
+                                  job_.tokenizer == nullptr ? "none" : job_.tokenizer->name()));
+  PrintAdapters();
+  PrintFp8();
+  progress_.Print(
+      absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
+  progress_.Print(absl::StrFormat(
+      "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
+      options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
+      100 * stats.local_ratio));
+  if (stats.offload.reserved_bytes > 0) {
+    progress_.Print(absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory",
+                                    options.offload,
+                                    static_cast<double>(stats.offload.reserved_bytes) / (1 << 20)));
+  }
+  progress_.Print(absl::StrFormat(
+      "batch     %d sequences of %d tokens a step; %s, reduced in %s; %s GEMM rate %s",
+      SequencesPerStep(options), options.seq_len, options.param_dtype, options.reduce_dtype,
+      options.fp32_precision == "tf32" ? options.fp32_precision : options.param_dtype,
+      gemm_rate > 0 ? absl::StrFormat("%.0f GFLOP/s", gemm_rate / 1e9)
+                    : "unknown, for want of memory to measure it in"));
+  if (options.deterministic_batch > 0) {
+    progress_.Print(absl::StrFormat(
+        "          in %d micro-batches, %d on each rank: the bits are those of any world size",
+        options.deterministic_batch, options.grad_accum));
+  }
+  PrintOptimizer();
+}
+
+void Reporter::PrintOptimizer() {
+  const TrainOptions& options = job_.options;
+  if (options.master_dtype == "fp32" && options.optimizer_state_dtype == "fp32") return;
+  progress_.Print(
+      absl::StrFormat("optimizer %s parameters, %s moments: %.1f MiB of moments per rank",
+                      options.master_dtype, options.optimizer_state_dtype,
+                      static_cast<double>(trainer_.optimizer().MemoryBytes()) / (1024.0 * 1024.0)));
+}
+
+void Reporter::PrintSlowProducts() {
+  const std::vector<std::string> slow = trainer_.kernels().SlowProducts();
+  if (slow.size() == slow_products_) return;
+  slow_products_ = slow.size();
+  progress_.Print(absl::StrCat(
+      "products  by a plain kernel, about a hundred times slower than the device's library, "
+      "which has no algorithm for them: ",
+      absl::StrJoin(slow, "; ")));
+}
+
+void Reporter::PrintAdapters() {
+  const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
+  if (adapters.empty()) return;
+  int64_t numel = 0;
+  for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
+  progress_.Print(
+      absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
+                      "parameters are trained, the rest is frozen",
+                      job_.options.lora_rank, job_.options.lora_alpha, adapters.size(),
+                      static_cast<double>(numel) / 1e6));
+}
+
+void Reporter::PrintFp8() {
+  const Fp8Layers layers = FindFp8Layers(trainer_.model());
+  if (layers.in_fp8.empty()) return;
+  progress_.Print(absl::StrFormat(
+      "fp8       %d of %d linear layers, scales %s%s%s", layers.in_fp8.size(),
+      layers.in_fp8.size() + layers.others.size(), job_.options.fp8,
+      layers.others.empty() ? "" : "; no multiples of 16, so in " + job_.options.param_dtype + ": ",
+      absl::StrJoin(layers.others, ", ")));
+}
+
+}  // namespace zeroth

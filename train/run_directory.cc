@@ -1,0 +1,224 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/run_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kRunPrefix[] = "run-";
+constexpr char kMetrics[] = "metrics.jsonl";
+// What a run exports; each may have "_adapter" behind it.
+constexpr const char* kModels[] = {"final", "final_ema"};
+constexpr char kAdapterSuffix[] = "_adapter";
+
+bool IsModel(absl::string_view name) {
+  name = absl::StripSuffix(name, kAdapterSuffix);
+  return std::find(std::begin(kModels), std::end(kModels), name) != std::end(kModels);
+}
+
+// Checkpoints that a resumed run found to be newer than the one it went on from.
+constexpr char kSetAside[] = "set-aside-step-";
+
+// Of what is in a directory, the names that runs give.
+struct Contents {
+  std::vector<std::string> metrics, models, checkpoints, set_aside;
+
+  bool empty() const { return metrics.empty() && models.empty() && checkpoints.empty(); }
+  std::string Named() const {
+    const std::vector<std::string>& found = !models.empty()        ? models
+                                            : !checkpoints.empty() ? checkpoints
+                                                                   : metrics;
+    return found.back();
+  }
+};
+
+absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
+  Contents contents;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name == kMetrics) contents.metrics.push_back(name);
+    if (IsModel(name)) contents.models.push_back(name);
+    if (ParseCheckpointName(name).has_value()) contents.checkpoints.push_back(name);
+    if (absl::StartsWith(name, kSetAside)) contents.set_aside.push_back(name);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return ErrnoStatus(error.value(), absl::StrCat("list directory ", directory));
+  }
+  return contents;
+}
+
+fs::path Canonical(const std::string& path) {
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
+  return canonical.has_filename() ? canonical : canonical.parent_path();
+}
+
+absl::Status CreateOutput(const std::string& out) {
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error || !fs::is_directory(out)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--out=", out, ": cannot create this directory: ",
+                     error ? error.message() : "something else has this name"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOwnBase(const TrainOptions& options) {
+  const std::pair<const char*, const std::string&> sources[] = {
+      {"--init_from=", options.init_from},
+      {"--init_adapter=", options.init_adapter},
+      {"--tokenizer=", options.tokenizer}};
+  for (const auto& [flag, source] : sources) {
+    if (source.empty()) continue;
+    const fs::path base = Canonical(source);
+    if (base.parent_path() != Canonical(options.out) || !IsModel(base.filename().string())) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, source, " lies in --out=", options.out,
+        ": the run would replace what it starts from; name another directory by --out"));
+  }
+  return absl::OkStatus();
+}
+
+// Whether the run goes on from what lies in --out.
+bool GoesOnHere(const TrainOptions& options) {
+  if (options.resume.empty()) return false;
+  if (options.resume == "auto") return true;
+  const fs::path resumed = Canonical(options.resume);
+  const fs::path out = Canonical(options.out);
+  return resumed == out || resumed.parent_path() == out;
+}
+
+// The number of "run-7"; none for other names.
+std::optional<int64_t> RunNumber(absl::string_view name) {
+  int64_t number = 0;
+  if (!absl::ConsumePrefix(&name, kRunPrefix) || !absl::SimpleAtoi(name, &number)) return {};
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+absl::Status WithAdvice(int error, const std::string& action) {
+  return Annotate(ErrnoStatus(error, action),
+                  "no directory for this run (--out=DIRECTORY names one of your own)");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> KnownRunDirectory(const TrainOptions& options) {
+  if (!options.out.empty() || options.resume != "auto") return options.out;
+  std::error_code error;
+  const fs::path link = fs::path(kRunsDirectory) / kLatestRun;
+  const fs::path target = fs::read_symlink(link, error);
+  if (!error) return (link.parent_path() / target).string();
+  if (error == std::errc::no_such_file_or_directory) return "";
+  // A run may be there: to begin another would not be what was asked for.
+  return Annotate(ErrnoStatus(error.value(), absl::StrCat("read the link ", link.string())),
+                  "--resume=auto");
+}
+
+absl::StatusOr<std::string> NewRunDirectory() {
+  std::error_code error;
+  fs::create_directories(kRunsDirectory, error);
+  if (error) return WithAdvice(error.value(), absl::StrCat("create directory ", kRunsDirectory));
+  int64_t last = 0;
+  for (fs::directory_iterator it(kRunsDirectory, error), end; !error && it != end;
+       it.increment(error)) {
+    last = std::max(last, RunNumber(it->path().filename().string()).value_or(0));
+  }
+  if (error) return WithAdvice(error.value(), absl::StrCat("list directory ", kRunsDirectory));
+  while (true) {
+    const std::string name = absl::StrCat(kRunPrefix, ++last);
+    const std::string path = absl::StrCat(kRunsDirectory, "/", name);
+    if (mkdir(path.c_str(), 0777) == 0) return path;
+    // Another run has just taken it.
+    if (errno != EEXIST) return WithAdvice(errno, absl::StrCat("create directory ", path));
+  }
+}
+
+absl::Status PointLatestTo(const std::string& out) {
+  const fs::path path = out;
+  const std::string name = path.filename().string();
+  if (path.parent_path() != kRunsDirectory || !RunNumber(name).has_value()) return absl::OkStatus();
+  // In place of an older link, whenever somebody looks.
+  const std::string link = absl::StrCat(kRunsDirectory, "/", kLatestRun);
+  const std::string temporary = TemporarySibling(link, "tmp");
+  if (symlink(name.c_str(), temporary.c_str()) != 0) {
+    return WithAdvice(errno, absl::StrCat("make the link ", temporary));
+  }
+  if (rename(temporary.c_str(), link.c_str()) == 0) return absl::OkStatus();
+  const int error = errno;
+  unlink(temporary.c_str());
+  return WithAdvice(error, absl::StrCat("make the link ", link));
+}
+
+absl::Status CheckRunDirectory(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR(CreateOutput(options.out));
+  ZEROTH_RETURN_IF_ERROR(CheckOwnBase(options));
+  if (options.overwrite) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(options.out));
+  if (GoesOnHere(options)) {
+    // A run that was killed before its first checkpoint begins anew; a finished one has a model.
+    const bool finished = !contents.models.empty() && contents.checkpoints.empty();
+    if (options.resume != "auto" || !finished) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--resume=auto: ", options.out, " holds what an earlier run made (", contents.Named(),
+        "), and no checkpoint to go on from; name another directory by --out, or, instead of "
+        "--resume, say --overwrite to remove what is there"));
+  }
+  if (contents.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--out=", options.out, " holds what an earlier run made (", contents.Named(),
+      "): go on from its checkpoints with --resume=auto, name another directory by --out, or say "
+      "--overwrite to remove what is there"));
+}
+
+absl::Status RemoveEarlierRun(const std::string& directory) {
+  // Each whole or not at all, and the newest last: whoever ends this half way has one to go on from
+  // that is the newest of its run.
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(directory));
+  for (const int64_t step : steps) {
+    ZEROTH_RETURN_IF_ERROR_WITH(DeleteCheckpoint(directory, step), "--overwrite");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(directory));
+  for (const auto* names :
+       {&contents.checkpoints, &contents.set_aside, &contents.metrics, &contents.models}) {
+    for (const std::string& name : *names) {
+      const std::string path = absl::StrCat(directory, "/", name);
+      std::error_code error;
+      fs::remove_all(path, error);
+      if (error) {
+        return Annotate(ErrnoStatus(error.value(), absl::StrCat("remove ", path)), "--overwrite");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

@@ -1,0 +1,10 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Compiled by Bazel whenever it links a program, with what bazel/workspace_status.sh says.
+
+#ifndef BUILD_SCM_REVISION
+#define BUILD_SCM_REVISION "unknown"
+#endif
+
+extern const char zeroth_commit[];
+const char zeroth_commit[] = BUILD_SCM_REVISION;
