@@ -467,8 +467,9 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
     // Enough for the model that is written at the end, not for half of the training state.
     limit.rlim_cur = 700'000;
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    // More saves than there are host buffers, so that the third failure is known before the last save.
     const Outcome full =
-        RunTrainer(With(Training(out), {"--checkpoint_every=2", "--resume=auto", async}));
+        RunTrainer(With(Training(out, 40), {"--checkpoint_every=2", "--resume=auto", async}));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(full.exit_code, 1) << full.output;
     EXPECT_NE(full.errors.find("File too large"), std::string::npos) << full.errors;
