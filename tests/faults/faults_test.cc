@@ -150,6 +150,7 @@ bool Try(bool async, const Fault& fault, const fs::path& whole) {
   EXPECT_NE(run.errors.find("error: "), std::string::npos);
   EXPECT_FALSE(hit.empty());
   EXPECT_NE(fault.kind, "SHORT");
+  EXPECT_NE(fault.kind, "EINTR");
   EXPECT_TRUE(MayEndTheRun(call)) << "training could have gone on";
   const Outcome rest = RunWith(With(Training(out, async), {"--resume=auto"}), {});
   EXPECT_EQ(rest.exit_code, 0) << rest.output;
