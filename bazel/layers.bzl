@@ -17,6 +17,7 @@ LAYERS = [
     "optim",
     "nn",
     "checkpoint",
+    "api",
     "data",
     "train",
     "tools",
@@ -54,7 +55,7 @@ _BANS = {
         ("models know no strategy by name", _STRATEGY_NAMES),
     ],
     "checkpoint": [("checkpoints know no model classes", ["nn"])],
-    "data": [("data knows no models", ["nn"])],
+    "data": [("data knows no models", ["api", "nn"])],
 }
 
 def _inside(package, folder):
