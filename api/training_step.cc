@@ -30,10 +30,9 @@ TrainingStep::~TrainingStep() {
 }
 
 float TrainingStep::loss_factor() const {
-  if (options_.loss_weight != 0) {
-    return static_cast<float>(options_.loss_scale * options_.loss_weight);
-  }
-  return static_cast<float>(options_.loss_scale) / static_cast<float>(options_.micro_batches);
+  const int64_t divisor =
+      options_.loss_divisor > 0 ? options_.loss_divisor : options_.micro_batches;
+  return static_cast<float>(options_.loss_scale) / static_cast<float>(divisor);
 }
 
 absl::Status TrainingStep::ExpectMicroBatch() const {

@@ -25,8 +25,8 @@ namespace zeroth {
 struct TrainingStepOptions {
   // Backwards of the step (gradient accumulation): its gradients are the mean of theirs.
   int64_t micro_batches = 1;
-  // What a micro-batch's loss counts in the step's; 0: 1 / micro_batches.
-  double loss_weight = 0;
+  // What the loss of each of them is divided by; 0: micro_batches.
+  int64_t loss_divisor = 0;
   // Losses are multiplied by this for backward, and gradients divided by it for the update: for
   // fp16 (see LossScaler).
   double loss_scale = 1;
@@ -36,8 +36,8 @@ struct TrainingStepOptions {
 };
 
 struct UpdateOptions {
-  double clip_grad_norm = 0;  // the largest norm; 0: no clipping
-  std::optional<double> lr;   // the optimizer's own if it is not given
+  double clip_grad_norm = 0;      // the largest norm; 0: no clipping
+  std::optional<double> lr = {};  // the optimizer's own if it is not given
 };
 
 class UnitPass;
@@ -73,7 +73,7 @@ class TrainingStep {
   absl::StatusOr<UnitPass> Backward(absl::string_view unit);
   // Ends a micro-batch after its backwards by hand; Backward(loss) does so itself.
   absl::Status FinishBackward();
-  // What gradients by hand are to be multiplied by: weight and scale of the micro-batch's loss.
+  // What gradients by hand are to be multiplied by: loss_scale / loss_divisor.
   float loss_factor() const;
 
   // {global norm, factor} of the step's gradients, fp32 [2] in device memory: GradNormAndScale
@@ -84,6 +84,9 @@ class TrainingStep {
   absl::Status Update(Optimizer& optimizer, const UpdateOptions& options = {});
   // Ends the step without an update, or after one by other means.
   absl::Status EndStep();
+  // The step is the caller's from here on, who reads gradients and calls Scheduler::EndStep or
+  // Abandon.
+  void Release() { ended_ = true; }
 
   // Of the step that Update has ended: the global norm before clipping, and whether it was skipped.
   double grad_norm() const { return grad_norm_; }

@@ -34,7 +34,7 @@ struct GradientNode {
 // both.
 struct Value {
   Tensor data;
-  std::shared_ptr<GradientNode> node;
+  std::shared_ptr<GradientNode> node = nullptr;
 };
 
 // The record of one forward. Each entry holds what its backward reads, and nothing else; it is
