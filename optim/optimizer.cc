@@ -13,7 +13,7 @@
 namespace zeroth {
 namespace {
 
-using Optimizers = Registry<OptimizerRegistry::Factory>;
+using Optimizers = Registry<OptimizerRegistry, OptimizerRegistry::Factory>;
 
 }  // namespace
 

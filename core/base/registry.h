@@ -16,13 +16,13 @@
 
 namespace zeroth {
 
-// What plug-ins of one kind have registered, by name. Plug-ins register before main, by objects at
-// namespace scope; look-ups may outlive main, so a registry is a static that is never destroyed.
-// Thread-safe.
-template <typename Entry>
+// What plug-ins of one `Kind`, a type that only tells registries apart, have registered, by name.
+// Plug-ins register before main, by objects at namespace scope; look-ups may outlive main, so a
+// registry is a static that is never destroyed. Thread-safe.
+template <typename Kind, typename Entry>
 class Registry {
  public:
-  // The one registry of this type of entry.
+  // The one registry of this kind.
   static Registry& Global() {
     static Registry* const registry = new Registry;
     return *registry;
