@@ -45,7 +45,7 @@ std::map<std::string, std::string> Defaults() {
 }
 
 TEST(ReadmeTest, ShowsTheExampleThatIsCompiled) {
-  const std::string example = Read("examples/wrap_parameters.cc");
+  const std::string example = Read("examples/train_module.cc");
   const std::string begin = "README: begin\n";
   const size_t from = example.find(begin) + begin.size();
   const size_t to = example.find("// -----", from);

@@ -49,6 +49,18 @@ Value Context::MakeValue(Tensor data) {
   return value;
 }
 
+namespace {
+
+absl::Status ExpectNoEnd(const GradientNode& node) {
+  if (!node.is_end) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "an operation follows a loss whose gradients were computed together with it "
+      "(LinearCrossEntropyOp), and would be left out of them; scale it by Context::set_loss_scale, "
+      "or compute the loss from other operations");
+}
+
+}  // namespace
+
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation) {
   return TakeGradient(context, node, activation.shape(), activation.dtype());
@@ -56,6 +68,7 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
 
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
                                       DType dtype) {
+  ZEROTH_RETURN_IF_ERROR(ExpectNoEnd(node));
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
   // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
@@ -73,12 +86,39 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, cons
 }
 
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution) {
+  ZEROTH_RETURN_IF_ERROR(ExpectNoEnd(node));
   if (!node.grad.defined()) {
     node.grad = std::move(contribution);
     return absl::OkStatus();
   }
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution));
   return context.kernels().Add(slot.tensor, contribution, slot.tensor);
+}
+
+absl::Status Backward(Context& context, const Value& loss) {
+  if (loss.node == nullptr) {
+    return absl::FailedPreconditionError(
+        "backward: the loss was not recorded; compute it with recording on, from something that "
+        "takes a gradient");
+  }
+  if (loss.data.numel() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "backward: the loss is ", loss.data.shape().ToString(), ", expected one element"));
+  }
+  if (!loss.node->is_end) {
+    const float scale = context.loss_scale();
+    ZEROTH_ASSIGN_OR_RETURN(
+        Tensor grad, Tensor::FromHost<float>(context.device(), loss.data.shape(), {&scale, 1},
+                                             MemoryCategory::kActivations));
+    if (loss.data.dtype() != DType::kFloat32) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor rounded,
+                              context.Empty(loss.data.shape(), loss.data.dtype()));
+      ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(grad, rounded));
+      grad = rounded;
+    }
+    loss.node->grad = std::move(grad);
+  }
+  return context.tape().Backward();
 }
 
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {

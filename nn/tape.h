@@ -25,13 +25,16 @@ class Kernels;
 // The gradient of one activation, while backward has use for it.
 struct GradientNode {
   Tensor grad;  // undefined until the first contribution
+  // Of a loss whose gradients were computed together with it, for Context::loss_scale: backward
+  // starts from it, and no operation can follow it.
+  bool is_end = false;
 };
 
 // An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share
 // both.
 struct Value {
   Tensor data;
-  std::shared_ptr<GradientNode> node;
+  std::shared_ptr<GradientNode> node = nullptr;
 };
 
 // The record of one forward. Each entry holds what its backward reads, and nothing else; it is
@@ -125,6 +128,10 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, cons
 // A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
 // write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
+
+// The backward of all that was recorded, of loss_scale * `loss`, one element. FailedPrecondition if
+// `loss` was not recorded.
+absl::Status Backward(Context& context, const Value& loss);
 
 // The full values of a parameter; FailedPrecondition if nobody has made them available.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);
