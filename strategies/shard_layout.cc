@@ -88,15 +88,6 @@ int64_t ShardLayout::padding_numel() const {
   return numel;
 }
 
-std::vector<ShardLayout::Piece> ShardLayout::Pieces(int segment, int rank) const {
-  std::vector<Piece> pieces;
-  for (int parameter : segments_[static_cast<size_t>(segment)].parameters) {
-    const Piece piece = PieceOf(parameter, rank);
-    if (piece.numel() > 0) pieces.push_back(piece);
-  }
-  return pieces;
-}
-
 ShardLayout::Piece ShardLayout::PieceOf(int parameter, int rank) const {
   ZEROTH_CHECK(rank >= 0 && rank < shard_count_);
   const Placement& at = placement(parameter);

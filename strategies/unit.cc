@@ -108,6 +108,11 @@ Unit::~Unit() {
   }
 }
 
+UnitCollectives& Unit::collectives() const {
+  static UnitCollectives communicators;  // has no state
+  return has_own_collectives() ? *spec_.collectives : communicators;
+}
+
 bool Unit::has_trainable() const {
   for (const ShardLayout::Segment& segment : layout_.segments()) {
     if (segment.trainable) return true;
@@ -259,6 +264,7 @@ void Unit::Abandon() {
   HideParameters();
   gather_event_ = nullptr;
   DropGradients();
+  strategy_state_ = nullptr;
 }
 
 void Unit::HideParameters() {

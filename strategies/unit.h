@@ -5,16 +5,19 @@
 #ifndef ZEROTH_STRATEGIES_UNIT_H_
 #define ZEROTH_STRATEGIES_UNIT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/state_tensor.h"
@@ -49,6 +52,7 @@ enum class MicroBatches : uint8_t {
   kReducedEach,  // each one's are reduced, and shards add up
   kAddedInFull,  // they add up in the full gradients, which are reduced once
 };
+inline constexpr size_t kMicroBatchesCount = 3;
 
 struct UnitSpec {
   std::string name;
@@ -108,8 +112,9 @@ class Unit {
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
   const MixedPrecision& precision() const { return precision_; }
-  // nullptr: the communicator's own.
-  UnitCollectives* collectives() const { return spec_.collectives.get(); }
+  // How its buffers travel: UnitSpec::collectives, or the communicator's.
+  UnitCollectives& collectives() const;
+  bool has_own_collectives() const { return spec_.collectives != nullptr; }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }
@@ -197,8 +202,21 @@ class Unit {
   // order their memory goes back.
   absl::Status ForgetGradients();
   // After an error, and after all streams were waited for: whatever the states are, parameters and
-  // gradients become invisible, kSharded and kNone.
+  // gradients become invisible, kSharded and kNone, and the strategy's state is released.
   void Abandon();
+
+  // What the sharding's strategy keeps for this unit, of a type of the strategy's choice: made when
+  // it is first asked for, and kept until Abandon, or as long as the unit. Aborts if it is asked
+  // for as another type.
+  template <typename State>
+  State& strategy_state() {
+    if (strategy_state_ == nullptr) {
+      strategy_state_ = std::make_shared<State>();
+      strategy_state_type_ = &typeid(State);
+    }
+    ZEROTH_CHECK(*strategy_state_type_ == typeid(State));
+    return *static_cast<State*>(strategy_state_.get());
+  }
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
   const std::shared_ptr<Event>& gather_event() const { return gather_event_; }
@@ -227,6 +245,8 @@ class Unit {
   int64_t tree_micro_batches_ = 0;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
+  std::shared_ptr<void> strategy_state_;
+  const std::type_info* strategy_state_type_ = nullptr;
 };
 
 }  // namespace zeroth

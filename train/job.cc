@@ -46,8 +46,9 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, strategy_options));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
-  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
+                          ShardSizeOf(*strategy, strategy_options, options.world_size));
+  return CheckQuantization(options, shard_size > 1 || options.shard_optimizer_over_world);
 }
 
 // What a build lacks is known to whoever built it, and to nobody else.
