@@ -22,7 +22,13 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
         " each: expected a multiple of ", micro_batches, "; take one, or another --world_size or ",
         options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum"));
   }
-  options.batch_size = options.global_batch_size / micro_batches;
+  const int64_t batch_size = options.global_batch_size / micro_batches;
+  if (options.batch_size != TrainOptions().batch_size && options.batch_size != batch_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
+        ": the one follows from the other, and makes it ", batch_size, "; leave one out"));
+  }
+  options.batch_size = batch_size;
   return options;
 }
 

@@ -15,7 +15,8 @@ namespace zeroth {
 int64_t GlobalBatchSize(const TrainOptions& options);
 
 // `options`, whose world size and grad_accum are known, with batch_size as global_batch_size asks
-// for; without it as they are. InvalidArgument if it does not divide among ranks and micro-batches.
+// for; without it as they are. InvalidArgument if it does not divide among ranks and micro-batches,
+// or if batch_size says otherwise.
 absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options);
 
 }  // namespace zeroth
