@@ -25,10 +25,12 @@ using ::testing::IsEmpty;
 
 // Another value that the option may have.
 std::string OtherValue(const Option& option) {
-  if (option.allowed.words != nullptr) {
-    return std::vector<std::string>(absl::StrSplit(option.allowed.words, ' ')).back();
-  }
   const std::string text = OptionText(option, TrainOptions());
+  if (option.allowed.words != nullptr) {
+    for (const absl::string_view word : absl::StrSplit(option.allowed.words, ' ')) {
+      if (word != text) return std::string(word);
+    }
+  }
   for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "x"}) {
     TrainOptions options;
     if (other != text && SetOption(option, other, options).ok()) return other;
