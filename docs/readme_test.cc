@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/train/option_docs.h"
+#include "zeroth/train/flags.h"
 
 namespace zeroth {
 namespace {

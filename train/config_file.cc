@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/flags/marshalling.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
@@ -35,19 +35,13 @@ constexpr size_t kMostBytes = size_t{1} << 20;
 std::optional<std::string> FlagText(const Option& option, const toml::node& node) {
   const auto is = [&](auto field) { return std::holds_alternative<decltype(field)>(option.field); };
   const bool is_text = is(&TrainOptions::data);
-  const bool is_switch = is(&TrainOptions::shuffle);
+  const bool is_bool = is(&TrainOptions::shuffle);
   // TOML has no integers as large as seeds may be.
-  if (const auto text = node.value_exact<std::string>();
-      text && (is_text || is(&TrainOptions::seed)))
-    return text;
-  if (const auto value = node.value_exact<bool>(); value && is_switch) {
-    return *value ? "true" : "false";
-  }
-  if (const auto number = node.value_exact<int64_t>(); number && !is_text && !is_switch) {
-    return absl::StrCat(*number);
-  }
-  if (const auto number = node.value_exact<double>(); number && is(&TrainOptions::lr)) {
-    return absl::StrFormat("%.17g", *number);
+  if (node.is_string() && (is_text || is(&TrainOptions::seed))) return node.ref<std::string>();
+  if (node.is_boolean() && is_bool) return absl::UnparseFlag(node.ref<bool>());
+  if (node.is_integer() && !is_text && !is_bool) return absl::UnparseFlag(node.ref<int64_t>());
+  if (node.is_floating_point() && is(&TrainOptions::lr)) {
+    return absl::UnparseFlag(node.ref<double>());
   }
   return std::nullopt;
 }

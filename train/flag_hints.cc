@@ -3,7 +3,7 @@
 #include "zeroth/train/flag_hints.h"
 
 #include <algorithm>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -94,35 +94,31 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
-}  // namespace
-
-std::vector<std::string> FlagHints(absl::string_view unknown,
-                                   const std::vector<std::string>& known) {
+// What whoever wrote `unknown` may have meant; nothing if it is far from all.
+std::vector<std::string> Hints(absl::string_view unknown) {
   const std::string name = absl::StrReplaceAll(unknown, {{"-", "_"}, {".", "_"}});
   for (const Foreign& foreign : kForeign) {
     const std::vector<absl::string_view> names = absl::StrSplit(foreign.names, ' ');
     if (std::find(names.begin(), names.end(), name) != names.end()) return {foreign.ours};
   }
   // A typing error in one letter of three or four; in more, it is another word.
-  const size_t most = std::max<size_t>(1, name.size() / 4);
-  std::vector<std::pair<size_t, std::string>> near;
-  for (const std::string& flag : known) {
-    const size_t distance = EditDistance(name, flag);
-    if (distance <= most) near.emplace_back(distance, absl::StrCat("--", flag));
-  }
-  std::sort(near.begin(), near.end());
+  size_t nearest = std::max<size_t>(1, name.size() / 4);
   std::vector<std::string> hints;
-  for (const auto& [distance, flag] : near) {
-    if (distance > near.front().first || hints.size() == 3) break;
-    hints.push_back(flag);
+  for (const Option& option : AllOptions()) {
+    const size_t distance = EditDistance(name, option.name);
+    if (distance < nearest) hints.clear();
+    if (distance > nearest) continue;
+    nearest = distance;
+    hints.push_back(absl::StrCat("--", option.name));
   }
+  if (hints.size() > 3) hints.resize(3);
   return hints;
 }
 
+}  // namespace
+
 std::string DidYouMean(absl::string_view unknown) {
-  std::vector<std::string> known;
-  for (const Option& option : AllOptions()) known.push_back(option.name);
-  const std::vector<std::string> hints = FlagHints(unknown, known);
+  const std::vector<std::string> hints = Hints(unknown);
   return hints.empty() ? "" : absl::StrCat("; did you mean ", absl::StrJoin(hints, " or "), "?");
 }
 

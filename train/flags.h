@@ -27,6 +27,12 @@ namespace zeroth {
 // errors of ReadConfig and Validate.
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
 
+// What --help prints: all flags, group by group.
+std::string HelpText();
+
+// docs/flags.md.
+std::string FlagsMarkdown();
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_TRAIN_FLAGS_H_

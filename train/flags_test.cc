@@ -11,7 +11,6 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/file_util.h"
-#include "zeroth/train/option_docs.h"
 #include "zeroth/train/option_registry.h"
 
 namespace zeroth {

@@ -243,10 +243,6 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   return result;
 }
 
-int64_t SequencesPerStep(const TrainOptions& options) {
-  return options.batch_size * options.grad_accum * options.world_size;
-}
-
 int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "absl/flags/marshalling.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,8 +61,8 @@ bool AreTargets(absl::string_view text) {
 std::vector<Option> MakeOptions() {
   std::vector<Option> options;
   const char* group = "";
-#define ZEROTH_OPTION_GROUP(text) group = text;
-#define ZEROTH_OPTION(type, name, default_value, decides_results, allowed, help) \
+#define GROUP(text) group = text;
+#define OPTION(type, name, default_value, decides_results, allowed, help) \
   options.push_back({#name, group, decides_results, allowed, help, &TrainOptions::name});
 #include "zeroth/train/options.inc"
   return options;
@@ -71,17 +72,6 @@ std::vector<Option> MakeOptions() {
 template <typename Options, typename Visit>
 auto VisitField(const Option& option, Options& options, Visit visit) {
   return std::visit([&](auto field) { return visit(options.*field); }, option.field);
-}
-
-bool Parse(absl::string_view text, std::string& value) {
-  value = std::string(text);
-  return true;
-}
-bool Parse(absl::string_view text, bool& value) { return absl::SimpleAtob(text, &value); }
-bool Parse(absl::string_view text, double& value) { return absl::SimpleAtod(text, &value); }
-template <typename Integer>
-bool Parse(absl::string_view text, Integer& value) {
-  return absl::SimpleAtoi(text, &value);
 }
 
 bool Allows(const AllowedValues& allowed, const std::string& value) {
@@ -146,13 +136,7 @@ nlohmann::json OptionValue(const Option& option, const TrainOptions& options) {
 }
 
 std::string OptionText(const Option& option, const TrainOptions& options) {
-  return VisitField(option, options, [](const auto& value) -> std::string {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-      return value ? "true" : "false";
-    } else {
-      return absl::StrCat(value);
-    }
-  });
+  return VisitField(option, options, [](const auto& value) { return absl::UnparseFlag(value); });
 }
 
 std::string Expected(const Option& option) {
@@ -168,7 +152,9 @@ absl::Status CheckOption(const Option& option, const TrainOptions& options) {
 }
 
 absl::Status SetOption(const Option& option, absl::string_view text, TrainOptions& options) {
-  const bool parsed = VisitField(option, options, [&](auto& value) { return Parse(text, value); });
+  std::string error;
+  const bool parsed = VisitField(
+      option, options, [&](auto& value) { return absl::ParseFlag(text, &value, &error); });
   return parsed ? CheckOption(option, options) : NotExpected(option);
 }
 

@@ -49,7 +49,7 @@ const std::vector<Option>& AllOptions();
 const Option* FindOption(absl::string_view name);
 
 nlohmann::json OptionValue(const Option& option, const TrainOptions& options);
-// The same as a flag spells it, numbers in six digits.
+// The same as a flag spells it.
 std::string OptionText(const Option& option, const TrainOptions& options);
 
 // "fp32, bf16 or fp16", "a whole number of at least 1"; empty if any text will do.

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <thread>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -20,121 +23,95 @@
 namespace zeroth {
 namespace {
 
-std::string AsFlag(const Option& option, const TrainOptions& options) {
-  return absl::StrCat("--", option.name, "=", OptionText(option, options));
+// "--lr=0.1"; "--overwrite" if it is true or false.
+std::string AsFlag(absl::string_view name, const TrainOptions& options) {
+  const Option& option = *FindOption(name);
+  if (std::holds_alternative<bool TrainOptions::*>(option.field)) return absl::StrCat("--", name);
+  return absl::StrCat("--", name, "=", OptionText(option, options));
 }
 
-// What adapters are told, where there are none.
-absl::Status ValidateLora(const TrainOptions& options) {
-  // The rank of those of --init_adapter is known once it is opened.
-  if (options.lora_rank > 0 || !options.init_adapter.empty()) return absl::OkStatus();
-  const TrainOptions defaults;
-  for (const char* name : {"lora_alpha", "lora_targets", "lora_b_lr_scale", "lora_export"}) {
-    const Option& option = *FindOption(name);
-    if (OptionValue(option, options) == OptionValue(option, defaults)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        AsFlag(option, options), " needs --lora_rank: there are no adapters without a rank"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ValidateCheckpoints(const TrainOptions& options) {
-  if (options.async_checkpoint && options.checkpoint_every == 0) {
-    return absl::InvalidArgumentError(
-        "--async_checkpoint needs --checkpoint_every: say how often to save");
-  }
-  if (options.async_when_busy == "skip" && !options.async_checkpoint) {
-    return absl::InvalidArgumentError(
-        "--async_when_busy=skip needs --async_checkpoint: otherwise training waits for every save");
-  }
-  if (options.allow_partial && options.resume.empty()) {
-    return absl::InvalidArgumentError(
-        "--allow_partial needs --resume: say what to load as far as it fits");
-  }
-  return absl::OkStatus();
-}
-
-// What would make the bits depend on the ranks after all.
-absl::Status ValidateDeterministicBatch(const TrainOptions& options) {
-  if (options.deterministic_batch == 0) return absl::OkStatus();
-  const auto conflict = [&](absl::string_view flag, absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--deterministic_batch=", options.deterministic_batch, " and ", flag, ": ", why));
+// Options that do not go together, and those that need others.
+absl::Status CheckTogether(const TrainOptions& o) {
+  absl::Status status;
+  const auto refuse = [&](bool conflict, absl::string_view names, absl::string_view why) {
+    if (!conflict || !status.ok()) return;
+    std::vector<std::string> flags;
+    for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+      flags.push_back(AsFlag(name, o));
+    }
+    status = absl::InvalidArgumentError(
+        absl::StrCat(absl::StrJoin(flags, " and "), flags.size() > 1 ? ": " : " ", why));
   };
-  if (options.grad_sync != "every") {
-    return conflict("--grad_sync=last", "every micro-batch is reduced by itself; leave it out");
-  }
-  if (options.grad_accum_dtype != "fp32") {
-    return conflict("--grad_accum_dtype",
-                    "sums over micro-batches are made in fp32, and rounded once; leave it out");
-  }
-  if (options.quantized_weights || options.quantized_gradients) {
-    return conflict("--quantized_weights or --quantized_gradients",
-                    "what shares an int8 scale depends on where shards begin; leave one of them "
-                    "out");
-  }
-  if (options.reduction != "tree") {
-    return conflict("--reduction=nccl", "its order depends on the ranks; leave it out");
-  }
-  if (options.gradient_divide_factor != 0) {
-    return conflict("--gradient_divide_factor",
-                    "gradients are divided by the number of micro-batches; leave it out");
-  }
-  return absl::OkStatus();
-}
+  const TrainOptions defaults;
+  refuse(o.overwrite && o.out.empty(), "overwrite",
+         "needs --out: without it every run has a new directory");
+  refuse(o.overwrite && !o.resume.empty(), "overwrite resume",
+         "one removes what an earlier run left in --out, the other goes on from it; leave one of "
+         "them out");
+  refuse(!o.init_from.empty() && !o.model.empty(), "model init_from",
+         "both say what the model is; leave --model out to take it from the directory");
+  refuse(o.eval_every > 0 && o.eval_data.empty(), "eval_every",
+         "needs --eval_data: say on what to evaluate");
+  refuse(o.nccl_copy_engine == "on" && o.comm != "nccl" && o.comm != defaults.comm,
+         "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
+  refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
+         "without --offload: nothing is offloaded");
+  refuse(
+      o.min_lr > o.lr, "min_lr lr",
+      "the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: it "
+      "is a tenth of --lr then");
+  refuse(o.async_checkpoint && o.checkpoint_every == 0, "async_checkpoint",
+         "needs --checkpoint_every: say how often to save");
+  refuse(o.async_when_busy == "skip" && !o.async_checkpoint, "async_when_busy",
+         "needs --async_checkpoint: otherwise training waits for every save");
+  refuse(o.allow_partial && o.resume.empty(), "allow_partial",
+         "needs --resume: say what to load as far as it fits");
 
-absl::Status ValidatePrecision(const TrainOptions& options) {
-  ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
-                              "--param_dtype, --reduce_dtype, --grad_accum_dtype and "
-                              "--master_dtype");
-  const bool fp32 = options.param_dtype == "fp32";
-  if (options.fp32_precision == "tf32" && !fp32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fp32_precision=tf32 and --param_dtype=", options.param_dtype,
-                     ": no product is made of fp32 operands then; leave one of them out"));
-  }
-  if (options.fp8 != "none" && fp32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--fp8=", options.fp8,
-                     " and --param_dtype=fp32: products of 8-bit floats give 16 bits; take "
-                     "--param_dtype=bf16"));
-  }
-  if (options.attention_backend == "cudnn" && fp32) {
-    return absl::InvalidArgumentError(
-        "--attention_backend=cudnn and --param_dtype=fp32: cuDNN has no attention in fp32; take "
-        "--param_dtype=bf16 or another --attention_backend");
-  }
-  if (options.layout == "rows" && options.optimizer_state_dtype == "float8_block") {
-    return absl::InvalidArgumentError(
-        "--layout=rows and --optimizer_state_dtype=float8_block: 8-bit moments share scales in "
-        "blocks, which rows would cut; take --layout=flat, or moments in bf16");
-  }
-  if (options.ema_decay > 0 && options.master_dtype != "fp32") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--ema_decay=", options.ema_decay, " and --master_dtype=", options.master_dtype,
-        ": an average in less than fp32 would stand still; take --master_dtype=fp32"));
-  }
-  return options.loss_scaler().status();
-}
+  const bool fp32 = o.param_dtype == "fp32";
+  refuse(o.fp32_precision == "tf32" && !fp32, "fp32_precision param_dtype",
+         "no product is made of fp32 operands then; leave one of them out");
+  refuse(o.fp8 != "none" && fp32, "fp8 param_dtype",
+         "products of 8-bit floats give 16 bits; take --param_dtype=bf16");
+  refuse(o.attention_backend == "cudnn" && fp32, "attention_backend param_dtype",
+         "cuDNN has no attention in fp32; take --param_dtype=bf16 or another --attention_backend");
+  refuse(o.layout == "rows" && o.optimizer_state_dtype == "float8_block",
+         "layout optimizer_state_dtype",
+         "8-bit moments share scales in blocks, which rows would cut; take --layout=flat, or "
+         "moments in bf16");
+  refuse(o.ema_decay > 0 && o.master_dtype != "fp32", "ema_decay master_dtype",
+         "an average in less than fp32 would stand still; take --master_dtype=fp32");
 
-// What a recorded step cannot do.
-absl::Status ValidateCudaGraphs(const TrainOptions& options) {
-  if (!options.cuda_graphs) return absl::OkStatus();
-  if (!options.trace.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--trace=", options.trace,
-                     " and --cuda_graphs: a timeline is of work that is enqueued piece by piece, "
-                     "and a graph is one piece; trace a run without graphs"));
-  }
-  for (const char* name : {"skip_loss_zscore", "skip_grad_norm_zscore"}) {
-    const Option& option = *FindOption(name);
-    if (OptionValue(option, options) == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(AsFlag(option, options),
-                     " and --cuda_graphs: a graph has the update in it, so that nothing can be "
-                     "decided before; leave one of them out"));
-  }
-  return absl::OkStatus();
+  refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
+         "a timeline is of work that is enqueued piece by piece, and a graph is one piece; trace a "
+         "run without graphs");
+  constexpr char kGraph[] =
+      "a graph has the update in it, so that nothing can be decided before; leave one of them out";
+  refuse(o.cuda_graphs && o.skip_loss_zscore > 0, "skip_loss_zscore cuda_graphs", kGraph);
+  refuse(o.cuda_graphs && o.skip_grad_norm_zscore > 0, "skip_grad_norm_zscore cuda_graphs", kGraph);
+
+  // The rank of the adapters of --init_adapter is known once it is opened.
+  const bool has_none = o.lora_rank == 0 && o.init_adapter.empty();
+  constexpr char kRank[] = "needs --lora_rank: there are no adapters without a rank";
+  refuse(has_none && o.lora_alpha != defaults.lora_alpha, "lora_alpha", kRank);
+  refuse(has_none && o.lora_targets != defaults.lora_targets, "lora_targets", kRank);
+  refuse(has_none && o.lora_b_lr_scale != defaults.lora_b_lr_scale, "lora_b_lr_scale", kRank);
+  refuse(has_none && o.lora_export != defaults.lora_export, "lora_export", kRank);
+
+  // What would make the bits depend on the ranks after all.
+  const bool fixed = o.deterministic_batch > 0;
+  refuse(fixed && o.grad_sync != "every", "deterministic_batch grad_sync",
+         "every micro-batch is reduced by itself; leave --grad_sync out");
+  refuse(fixed && o.grad_accum_dtype != "fp32", "deterministic_batch grad_accum_dtype",
+         "sums over micro-batches are made in fp32, and rounded once; leave the type out");
+  constexpr char kScales[] =
+      "what shares an int8 scale depends on where shards begin; leave one of them out";
+  refuse(fixed && o.quantized_weights, "deterministic_batch quantized_weights", kScales);
+  refuse(fixed && o.quantized_gradients, "deterministic_batch quantized_gradients", kScales);
+  refuse(fixed && o.reduction != "tree", "deterministic_batch reduction",
+         "its order depends on the ranks; leave --reduction out");
+  refuse(fixed && o.gradient_divide_factor != 0, "deterministic_batch gradient_divide_factor",
+         "gradients are divided by the number of micro-batches; leave the factor out");
+  return status;
 }
 
 }  // namespace
@@ -146,46 +123,13 @@ absl::Status Validate(const TrainOptions& options) {
         "for a first try, --data=README.md");
   }
   for (const Option& option : AllOptions()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(CheckOption(option, options), AsFlag(option, options));
+    ZEROTH_RETURN_IF_ERROR_WITH(CheckOption(option, options), AsFlag(option.name, options));
   }
-  if (options.overwrite && options.out.empty()) {
-    return absl::InvalidArgumentError(
-        "--overwrite needs --out: without it every run has a new directory");
-  }
-  if (options.overwrite && !options.resume.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--overwrite and --resume=", options.resume,
-        ": one removes what an earlier run left in --out, the other goes on from it; leave one of "
-        "them out"));
-  }
-  if (!options.init_from.empty() && !options.model.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--model=", options.model, " and --init_from=", options.init_from,
-        " both say what the model is; leave --model out to take it from the directory"));
-  }
-  if (options.eval_every > 0 && options.eval_data.empty()) {
-    return absl::InvalidArgumentError("--eval_every needs --eval_data: say on what to evaluate");
-  }
-  if (options.nccl_copy_engine == "on" && options.comm != "nccl" &&
-      options.comm != TrainOptions().comm) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--nccl_copy_engine=on, but --comm=", options.comm, ", which has none; take --comm=nccl"));
-  }
-  if (options.offload == "none" && !options.offload_dir.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--offload_dir=", options.offload_dir,
-                                                   " without --offload: nothing is offloaded"));
-  }
-  if (options.min_lr > options.lr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--min_lr=", options.min_lr, " and --lr=", options.lr,
-        ": the learning rate would rise to its end; expected at most --lr, or leave --min_lr out: "
-        "it is a tenth of --lr then"));
-  }
-  ZEROTH_RETURN_IF_ERROR(ValidatePrecision(options));
-  ZEROTH_RETURN_IF_ERROR(ValidateCudaGraphs(options));
-  ZEROTH_RETURN_IF_ERROR(ValidateLora(options));
-  ZEROTH_RETURN_IF_ERROR(ValidateCheckpoints(options));
-  return ValidateDeterministicBatch(options);
+  ZEROTH_RETURN_IF_ERROR(CheckTogether(options));
+  ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
+                              "--param_dtype, --reduce_dtype, --grad_accum_dtype and "
+                              "--master_dtype");
+  return options.loss_scaler().status();
 }
 
 absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
@@ -200,6 +144,31 @@ absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
         " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
   }
   options.grad_accum = *each;
+  return options;
+}
+
+int64_t SequencesPerStep(const TrainOptions& options) {
+  return options.batch_size * options.grad_accum * options.world_size;
+}
+
+absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
+  if (options.global_batch_size == 0) return options;
+  const int64_t micro_batches = options.grad_accum * options.world_size;
+  if (options.global_batch_size % micro_batches != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--global_batch_size=", options.global_batch_size, " over ", options.world_size,
+        " ranks with ", options.grad_accum,
+        options.grad_accum == 1 ? " micro-batch" : " micro-batches",
+        " each: expected a multiple of ", micro_batches, "; take one, or another --world_size or ",
+        options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum"));
+  }
+  const int64_t batch_size = options.global_batch_size / micro_batches;
+  if (options.batch_size != TrainOptions().batch_size && options.batch_size != batch_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
+        ": the one follows from the other, and makes it ", batch_size, "; leave one out"));
+  }
+  options.batch_size = batch_size;
   return options;
 }
 

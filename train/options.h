@@ -28,8 +28,8 @@ inline constexpr int kDefaultWorldSize = 2;
 
 // Everything that a training run is told: a field for each line of options.inc.
 struct TrainOptions {
-#define ZEROTH_OPTION_GROUP(text)
-#define ZEROTH_OPTION(type, name, default_value, ...) type name = default_value;
+#define GROUP(text)
+#define OPTION(type, name, default_value, ...) type name = default_value;
 #include "zeroth/train/options.inc"
 
   int local_world_size = 0;  // no option: ranks on this machine, as far as known; 0: all of them
@@ -55,6 +55,14 @@ absl::Status Validate(const TrainOptions& options);
 // `options`, whose world size is known, with grad_accum as deterministic_batch asks for; without it
 // as they are. InvalidArgument if ranks cannot share the batch, or if grad_accum says otherwise.
 absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
+
+// Sequences that all ranks together train on in a step. The world size is known.
+int64_t SequencesPerStep(const TrainOptions& options);
+
+// `options`, whose world size and grad_accum are known, with batch_size as global_batch_size asks
+// for; without it as they are. InvalidArgument if it does not divide among ranks and micro-batches,
+// or if batch_size says otherwise.
+absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);

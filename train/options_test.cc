@@ -10,10 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zeroth {
 namespace {
+
+using ::testing::HasSubstr;
 
 TrainOptions Valid() {
   TrainOptions options;
@@ -60,7 +63,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},
-      {"--nccl_copy_engine=on, but --comm=local",
+      {"--nccl_copy_engine=on and --comm=local",
        [](TrainOptions& o) {
          o.nccl_copy_engine = "on";
          o.comm = "local";
@@ -227,6 +230,27 @@ TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
   options.world_size = 3;
   const std::string ranks = WithDeterministicBatch(options).status().ToString();
   EXPECT_NE(ranks.find("divides it: 1, 2, 4, 8"), std::string::npos) << ranks;
+}
+
+TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
+  TrainOptions options;
+  options.world_size = 4;
+  options.grad_accum = 3;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, options.batch_size);
+  options.global_batch_size = 24;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
+  EXPECT_EQ(SequencesPerStep(*WithGlobalBatch(options)), 24);
+  options.batch_size = 3;
+  EXPECT_THAT(
+      WithGlobalBatch(options).status().ToString(),
+      HasSubstr("--global_batch_size=24 and --batch_size=3: the one follows from the other, "
+                "and makes it 2"));
+  options.batch_size = 2;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
+  options.global_batch_size = 6;
+  EXPECT_THAT(WithGlobalBatch(options).status().ToString(),
+              HasSubstr("--global_batch_size=6 over 4 ranks with 3 micro-batches each: expected a "
+                        "multiple of 12"));
 }
 
 TEST(OptionsTest, WhatADeterministicBatchDoesNotGoWith) {

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/train/global_batch.h"
 #include "zeroth/train/option_registry.h"
 
 namespace zeroth {
@@ -21,7 +20,7 @@ std::string Text(const Json& json) {
 
 TrainOptions Resolved(TrainOptions options) {
   options.threads_per_rank = ThreadsPerRank(options);
-  options.global_batch_size = GlobalBatchSize(options);
+  options.global_batch_size = SequencesPerStep(options);
   options.min_lr = options.final_lr();
   return options;
 }

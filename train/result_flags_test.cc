@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/train/global_batch.h"
 #include "zeroth/train/option_registry.h"
 
 namespace zeroth {
@@ -122,27 +121,6 @@ TEST(ResultFlagsTest, RanksAndStrategiesChangeNothingOfADeterministicBatch) {
   options.deterministic_batch = 16;
   EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
               ElementsAre("--deterministic_batch is 16, was 8"));
-}
-
-TEST(GlobalBatchTest, DividesAmongRanksAndMicroBatches) {
-  TrainOptions options;
-  options.world_size = 4;
-  options.grad_accum = 3;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, options.batch_size);
-  options.global_batch_size = 24;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
-  EXPECT_EQ(GlobalBatchSize(*WithGlobalBatch(options)), 24);
-  options.batch_size = 3;
-  EXPECT_THAT(
-      WithGlobalBatch(options).status().ToString(),
-      HasSubstr("--global_batch_size=24 and --batch_size=3: the one follows from the other, "
-                "and makes it 2"));
-  options.batch_size = 2;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
-  options.global_batch_size = 6;
-  EXPECT_THAT(WithGlobalBatch(options).status().ToString(),
-              HasSubstr("--global_batch_size=6 over 4 ranks with 3 micro-batches each: expected a "
-                        "multiple of 12"));
 }
 
 }  // namespace

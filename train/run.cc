@@ -26,7 +26,6 @@
 #include "zeroth/train/config_file.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/gemm_rate.h"
-#include "zeroth/train/global_batch.h"
 #include "zeroth/train/init_adapter.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/job.h"
