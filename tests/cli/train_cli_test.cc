@@ -476,7 +476,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"skip_grad_norm_zscore",
                 {kText, kOut, "--skip_grad_norm_zscore=3", "--cuda_graphs"},
                 {"--skip_grad_norm_zscore=3 and --cuda_graphs"}},
-        Refusal{"ema_decay", {kText, kOut, "--ema_decay=1"}, {"--ema_decay=1", "not including, 1"}},
+        Refusal{"ema_decay", {kText, kOut, "--ema_decay=1"}, {"--ema_decay=1", "of at least 0 and below 1"}},
         Refusal{"lora_rank", {kText, kOut, "--lora_rank=-1"}, {"--lora_rank=-1", "at least 1"}},
         Refusal{"lora_target",
                 {kText, kOut, "--lora_rank=2", "--lora_targets=c_attn,w_proj"},
