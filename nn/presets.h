@@ -13,12 +13,8 @@
 namespace zeroth {
 
 // The configuration of a named model, as a Hugging Face config.json would have it: for
-// ModelRegistry::Create.
-//   gpt2_nano   0.8 M parameters over bytes, for the first minute
-//   gpt2_124m, gpt2_355m, gpt2_774m, gpt2_1558m   the published sizes
-//   llama_tiny  0.8 M parameters over bytes
-//   llama_1b    TinyLlama's shape, llama_8b Llama 3's
-// InvalidArgument lists the names.
+// ModelRegistry::Create. The names are those of the families that are linked in (nn/gpt2,
+// nn/llama). InvalidArgument lists them.
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
 
 // In order of size within a family.

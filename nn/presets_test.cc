@@ -74,7 +74,7 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("gpt2_nano", "tie_word_embeddings", false);
   refused("llama_tiny", "hidden_act", "gelu");
   refused("llama_tiny", "num_key_value_heads", 3);
-  refused("llama_tiny", "attention_bias", true);
+  refused("llama_tiny", "attention_bias", 1);
   refused("llama_tiny", "rope_scaling", nlohmann::json{{"rope_type", "llama3"}, {"factor", 8.0}});
 }
 
