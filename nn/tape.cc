@@ -49,6 +49,14 @@ Value Context::MakeValue(Tensor data) {
   return value;
 }
 
+void RecordBackward(Context& context, const Value& result,
+                    std::function<absl::Status(const Tensor& dresult)> backward) {
+  if (!context.recording()) return;
+  context.tape().Record([node = result.node, backward = std::move(backward)]() -> absl::Status {
+    return node->grad.defined() ? backward(node->grad) : absl::OkStatus();
+  });
+}
+
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation) {
   return TakeGradient(context, node, activation.shape(), activation.dtype());
