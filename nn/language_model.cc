@@ -33,6 +33,17 @@ Registry& GlobalRegistry() {
   return *registry;
 }
 
+// Of all families, in the order of their types.
+std::vector<ModelPreset> Presets() {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<ModelPreset> presets;
+  for (const auto& [type, family] : registry.families) {
+    presets.insert(presets.end(), family.presets.begin(), family.presets.end());
+  }
+  return presets;
+}
+
 // Puts recording back however the scope is left.
 class RecordingOff {
  public:
@@ -138,14 +149,18 @@ std::vector<std::string> ModelRegistry::ModelTypes() {
   return types;
 }
 
-std::vector<ModelPreset> ModelRegistry::Presets() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<ModelPreset> presets;
-  for (const auto& [type, family] : registry.families) {
-    presets.insert(presets.end(), family.presets.begin(), family.presets.end());
+absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
+  for (const ModelPreset& preset : Presets()) {
+    if (name == preset.name) return preset.config;
   }
-  return presets;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown model '", name, "'; the presets are: ", absl::StrJoin(PresetNames(), ", ")));
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (ModelPreset& preset : Presets()) names.push_back(std::move(preset.name));
+  return names;
 }
 
 }  // namespace zeroth

@@ -66,7 +66,8 @@ struct ModelPreset {
   nlohmann::json config;  // as a config.json would have it
 };
 
-// Model families by Hugging Face model_type. Thread-safe.
+// Model families by Hugging Face model_type. Each registers itself from a static object in its .cc,
+// in a target with alwayslink (DecoderRegistration). Thread-safe.
 class ModelRegistry {
  public:
   // Builds a model from the content of a config.json; errors name the key, what it holds and what
@@ -75,7 +76,6 @@ class ModelRegistry {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(
       const nlohmann::json& config, const ModelOptions& options)>;
 
-  // `presets` are what presets.h finds.
   static void Register(absl::string_view model_type, Factory factory,
                        std::vector<ModelPreset> presets = {});
   // InvalidArgument lists the families linked in if `config` has another model_type, or none; and
@@ -83,17 +83,12 @@ class ModelRegistry {
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
                                                                const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();
-  // Of all families, in the order of ModelTypes().
-  static std::vector<ModelPreset> Presets();
 };
 
-// Put one at namespace scope in the family's .cc, in a target with alwayslink.
-struct ModelRegistration {
-  ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,
-                    std::vector<ModelPreset> presets = {}) {
-    ModelRegistry::Register(model_type, std::move(factory), std::move(presets));
-  }
-};
+// The configuration of a preset of any family that is linked in. InvalidArgument lists their names.
+absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
+// In order of size within a family.
+std::vector<std::string> PresetNames();
 
 }  // namespace zeroth
 

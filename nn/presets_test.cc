@@ -1,14 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 
 #include <map>
 #include <string>
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-
-#include "zeroth/nn/language_model.h"
 
 namespace zeroth {
 namespace {

@@ -3,6 +3,7 @@
 #include "zeroth/nn/decoder/decoder.h"
 
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,37 +14,19 @@
 namespace zeroth {
 namespace {
 
-// Builds the linear layers of one block.
-class LinearBuilder {
- public:
-  LinearBuilder(const DecoderConfig& config, const LoraOptions& lora)
-      : layout_(config.layout), lora_(lora) {}
-
-  // From `in` to all of `outs` side by side, inside the module `scope`. With one of `names` it is a
-  // layer of that name with one weight; with several, a weight for each of `outs`.
-  std::unique_ptr<Linear> Build(const std::string& scope, const std::vector<std::string>& names,
-                                int64_t in, const std::vector<int64_t>& outs, bool bias,
-                                float init_std) const {
-    std::vector<LinearOptions::Projection> projections = {{"", 0}};
-    if (names.size() == 1) {
-      for (const int64_t out : outs) projections[0].out += out;
-    } else {
-      projections.clear();
-      for (size_t i = 0; i < outs.size(); ++i) projections.push_back({names[i], outs[i]});
-    }
-    return BuildLinear(names.size() == 1 ? absl::StrCat(scope, ".", names[0]) : scope,
-                       {.in = in,
-                        .projections = std::move(projections),
-                        .bias = bias,
-                        .layout = layout_,
-                        .init_std = init_std},
-                       lora_);
+// From `in` to all of `outs` side by side, inside the module `scope`. With one of `names` it is a
+// layer of that name with one weight; with several, a weight for each of `outs`.
+std::unique_ptr<Linear> MakeLinear(const std::string& scope, const std::vector<std::string>& names,
+                                   int64_t in, const std::vector<int64_t>& outs,
+                                   LinearOptions options, const LoraOptions& lora) {
+  options.in = in;
+  if (names.size() == 1) {
+    options.projections = {{"", std::accumulate(outs.begin(), outs.end(), int64_t{0})}};
+    return BuildLinear(absl::StrCat(scope, ".", names[0]), options, lora);
   }
-
- private:
-  const WeightLayout layout_;
-  const LoraOptions& lora_;
-};
+  for (size_t i = 0; i < outs.size(); ++i) options.projections.push_back({names[i], outs[i]});
+  return BuildLinear(scope, options, lora);
+}
 
 DecoderConfig WithoutZeros(DecoderConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
@@ -57,46 +40,49 @@ DecoderConfig WithoutZeros(DecoderConfig config) {
 DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const LoraOptions& lora)
     : Module(std::move(name)), norm_placement_(config.norm_placement) {
   const DecoderNames& names = config.names;
-  const LinearBuilder linear(config, lora);
-  const int64_t dim = config.dim;
   const int64_t q = config.heads * config.head_dim;
   const int64_t kv = config.kv_heads * config.head_dim;
   const std::vector<int64_t> mlp_in(config.gated ? 2 : 1, config.mlp_hidden);
-  const float std = static_cast<float>(config.init_std);
-  const float residual_std =
-      config.scaled_residual_init ? std / std::sqrt(2.0f * static_cast<float>(config.layers)) : std;
-  AttentionOptions attention{.heads = config.heads,
-                             .kv_heads = config.kv_heads,
-                             .head_dim = config.head_dim,
-                             .rope_theta = std::nullopt};
-  if (config.rotary) attention.rope_theta = static_cast<float>(config.rope_theta);
   const auto add_norm = [&](const std::string& norm) {
-    return AddChild(std::make_unique<Norm>(Scoped(norm), config.norm, dim, config.norm_eps));
+    return AddChild(std::make_unique<Norm>(Scoped(norm), config.norm, config.dim, config.norm_eps));
+  };
+  const auto linear = [&](bool bias, bool onto_residual) {
+    LinearOptions options;
+    options.bias = bias;
+    options.layout = config.layout;
+    options.init_std = static_cast<float>(config.init_std);
+    if (onto_residual && config.scaled_residual_init) {
+      options.init_std /= std::sqrt(2.0f * static_cast<float>(config.layers));
+    }
+    return options;
   };
 
   attention_norm_ = add_norm(names.attention_norm);
-  const std::string attention_name = Scoped(names.attention);
-  HeadNorms head_norms;
-  if (!names.q_norm.empty()) {
-    const auto head_norm = [&](const std::string& norm) {
-      return std::make_unique<Norm>(absl::StrCat(attention_name, ".", norm), config.norm,
-                                    config.head_dim, config.norm_eps);
-    };
-    head_norms = {head_norm(names.q_norm), head_norm(names.k_norm)};
-  }
-  attention_ = AddChild(std::make_unique<Attention>(
-      attention_name, attention,
-      linear.Build(attention_name, names.qkv, dim, {q, kv, kv}, config.qkv_bias, std),
-      linear.Build(attention_name, {names.attention_out}, q, {dim}, config.attention_out_bias,
-                   residual_std),
-      std::move(head_norms)));
+  const std::string attention = Scoped(names.attention);
+  AttentionOptions options;
+  options.heads = config.heads;
+  options.kv_heads = config.kv_heads;
+  options.head_dim = config.head_dim;
+  if (config.rotary) options.rope_theta = static_cast<float>(config.rope_theta);
+  const auto head_norm = [&](const std::string& norm) {
+    return norm.empty() ? nullptr
+                        : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
+                                                 config.head_dim, config.norm_eps);
+  };
+  attention_ = AddChild(
+      std::make_unique<Attention>(attention, options,
+                                  MakeLinear(attention, names.qkv, config.dim, {q, kv, kv},
+                                             linear(config.qkv_bias, false), lora),
+                                  MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                                             linear(config.attention_out_bias, true), lora),
+                                  HeadNorms{head_norm(names.q_norm), head_norm(names.k_norm)}));
   mlp_norm_ = add_norm(names.mlp_norm);
-  const std::string mlp_name = Scoped(names.mlp);
+  const std::string mlp = Scoped(names.mlp);
   mlp_ = AddChild(std::make_unique<Mlp>(
-      mlp_name, config.activation, config.gated,
-      linear.Build(mlp_name, names.mlp_in, dim, mlp_in, config.mlp_in_bias, std),
-      linear.Build(mlp_name, {names.mlp_out}, config.mlp_hidden, {dim}, config.mlp_out_bias,
-                   residual_std)));
+      mlp, config.activation, config.gated,
+      MakeLinear(mlp, names.mlp_in, config.dim, mlp_in, linear(config.mlp_in_bias, false), lora),
+      MakeLinear(mlp, {names.mlp_out}, config.mlp_hidden, {config.dim},
+                 linear(config.mlp_out_bias, true), lora)));
 }
 
 absl::StatusOr<Value> DecoderBlock::Forward(Context& context, const Value& x) {

@@ -19,7 +19,7 @@ void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config
   } else if (const auto* number = std::get_if<double DecoderConfig::*>(&key.field)) {
     config.** number = reader.Number(key.name);
   } else {
-    config.*std::get<bool DecoderConfig::*>(key.field) = reader.Flag(key.name, false);
+    config.*std::get<bool DecoderConfig::*>(key.field) = reader.Flag(key.name);
   }
 }
 
