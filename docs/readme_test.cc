@@ -23,15 +23,29 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-TEST(ReadmeTest, ShowsTheExampleThatIsCompiled) {
-  const std::string example = Read("examples/train_module.cc");
-  const std::string begin = "README: begin\n";
-  const size_t from = example.find(begin) + begin.size();
-  const size_t to = example.find("// -----", from);
-  ASSERT_NE(to, std::string::npos);
-  const std::string shown = example.substr(from, to - from);
+// What stands in `source` after the line that ends in `begin`, up to `end`, is shown by `page`.
+void ExpectShown(const std::string& page, const std::string& source, const std::string& begin,
+                 const std::string& end) {
+  const std::string code = Read(source);
+  const size_t at = code.find(begin + "\n");
+  ASSERT_NE(at, std::string::npos) << begin;
+  const size_t from = at + begin.size() + 1;
+  const size_t to = code.find(end, from);
+  ASSERT_NE(to, std::string::npos) << end;
+  const std::string shown = code.substr(from, to - from);
   ASSERT_GT(shown.size(), 500u);
-  EXPECT_NE(Read("README.md").find("```cpp\n" + shown + "```\n"), std::string::npos) << shown;
+  EXPECT_NE(Read(page).find("```cpp\n" + shown + "```\n"), std::string::npos) << shown;
+}
+
+TEST(ReadmeTest, ShowsTheExampleThatIsCompiled) {
+  ExpectShown("README.md", "examples/train_module.cc", "README: begin", "// -----");
+}
+
+TEST(WritingAModelTest, ShowsTheCodeThatIsCompiled) {
+  const std::string page = "docs/writing_a_model.md";
+  ExpectShown(page, "examples/write_model.cc", "docs: model", "// -----");
+  ExpectShown(page, "examples/write_model.cc", "docs: train", "  // -----");
+  ExpectShown(page, "nn/decoder/decoder_test.cc", "with Qwen2's biases.", "\nnlohmann::json");
 }
 
 TEST(FlagsPageTest, IsWhatTheOptionsSay) {

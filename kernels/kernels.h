@@ -273,6 +273,8 @@ struct Fp8GemmArgs {
   Tensor bias;              // [n] of c's type, bf16 or fp16; or undefined
 };
 
+struct BasicArgs;  // basic/basic.h
+
 // The operations of one device, enqueued on one stream (given at creation) and returning at once;
 // on the CPU's compute stream they are done on return. Tensors are kept alive until the stream has
 // passed.
@@ -335,6 +337,9 @@ class Kernels {
   virtual absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) = 0;
   virtual absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
                                       const Tensor& dgate_up) = 0;
+
+  // Any of the small operations of basic/basic.h.
+  virtual absl::Status Basic(const BasicArgs& args) = 0;
 
   // out = a + b; out may be either.
   virtual absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;

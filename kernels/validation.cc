@@ -11,6 +11,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/exact_sum.h"
 #include "zeroth/kernels/fp8.h"
 #include "zeroth/kernels/quantized_blocks.h"
@@ -419,6 +420,40 @@ absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up,
   const Matrix flat(dout);
   check.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type);
   check.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols, type);
+  return check.status();
+}
+
+absl::Status ValidateBasic(const Device& device, const BasicArgs& args) {
+  Checker check("Basic", device);
+  SharedType type;
+  check.Inside("out", args.out, type);
+  check.Require(args.group >= 1, "group", absl::StrCat("is ", args.group, ", expected at least 1"));
+  if (!check.status().ok() || args.op == BasicOp::kFill) return check.status();
+  const Matrix& out = args.out;
+  const bool mean_gradient = args.op == BasicOp::kMeanBackward;
+  check.Require(
+      !mean_gradient || out.rows % args.group == 0, "out",
+      absl::StrCat("has ", out.rows, " rows, expected a multiple of the group of ", args.group));
+  const int64_t group = args.op == BasicOp::kMean ? args.group : 1;
+  check.Sized("a", args.a, mean_gradient ? out.rows / args.group : out.rows * group, out.cols,
+              type);
+  switch (args.op) {
+    case BasicOp::kMultiply:
+    case BasicOp::kReluBackward:
+    case BasicOp::kSiluBackward:
+    case BasicOp::kTanhBackward:
+    case BasicOp::kSigmoidBackward:
+    case BasicOp::kSoftmaxBackward:
+      check.Sized("b", args.b, out.rows, out.cols, type);
+      break;
+    case BasicOp::kDropout:
+      check.Require(
+          args.scalar >= 0 && args.scalar < 1, "scalar",
+          absl::StrCat("is ", args.scalar, ", expected a rate of at least 0 and below 1"));
+      break;
+    default:
+      break;
+  }
   return check.status();
 }
 

@@ -39,6 +39,7 @@ absl::Status ValidateGeluBackward(const Device& device, const Tensor& x, const T
 absl::Status ValidateSwiGlu(const Device& device, const Tensor& gate_up, const Tensor& out);
 absl::Status ValidateSwiGluBackward(const Device& device, const Tensor& gate_up, const Tensor& dout,
                                     const Tensor& dgate_up);
+absl::Status ValidateBasic(const Device& device, const BasicArgs& args);
 absl::Status ValidateAdd(const Device& device, const Tensor& a, const Tensor& b, const Tensor& out);
 absl::Status ValidateScale(const Device& device, const Tensor& x);
 absl::Status ValidateLerp(const Device& device, const Tensor& x, const Tensor& target);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -61,6 +62,14 @@ absl::Status ExpectNoEnd(const GradientNode& node) {
 
 }  // namespace
 
+void RecordBackward(Context& context, const Value& result,
+                    std::function<absl::Status(const Tensor& dresult)> backward) {
+  if (!context.recording()) return;
+  context.tape().Record([node = result.node, backward = std::move(backward)]() -> absl::Status {
+    return node->grad.defined() ? backward(node->grad) : absl::OkStatus();
+  });
+}
+
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation) {
   return TakeGradient(context, node, activation.shape(), activation.dtype());
@@ -106,17 +115,9 @@ absl::Status Backward(Context& context, const Value& loss) {
         "backward: the loss is ", loss.data.shape().ToString(), ", expected one element"));
   }
   if (!loss.node->is_end) {
-    const float scale = context.loss_scale();
-    ZEROTH_ASSIGN_OR_RETURN(
-        Tensor grad, Tensor::FromHost<float>(context.device(), loss.data.shape(), {&scale, 1},
-                                             MemoryCategory::kActivations));
-    if (loss.data.dtype() != DType::kFloat32) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor rounded,
-                              context.Empty(loss.data.shape(), loss.data.dtype()));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(grad, rounded));
-      grad = rounded;
-    }
-    loss.node->grad = std::move(grad);
+    ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.Empty(loss.data.shape(), loss.data.dtype()));
+    ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(
+        {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
   }
   return context.tape().Backward();
 }

@@ -6,8 +6,10 @@
 #ifndef ZEROTH_NN_TAPE_H_
 #define ZEROTH_NN_TAPE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,6 +71,13 @@ class Tape {
   std::vector<std::function<void()>> cleanups_;
 };
 
+// What dropout's draws are a function of, besides the place in the model and the element.
+struct StepDraws {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_sample = 0;  // of this forward's batch, in the batch of all ranks and micro-batches
+};
+
 // What an operation runs with. Everything outlives the context; one per rank.
 class Context {
  public:
@@ -84,6 +93,10 @@ class Context {
   float loss_scale() const { return loss_scale_; }
   void set_loss_scale(float scale) { loss_scale_ = scale; }
 
+  // Set before each forward that is trained with dropout; none otherwise, as in evaluation.
+  const std::optional<StepDraws>& draws() const { return draws_; }
+  void set_draws(std::optional<StepDraws> draws) { draws_ = draws; }
+
   // An uninitialised activation. Activations are of the type that the parameters they meet are
   // computed in; statistics and losses are fp32.
   absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
@@ -96,6 +109,7 @@ class Context {
   friend class TapeScope;
   Tape* tape_;
   float loss_scale_ = 1.0f;
+  std::optional<StepDraws> draws_;
 };
 
 // Has operations record on another tape while it exists.
@@ -125,6 +139,11 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
 // The same for an operation that has not kept the activation.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
                                       DType dtype);
+// Records how to go back from an operation's result: `backward` is called with the result's
+// gradient and adds to those of the operation's inputs; not called if nothing has used the result.
+// Does nothing while recording is off.
+void RecordBackward(Context& context, const Value& result,
+                    std::function<absl::Status(const Tensor& dresult)> backward);
 // A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
 // write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);

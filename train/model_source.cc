@@ -14,7 +14,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/gpt2_bpe.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 
 namespace zeroth {
 namespace {

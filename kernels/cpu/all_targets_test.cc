@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 
+#include "zeroth/kernels/basic/basic_suite.h"
 #include "zeroth/kernels/testing/activation_suite.h"
 #include "zeroth/kernels/testing/adamw_ranges_suite.h"
 #include "zeroth/kernels/testing/adamw_suite.h"
@@ -30,6 +31,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Cpu, ActivationSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, AdamWRangesSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, AdamWSuite, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Cpu, BasicSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, CastSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, ElementwiseSuite, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Cpu, EmbeddingSuite, ::testing::Values("cpu"));

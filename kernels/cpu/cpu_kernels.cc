@@ -13,6 +13,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/basic/basic_cpu.h"
 #include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cpu/adamw.h"
 #include "zeroth/kernels/cpu/attention.h"
@@ -285,6 +287,14 @@ absl::Status CpuKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& dou
     const Matrix flat(dout);
     cpu::SwiGluBackward(flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(), dout.raw_data(),
                         dgate_up.raw_data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CpuKernels::Basic(const BasicArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateBasic(device_, args));
+  return stream_.Enqueue([args] {
+    cpu::Basic(CallOf(args));
     return absl::OkStatus();
   });
 }

@@ -50,6 +50,7 @@ class CpuKernels final : public Kernels {
   absl::Status SwiGlu(const Tensor& gate_up, const Tensor& out) override;
   absl::Status SwiGluBackward(const Tensor& gate_up, const Tensor& dout,
                               const Tensor& dgate_up) override;
+  absl::Status Basic(const BasicArgs& args) override;
   absl::Status Add(const Tensor& a, const Tensor& b, const Tensor& out) override;
   absl::Status Scale(const Tensor& x, float factor) override;
   absl::Status Lerp(const Tensor& x, const Tensor& target, float weight) override;

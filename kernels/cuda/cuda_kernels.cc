@@ -11,6 +11,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/basic/basic_cuda.h"
 #include "zeroth/kernels/calls.h"
 #include "zeroth/kernels/cuda/adamw.h"
 #include "zeroth/kernels/cuda/attention.h"
@@ -407,6 +409,12 @@ absl::Status CudaKernels::SwiGluBackward(const Tensor& gate_up, const Tensor& do
   return Finish(cuda::SwiGluBackward(flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(),
                                      dout.raw_data(), dgate_up.raw_data(), target_),
                 gate_up, dout, dgate_up);
+}
+
+absl::Status CudaKernels::Basic(const BasicArgs& args) {
+  ZEROTH_RETURN_IF_ERROR(ValidateBasic(device_, args));
+  ZEROTH_RETURN_IF_ERROR(stream_.status());
+  return Finish(cuda::Basic(CallOf(args), target_), args.a.tensor, args.b.tensor, args.out.tensor);
 }
 
 absl::Status CudaKernels::Add(const Tensor& a, const Tensor& b, const Tensor& out) {
