@@ -35,7 +35,7 @@ class ShardedModule {
   Sharding& sharding() { return *sharding_; }
   Kernels& kernels() { return rank_.kernels(); }
   // What operations of nn run with. Within a TrainingStep they are recorded for its backward;
-  // otherwise use NoGradient.
+  // for inference, have a NoGradient(tape()).
   Context& context() { return *context_; }
   Tape& tape() { return tape_; }
 
@@ -80,22 +80,6 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, Module& mo
 absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, std::vector<UnitSpec> units,
                                                           const ShardingOptions& options = {},
                                                           uint64_t seed = 0);
-
-// While it exists operations record nothing, for evaluation and inference.
-class NoGradient {
- public:
-  explicit NoGradient(ShardedModule& model)
-      : tape_(model.tape()), before_(model.tape().recording()) {
-    tape_.set_recording(false);
-  }
-  ~NoGradient() { tape_.set_recording(before_); }
-  NoGradient(const NoGradient&) = delete;
-  NoGradient& operator=(const NoGradient&) = delete;
-
- private:
-  Tape& tape_;
-  bool before_;
-};
 
 }  // namespace zeroth
 

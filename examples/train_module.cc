@@ -86,7 +86,7 @@ absl::Status Check(Rank& rank) {
   Classifier model;
   ZEROTH_ASSIGN_OR_RETURN(auto whole, FullyShard(rank, model, {.strategy = "no_shard"}));
   ZEROTH_RETURN_IF_ERROR(whole->Load("circle"));
-  const NoGradient inference(*whole);
+  const NoGradient inference(whole->tape());
   ZEROTH_ASSIGN_OR_RETURN(const Batch batch, DrawBatch(rank, 100'000));
   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(whole->context(), batch));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> value, loss.data.ToHost<float>());

@@ -2,15 +2,14 @@
 
 #include "zeroth/nn/language_model.h"
 
-#include <map>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/nn/ops/loss.h"
@@ -23,39 +22,17 @@ struct Family {
   std::vector<ModelPreset> presets;
 };
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, Family> families;
-};
-
-Registry& GlobalRegistry() {
-  static Registry* registry = new Registry;  // never destroyed: look-ups may outlive main
-  return *registry;
-}
+using Families = Registry<ModelRegistry, Family>;
 
 // Of all families, in the order of their types.
 std::vector<ModelPreset> Presets() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<ModelPreset> presets;
-  for (const auto& [type, family] : registry.families) {
+  for (const std::string& type : ModelRegistry::ModelTypes()) {
+    const Family family = *Families::Global().Find(type);
     presets.insert(presets.end(), family.presets.begin(), family.presets.end());
   }
   return presets;
 }
-
-// Puts recording back however the scope is left.
-class RecordingOff {
- public:
-  explicit RecordingOff(Tape& tape) : tape_(tape), was_on_(tape.recording()) {
-    tape_.set_recording(false);
-  }
-  ~RecordingOff() { tape_.set_recording(was_on_); }
-
- private:
-  Tape& tape_;
-  bool was_on_;
-};
 
 }  // namespace
 
@@ -68,7 +45,7 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
 }
 
 absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from) {
-  const RecordingOff off(context.tape());
+  const NoGradient off(context.tape());
   return Hooked(context, [&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
     const int64_t batch = hidden.data.dim(0);
@@ -106,13 +83,7 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
 
 void ModelRegistry::Register(absl::string_view model_type, Factory factory,
                              std::vector<ModelPreset> presets) {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted =
-      registry.families
-          .emplace(std::string(model_type), Family{std::move(factory), std::move(presets)})
-          .second;
-  ZEROTH_CHECK(inserted && "a model family with this model_type is already registered");
+  Families::Global().Add(model_type, {std::move(factory), std::move(presets)});
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohmann::json& config,
@@ -121,19 +92,13 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   const auto type = config.find("model_type");
   const std::string name =
       type != config.end() && type->is_string() ? type->get<std::string>() : "";
-  Factory factory;
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.families.find(name);
-    if (found != registry.families.end()) factory = found->second.factory;
-  }
-  if (factory == nullptr) {
+  const std::optional<Family> family = Families::Global().Find(name);
+  if (!family.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model_type ", name.empty() ? "is missing" : "'" + name + "'",
         " in the model's configuration; supported: ", absl::StrJoin(ModelTypes(), ", ")));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, factory(config, options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, family->factory(config, options));
   if (options.lora.enabled()) {
     ZEROTH_RETURN_IF_ERROR(FreezeAllButAdapters(*model, options.lora));
   }
@@ -141,13 +106,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   return model;
 }
 
-std::vector<std::string> ModelRegistry::ModelTypes() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<std::string> types;
-  for (const auto& [type, family] : registry.families) types.push_back(type);
-  return types;
-}
+std::vector<std::string> ModelRegistry::ModelTypes() { return Families::Global().Names(); }
 
 absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   for (const ModelPreset& preset : Presets()) {

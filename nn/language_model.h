@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -67,7 +68,7 @@ struct ModelPreset {
 };
 
 // Model families by Hugging Face model_type. Each registers itself from a static object in its .cc,
-// in a target with alwayslink (DecoderRegistration). Thread-safe.
+// in a target with alwayslink (ModelRegistration, DecoderRegistration). Thread-safe.
 class ModelRegistry {
  public:
   // Builds a model from the content of a config.json; errors name the key, what it holds and what
@@ -83,6 +84,14 @@ class ModelRegistry {
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
                                                                const ModelOptions& options = {});
   static std::vector<std::string> ModelTypes();
+};
+
+// Put one at namespace scope in the family's .cc, in a target with alwayslink.
+struct ModelRegistration {
+  ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory,
+                    std::vector<ModelPreset> presets = {}) {
+    ModelRegistry::Register(model_type, std::move(factory), std::move(presets));
+  }
 };
 
 // The configuration of a preset of any family that is linked in. InvalidArgument lists their names.

@@ -78,6 +78,21 @@ struct StepDraws {
   int64_t first_sample = 0;  // of this forward's batch, in the batch of all ranks and micro-batches
 };
 
+// While it exists, nothing is recorded: evaluation and inference.
+class NoGradient {
+ public:
+  explicit NoGradient(Tape& tape) : tape_(tape), before_(tape.recording()) {
+    tape_.set_recording(false);
+  }
+  ~NoGradient() { tape_.set_recording(before_); }
+  NoGradient(const NoGradient&) = delete;
+  NoGradient& operator=(const NoGradient&) = delete;
+
+ private:
+  Tape& tape_;
+  const bool before_;
+};
+
 // What an operation runs with. Everything outlives the context; one per rank.
 class Context {
  public:

@@ -53,17 +53,18 @@ void OptimizerRegistry::Register(absl::string_view name, Factory factory) {
   Optimizers::Global().Add(name, std::move(factory));
 }
 
+absl::Status OptimizerRegistry::Check(absl::string_view name) {
+  if (Optimizers::Global().Find(name).has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown optimizer '", name,
+      "'; the ones linked in are: ", absl::StrJoin(Optimizers::Global().Names(), ", ")));
+}
+
 absl::StatusOr<std::unique_ptr<Optimizer>> OptimizerRegistry::Create(
     absl::string_view name, Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
     absl::Span<const ParameterGroup> groups) {
-  const std::optional<Factory> factory = Optimizers::Global().Find(name);
-  if (!factory.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown optimizer '", name, "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
-  }
-  return (*factory)(sharding, kernels, options, groups);
+  ZEROTH_RETURN_IF_ERROR(Check(name));
+  return (*Optimizers::Global().Find(name))(sharding, kernels, options, groups);
 }
-
-std::vector<std::string> OptimizerRegistry::Names() { return Optimizers::Global().Names(); }
 
 }  // namespace zeroth

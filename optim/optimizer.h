@@ -111,8 +111,8 @@ class OptimizerRegistry {
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       absl::string_view name, Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups = {});
-  // Sorted.
-  static std::vector<std::string> Names();
+  // The first of these errors, if the name has it.
+  static absl::Status Check(absl::string_view name);
 };
 
 // Put one at namespace scope in the optimizer's .cc, in a target with alwayslink.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,16 +23,7 @@ struct Entry {
   StrategyRegistry::Factory factory;
 };
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, Entry, std::less<>> entries;
-};
-
-Registry& GlobalRegistry() {
-  static Registry* registry =
-      new Registry;  // never destroyed: registrations and look-ups may outlive main
-  return *registry;
-}
+using Strategies = Registry<StrategyRegistry, Entry>;
 
 bool Allows(const StrategyOption& option, absl::string_view value) {
   if (!option.choices.empty()) {
@@ -166,11 +158,7 @@ absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const Strategy
 void StrategyRegistry::Register(absl::string_view name, std::vector<StrategyOption> own,
                                 Factory factory) {
   for (const StrategyOption& option : own) ZEROTH_CHECK(Allows(option, option.default_value));
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted =
-      registry.entries.emplace(std::string(name), Entry{std::move(own), std::move(factory)}).second;
-  ZEROTH_CHECK(inserted && "a strategy with this name is already registered");
+  Strategies::Global().Add(name, {std::move(own), std::move(factory)});
 }
 
 absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
@@ -178,21 +166,15 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(':', 1));
   const absl::string_view name = parts.first;
-  Entry entry;
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.entries.find(name);
-    if (found != registry.entries.end()) entry = found->second;
-  }
-  if (entry.factory == nullptr) {
+  const std::optional<Entry> entry = Strategies::Global().Find(name);
+  if (!entry.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown sharding strategy '", name,
                      "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
   }
-  ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry.own));
+  ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry->own));
   ZEROTH_RETURN_IF_ERROR(CheckOptions(name, options));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, entry.factory(options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, entry->factory(options));
   if (strategy == nullptr) {
     return absl::InternalError(
         absl::StrCat("strategy '", name, "': its factory returned no strategy"));
@@ -201,12 +183,6 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
   return strategy;
 }
 
-std::vector<std::string> StrategyRegistry::Names() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : registry.entries) names.push_back(name);
-  return names;
-}
+std::vector<std::string> StrategyRegistry::Names() { return Strategies::Global().Names(); }
 
 }  // namespace zeroth

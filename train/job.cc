@@ -18,6 +18,7 @@
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/run_checkpoints.h"
@@ -45,9 +46,8 @@ absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
 absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, options.strategy_options()));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const int shard_size,
-      ShardSizeOf(*strategy, options.strategy_options(), options.world_size));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
+                          ShardSizeOf(*strategy, options.strategy_options(), options.world_size));
   return CheckQuantization(options, shard_size > 1 || options.shard_optimizer_over_world);
 }
 
@@ -99,6 +99,7 @@ absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options) {
 }
 
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
+  ZEROTH_RETURN_IF_ERROR_WITH(OptimizerRegistry::Check(options.optimizer), "--optimizer");
   ZEROTH_RETURN_IF_ERROR(CheckParallelism(options));
   if (const absl::Status status = KernelRegistry::Check(options.device, options.kernel_options());
       !status.ok()) {
@@ -211,6 +212,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
+  trainer.optimizer = options.optimizer;
   trainer.adamw.beta1 = options.beta1;
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;

@@ -343,7 +343,7 @@ absl::StatusOr<float> Trainer::WholeEvaluation(absl::Span<const Batch> micro_bat
   ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
   ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
-  const NoGradient inference(*sharded_);
+  const NoGradient inference(sharded_->tape());
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const Value loss,
                             model_->Loss(sharded_->context(), inputs.tokens(i), inputs.targets(i)));

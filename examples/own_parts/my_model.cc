@@ -1,0 +1,83 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A model of one token's memory: an embedding, one hidden layer, and a head. Its config.json:
+// {"model_type": "bigram", "vocab_size": 257, "hidden_size": 64}.
+
+#include <memory>
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/ops/embedding.h"
+
+namespace {
+
+using namespace zeroth;  // NOLINT: a program's own .cc
+
+class Block : public Module {
+ public:
+  Block(const std::string& name, int64_t dim) : Module(name) {
+    linear_ = AddChild(std::make_unique<Linear>(Scoped("linear"), dim, dim));
+  }
+  Role role() const override { return Role::kBlock; }
+
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) {
+    return HookedOne(context, x, [this](Context& c, const Value& in) {
+      return linear_->Forward(c, in, Activation::kGelu);
+    });
+  }
+
+ private:
+  Linear* linear_;
+};
+
+class Bigram : public LanguageModel {
+ public:
+  Bigram(int64_t vocab, int64_t dim) : LanguageModel(""), vocab_(vocab), dim_(dim) {
+    embedding_ = AddParameter("embedding.weight", Shape({vocab, dim}), Initializer::Normal(0.3f));
+    block_ = AddChild(std::make_unique<Block>("block", dim));
+    head_ = AddParameter("head.weight", Shape({vocab, dim}), Initializer::Normal(0.1f));
+  }
+
+  int64_t vocab_size() const override { return vocab_; }
+  int64_t max_seq_len() const override { return int64_t{1} << 20; }
+  nlohmann::json HfConfig() const override {
+    return {{"model_type", "bigram"}, {"vocab_size", vocab_}, {"hidden_size", dim_}};
+  }
+
+ protected:
+  absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override {
+    ZEROTH_ASSIGN_OR_RETURN(const Value x, EmbeddingOp(context, tokens, *embedding_, nullptr));
+    return block_->Forward(context, x);
+  }
+  Parameter& head() override { return *head_; }
+  int64_t MatmulWeights() const override { return (dim_ + vocab_) * dim_; }
+  int64_t AttentionWidth() const override { return 0; }
+
+ private:
+  int64_t vocab_;
+  int64_t dim_;
+  Parameter* embedding_;
+  Block* block_;
+  Parameter* head_;
+};
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
+                                                      const ModelOptions&) {
+  const int64_t vocab = config.value("vocab_size", int64_t{0});
+  const int64_t dim = config.value("hidden_size", int64_t{0});
+  if (vocab < 1 || dim < 1) {
+    return absl::InvalidArgumentError(
+        "bigram: vocab_size and hidden_size are missing, expected numbers of at least 1");
+  }
+  return std::make_unique<Bigram>(vocab, dim);
+}
+
+const ModelRegistration registration(
+    "bigram", Create,
+    {{"my_bigram", {{"model_type", "bigram"}, {"vocab_size", 257}, {"hidden_size", 64}}}});
+
+}  // namespace

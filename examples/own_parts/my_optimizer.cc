@@ -1,0 +1,72 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Stochastic gradient descent with weight decay: w -= lr * (gradient + decay * w). It has no state.
+// Each rank updates the shards that it owns.
+
+#include <memory>
+#include <vector>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/optim/optimizer.h"
+
+namespace {
+
+using namespace zeroth;  // NOLINT: a program's own .cc
+
+class Sgd : public Optimizer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
+      Sharding& sharding, Kernels&, const OptimizerOptions& options,
+      absl::Span<const ParameterGroup> groups) {
+    // Its loops are over the host's memory, in fp32, and know no groups.
+    if (sharding.device().type() != "cpu" || !groups.empty()) {
+      return absl::UnimplementedError("sgd: only on the CPU, and without parameter groups");
+    }
+    return std::unique_ptr<Optimizer>(new Sgd(sharding, options));
+  }
+
+  absl::Status Update(const Tensor& grad_factor) override {
+    ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
+    const float factor = grad_scale_ * (grad_factor.defined() ? *grad_factor.data<float>() : 1.0f);
+    if (std::isnan(factor)) return absl::OkStatus();  // a step to be skipped
+    for (Unit* unit : sharding_.units()) {
+      for (int i = 0; i < unit->segment_count(); ++i) {
+        if (!unit->segment_layout(i).trainable) continue;
+        float* w = unit->ShardState(i).tensor().data<float>();
+        const float* gradient = unit->GradientShardState(i).tensor().data<float>();
+        for (const int index : unit->segment_layout(i).parameters) {
+          const Parameter& parameter = *unit->parameters()[static_cast<size_t>(index)];
+          if (!parameter.requires_grad()) continue;
+          const ShardLayout::Piece piece = unit->PieceOf(index);
+          const float decay = parameter.decay() ? decay_ : 0.0f;
+          for (int64_t j = piece.shard_offset; j < piece.shard_offset + piece.numel(); ++j) {
+            w[j] -= step_lr_ * (factor * gradient[j] + decay * w[j]);
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<ShardState> states() const override { return {}; }
+
+ protected:
+  absl::Status PrepareStep(int64_t, double lr, double grad_scale) override {
+    step_lr_ = static_cast<float>(lr);
+    grad_scale_ = static_cast<float>(grad_scale);
+    return absl::OkStatus();
+  }
+
+ private:
+  Sgd(Sharding& sharding, const OptimizerOptions& options)
+      : Optimizer(sharding, options.lr), decay_(static_cast<float>(options.weight_decay)) {}
+
+  float decay_;
+  float step_lr_ = 0;
+  float grad_scale_ = 1;
+};
+
+const OptimizerRegistration registration("sgd", Sgd::Create);
+
+}  // namespace

@@ -1,0 +1,30 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// full_shard, but the first units keep their parameters from their forward to their backward: less
+// traffic for more memory, a unit at a time.
+
+#include <memory>
+
+#include "zeroth/strategies/flat_strategy.h"
+
+namespace {
+
+class KeepSome : public zeroth::FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return "keep_some"; }
+
+ protected:
+  bool KeepsGathered(const zeroth::Unit& unit, zeroth::Pass pass) const override {
+    // The root is unit 0.
+    const bool keeps = unit.index() <= options().OwnNumber("units");
+    return KeepsAfterForward(unit, pass) || (keeps && pass == zeroth::Pass::kForward);
+  }
+};
+
+const zeroth::StrategyRegistration registration(
+    "keep_some", {{.name = "units", .default_value = "1", .least = 0, .most = 1000}},
+    [](const zeroth::StrategyOptions& options) { return std::make_unique<KeepSome>(options); });
+
+}  // namespace
