@@ -109,7 +109,7 @@ absl::StatusOr<Tensor> Widened(const Reduction& in, const Tensor& values, const 
 // there is none.
 absl::StatusOr<Tensor> SumThatWaits(const Reduction& in) {
   if (!in.unit.has_accumulated() || in.unit.sums_in_tree() || in.is_whole()) return Tensor();
-  if (in.segment().group_sum.defined()) return in.segment().group_sum;
+  if (!in.segment().waiting_sums.empty()) return in.segment().waiting_sums[0];
   if (!in.unit.offloads_gradients()) return in.segment().grad_shard;
   const OffloadedTensor& store = in.segment().offloaded_grad_shard;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, in.scratch.Take(store.numel(), in.comm));
@@ -203,11 +203,12 @@ absl::Status ReduceSegment(const Reduction& in) {
   if (segment.grad.numel() == 0) return absl::OkStatus();
   if (adds_up_in_shard && in.groups.scatters_across) {
     // It ends here until the last micro-batch crosses groups for all of them.
-    if (!segment.group_sum.defined()) {
+    if (segment.waiting_sums.empty()) {
       const Shape part({segment.grad.numel() / in.groups.shard->size()});
-      ZEROTH_ASSIGN_OR_RETURN(segment.group_sum, AllocateFp32(in, part));
+      ZEROTH_ASSIGN_OR_RETURN(Tensor sum, AllocateFp32(in, part));
+      segment.waiting_sums.push_back(std::move(sum));
     }
-    return SumOverRanks(in, segment.group_sum, DType::kFloat32).status();
+    return SumOverRanks(in, segment.waiting_sums[0], DType::kFloat32).status();
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum,
                           SumOverRanks(in, segment.grad_shard, in.result_dtype()));
@@ -223,7 +224,7 @@ absl::StatusOr<Tensor> Level(const Reduction& in, int level) {
   if (level == 0 && !in.unit.offloads_gradients() && in.result_dtype() == DType::kFloat32) {
     return in.segment().grad_shard;
   }
-  std::vector<Tensor>& sums = in.segment().tree_sums;
+  std::vector<Tensor>& sums = in.segment().waiting_sums;
   if (sums.size() <= static_cast<size_t>(level)) sums.resize(static_cast<size_t>(level) + 1);
   Tensor& sum = sums[static_cast<size_t>(level)];
   if (sum.defined()) return sum;

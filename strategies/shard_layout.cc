@@ -63,8 +63,8 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const int64_t alignment = Alignment(extent.dtype, options);
     const int64_t offset = RoundUp(used[index], alignment);
     found->parameters.push_back(static_cast<int>(i));
-    placements_.push_back({static_cast<int>(index), offset, extent.numel});
     // An empty parameter takes no place, not even a gap before it.
+    placements_.push_back({static_cast<int>(index), extent.numel > 0 ? offset : 0, extent.numel});
     if (extent.numel > 0) used[index] = offset + extent.numel;
   }
   for (size_t index = 0; index < segments_.size(); ++index) {

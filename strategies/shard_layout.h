@@ -77,7 +77,7 @@ class ShardLayout {
   // Where a whole parameter starts.
   struct Placement {
     int segment = 0;
-    int64_t offset = 0;  // elements from the segment's first
+    int64_t offset = 0;  // elements from the segment's first; 0 if it is empty
     int64_t numel = 0;
   };
 

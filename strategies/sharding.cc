@@ -9,7 +9,6 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/host_floats.h"
-#include "zeroth/strategies/sharding_validation.h"
 
 namespace zeroth {
 namespace {
@@ -92,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   for (UnitSpec& spec : units) {
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
   }
-  ZEROTH_RETURN_IF_ERROR(ValidateSharding(options, units, strategy, world.size()));
+  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, world.size()));
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
                           ShardSizeOf(strategy, strategy_options, world.size()));
   ZEROTH_ASSIGN_OR_RETURN(
@@ -112,7 +111,6 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      precision, sharding->offload_.get()));
     unit->set_tree_micro_batches(strategy_options.tree_micro_batches);
-    ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
@@ -167,9 +165,8 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
       const ShardLayout::Placement& at = unit->layout().placement(i);
-      // An empty parameter at a segment's end would start past it.
-      const int64_t offset = at.numel == 0 ? 0 : at.offset;
-      const Tensor view = masters[static_cast<size_t>(at.segment)].View(offset, parameter.shape());
+      const Tensor view =
+          masters[static_cast<size_t>(at.segment)].View(at.offset, parameter.shape());
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(view));
       ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
@@ -211,16 +208,6 @@ int64_t Sharding::ReplicatedMemoryBytes() const {
   return bytes;
 }
 
-double Sharding::LocalShardingRatio() const {
-  int64_t local = 0;
-  int64_t total = 0;
-  for (const Unit* unit : unit_pointers_) {
-    local += unit->local_numel();
-    total += unit->total_numel();
-  }
-  return total == 0 ? 1.0 : static_cast<double>(local) / static_cast<double>(total);
-}
-
 std::vector<Communicator*> Sharding::communicators() const {
   const std::vector<Communicator*> axes = mesh_->communicators();
   std::vector<Communicator*> all(axes.begin(), axes.end());
@@ -244,7 +231,10 @@ ShardingStats Sharding::stats() const {
     stats.total_numel += unit->total_numel();
     stats.padding_numel += unit->layout().padding_numel();
   }
-  stats.local_ratio = LocalShardingRatio();
+  if (stats.total_numel > 0) {
+    stats.local_ratio =
+        static_cast<double>(stats.local_numel) / static_cast<double>(stats.total_numel);
+  }
   return stats;
 }
 

@@ -121,11 +121,14 @@ class Sharding {
   // all parameters.
   int64_t ShardMemoryBytes() const;
   int64_t ReplicatedMemoryBytes() const;
-  double LocalShardingRatio() const;
+  double LocalShardingRatio() const { return stats().local_ratio; }
   ShardingStats stats() const;
 
  private:
   Sharding() = default;
+  // The errors of Create that need no rank to be seen; units have their collectives already.
+  static absl::Status Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
+                               const ShardingStrategy& strategy, int world_size);
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/sharding_validation.h"
+//
+// What Sharding::Create refuses.
 
 #include <map>
 #include <set>
@@ -11,6 +11,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
 namespace {
@@ -94,8 +95,8 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 
 }  // namespace
 
-absl::Status ValidateSharding(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                              const ShardingStrategy& strategy, int world_size) {
+absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
+                                const ShardingStrategy& strategy, int world_size) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
@@ -119,20 +120,6 @@ absl::Status ValidateSharding(const ShardingOptions& options, const std::vector<
   }
   for (const UnitSpec& unit : units) {
     ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, serves));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ExpectGradientsFit(const Unit& unit) {
-  if (unit.precision().gradient_dtype() == unit.precision().reduce_dtype) return absl::OkStatus();
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    if (!unit.segment_layout(i).trainable || !unit.is_whole(i)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name(),
-                     "': keep_low_precision_grads is false, but this rank holds its "
-                     "gradients whole, in ",
-                     DTypeName(unit.precision().reduce_dtype),
-                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
   }
   return absl::OkStatus();
 }

@@ -84,12 +84,9 @@ class Unit {
                         // segments only
     Tensor grad_shard;  // [shard_numel] from a step's first gradients to its end; trainable
                         // segments only
-    // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
-    // this rank's part of its group's sum, fp32; undefined unless there were any.
-    Tensor group_sum;
-    // Where micro-batches are summed in a tree: the sums that wait for others, fp32, see
-    // tree_sum.h.
-    std::vector<Tensor> tree_sums;
+    // fp32 sums that wait for the step's later micro-batches: those of the tree (tree_sum.h), or,
+    // where owners are finer than shard groups, this rank's part of its group's sum.
+    std::vector<Tensor> waiting_sums;
     // In place of `shard` and `grad_shard` where these are offloaded. The gradient's has room for
     // fp32 whatever it holds.
     OffloadedTensor offloaded_shard;
@@ -98,6 +95,8 @@ class Unit {
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
   // `offload`, which outlives the unit, says which of its state lies in a store; nullptr: none.
+  // InvalidArgument if gradients are to be kept in another type than they are reduced in, and a
+  // rank holds them whole.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
                                                       Device& device,
@@ -226,6 +225,7 @@ class Unit {
   Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
        const MixedPrecision& precision, Offload* offload);
 
+  absl::Status ExpectGradientsFit() const;
   absl::Status AllocateSegment(int i);
   void HideParameters();
   void DropGradients();
