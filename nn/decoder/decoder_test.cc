@@ -2,7 +2,10 @@
 
 #include "zeroth/nn/decoder/decoder.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,6 +117,44 @@ TEST(DecoderTest, OtherFlagsHaveTheRightGradientsToo) {
   }
   base.gated = true;
   CheckBlock(family, kScale);
+}
+
+// How far the first block's output moves if the weights of these projections are all tripled.
+double MovesWithTripled(const DecoderFamily& family, const std::set<std::string>& projections) {
+  const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
+  auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
+  testing::Bench bench;
+  bench.tape.set_recording(false);
+  for (Parameter* parameter : block->Parameters()) bench.Own(*parameter);
+  Value x;
+  x.data = bench.Upload(Shape({2, 3, 8}), bench.Draw(2 * 3 * 8));
+  const std::vector<float> before = *block->Forward(*bench.context, x)->data.ToHost<float>();
+  for (Parameter* parameter : block->Parameters()) {
+    for (const std::string& projection : projections) {
+      if (parameter->name().find(projection + ".weight") == std::string::npos) continue;
+      EXPECT_TRUE(bench.kernels->Scale(parameter->data(), 3.0f).ok());
+    }
+  }
+  const std::vector<float> after = *block->Forward(*bench.context, x)->data.ToHost<float>();
+  double moved = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    moved = std::max(moved, static_cast<double>(std::abs(after[i] - before[i])));
+  }
+  return moved;
+}
+
+// A norm forgets the scale of what it is given: so one sees where norms are.
+TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
+  DecoderFamily family = Qwen2();
+  family.base.qkv_bias = false;
+  EXPECT_GT(MovesWithTripled(family, {"q_proj"}), 0.1);
+  EXPECT_GT(MovesWithTripled(family, {"o_proj", "down_proj"}), 0.1);
+  family.base.names.q_norm = "q_norm";
+  family.base.names.k_norm = "k_norm";
+  EXPECT_LT(MovesWithTripled(family, {"q_proj", "k_proj"}), 1e-4);
+  EXPECT_GT(MovesWithTripled(family, {"v_proj"}), 0.1);
+  family.base.norm_placement = DecoderConfig::NormPlacement::kAfter;
+  EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 1e-4);
 }
 
 TEST(DecoderTest, WhatNoKernelComputesIsUnimplemented) {

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/device.h"
 #include "zeroth/nn/ops/linear.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
@@ -38,9 +39,20 @@ void ExpectRefused(const absl::Status& status, const std::vector<std::string>& w
   }
 }
 
+// On every kind of device that is linked in and there.
+class BasicOpTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const absl::Status status = DeviceRegistry::Create(GetParam(), DeviceOptions()).status();
+    if (!status.ok() && GetParam() != "cpu") GTEST_SKIP() << status;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, BasicOpTest, ::testing::ValuesIn(DeviceRegistry::Types()),
+                         [](const auto& device) { return device.param; });
+
 // An input that is used twice adds both gradients up, here and below.
-TEST(BasicOpTest, ProductsAndMultiples) {
-  Bench bench;
+TEST_P(BasicOpTest, ProductsAndMultiples) {
+  Bench bench(GetParam());
   CheckGradients(bench, {Shape({3, 5}), Shape({3, 5})}, {},
                  [](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
                    ZEROTH_ASSIGN_OR_RETURN(const Value ab, MultiplyOp(context, in[0], in[1]));
@@ -55,11 +67,11 @@ TEST(BasicOpTest, ProductsAndMultiples) {
       {"multiply", "[2, 3]", "[3, 2]"});
 }
 
-TEST(BasicOpTest, Activations) {
+TEST_P(BasicOpTest, Activations) {
   for (const ActivationFunction function :
        {ActivationFunction::kRelu, ActivationFunction::kGelu, ActivationFunction::kSilu,
         ActivationFunction::kTanh, ActivationFunction::kSigmoid}) {
-    Bench bench;
+    Bench bench(GetParam());
     // In a square, so that the slope is continuous where a ReLU bends.
     CheckGradients(bench, {Shape({3, 7})}, {},
                    [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
@@ -71,13 +83,13 @@ TEST(BasicOpTest, Activations) {
   }
 }
 
-TEST(BasicOpTest, MatmulIsTheDefinitionInEveryTransposition) {
+TEST_P(BasicOpTest, MatmulIsTheDefinitionInEveryTransposition) {
   const int64_t m = 3, k = 5, n = 4;
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       const Shape a_shape = transpose_a ? Shape({2, 3, k, m}) : Shape({2, 3, m, k});
       const Shape b_shape = transpose_b ? Shape({2, 3, n, k}) : Shape({2, 3, k, n});
-      Bench bench;
+      Bench bench(GetParam());
       CheckGradients(bench, {a_shape, b_shape}, {}, [&](Context& context, const Inputs& in) {
         return MatmulOp(context, in[0], in[1], transpose_a, transpose_b);
       });
@@ -101,8 +113,8 @@ TEST(BasicOpTest, MatmulIsTheDefinitionInEveryTransposition) {
   }
 }
 
-TEST(BasicOpTest, MatmulOfNothingAndOfWhatDoesNotFit) {
-  Bench bench;
+TEST_P(BasicOpTest, MatmulOfNothingAndOfWhatDoesNotFit) {
+  Bench bench(GetParam());
   const absl::StatusOr<Value> nothing =
       MatmulOp(*bench.context, Input(bench, Shape({2, 0, 3})), Input(bench, Shape({2, 3, 4})));
   ASSERT_TRUE(nothing.ok()) << nothing.status();
@@ -118,14 +130,14 @@ TEST(BasicOpTest, MatmulOfNothingAndOfWhatDoesNotFit) {
                 {"matmul", "[1, 4, 5]"});
 }
 
-TEST(BasicOpTest, Softmax) {
-  Bench bench;
+TEST_P(BasicOpTest, Softmax) {
+  Bench bench(GetParam());
   CheckGradients(bench, {Shape({2, 3, 5})}, {},
                  [](Context& context, const Inputs& in) { return SoftmaxOp(context, in[0]); });
 }
 
-TEST(BasicOpTest, MeansAlongEachDimensionAndOfAll) {
-  Bench bench;
+TEST_P(BasicOpTest, MeansAlongEachDimensionAndOfAll) {
+  Bench bench(GetParam());
   const Shape shape({3, 4, 5});
   const Value x = Input(bench, shape);
   const std::vector<float> values = Host(x);
@@ -156,9 +168,9 @@ TEST(BasicOpTest, MeansAlongEachDimensionAndOfAll) {
 }
 
 // What is cut out in the middle and put together in another order; one part is used twice.
-TEST(BasicOpTest, SlicesAndConcatenations) {
+TEST_P(BasicOpTest, SlicesAndConcatenations) {
   for (const int dim : {0, 1, -1}) {
-    Bench bench;
+    Bench bench(GetParam());
     const Shape shape({5, 5, 5});
     CheckGradients(bench, {shape, shape}, {},
                    [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
@@ -167,7 +179,7 @@ TEST(BasicOpTest, SlicesAndConcatenations) {
                      return ConcatOp(context, {b, in[1], a, a}, dim);
                    });
   }
-  Bench bench;
+  Bench bench(GetParam());
   const Value x = bench.context->MakeValue(bench.Upload(Shape({2, 3}), {1, 2, 3, 4, 5, 6}));
   const absl::StatusOr<Value> right = SliceOp(*bench.context, x, 1, 1, 2);
   ASSERT_TRUE(right.ok()) << right.status();
@@ -183,8 +195,8 @@ TEST(BasicOpTest, SlicesAndConcatenations) {
   ExpectRefused(ConcatOp(*bench.context, {}, 0).status(), {"concat", "no parts"});
 }
 
-TEST(BasicOpTest, Reshape) {
-  Bench bench;
+TEST_P(BasicOpTest, Reshape) {
+  Bench bench(GetParam());
   CheckGradients(bench, {Shape({2, 6})}, {},
                  [](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
                    ZEROTH_ASSIGN_OR_RETURN(const Value y, ReshapeOp(context, in[0], Shape({3, 4})));
@@ -194,8 +206,8 @@ TEST(BasicOpTest, Reshape) {
                 {"reshape", "[2, 6]", "[5]"});
 }
 
-TEST(BasicOpTest, DropoutHasTheGradientOfWhatItKept) {
-  Bench bench;
+TEST_P(BasicOpTest, DropoutHasTheGradientOfWhatItKept) {
+  Bench bench(GetParam());
   bench.context->set_draws(StepDraws{.seed = 3, .step = 2});
   CheckGradients(bench, {Shape({6, 20})}, {}, [](Context& context, const Inputs& in) {
     return DropoutOp(context, in[0], 0.4f, "drop");
@@ -203,8 +215,8 @@ TEST(BasicOpTest, DropoutHasTheGradientOfWhatItKept) {
 }
 
 // Samples 0 to 5 in one batch, and in two: the same elements are dropped.
-TEST(BasicOpTest, DropoutDependsOnTheSampleAndNotOnTheBatchItIsIn) {
-  Bench bench;
+TEST_P(BasicOpTest, DropoutDependsOnTheSampleAndNotOnTheBatchItIsIn) {
+  Bench bench(GetParam());
   bench.tape.set_recording(false);
   const std::vector<float> ones(6 * 50, 1.0f);
   const auto drop = [&](int64_t first, int64_t count, int64_t step, const char* name) {
@@ -225,8 +237,8 @@ TEST(BasicOpTest, DropoutDependsOnTheSampleAndNotOnTheBatchItIsIn) {
   EXPECT_NE(whole, drop(0, 6, 1, "b"));
 }
 
-TEST(BasicOpTest, DropoutWithoutDrawsIsForEvaluationOnly) {
-  Bench bench;
+TEST_P(BasicOpTest, DropoutWithoutDrawsIsForEvaluationOnly) {
+  Bench bench(GetParam());
   const Value x = Input(bench, Shape({2, 3}));
   EXPECT_EQ(DropoutOp(*bench.context, x, 0.5f, "drop").status().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -237,8 +249,8 @@ TEST(BasicOpTest, DropoutWithoutDrawsIsForEvaluationOnly) {
   ExpectRefused(DropoutOp(*bench.context, x, 1.0f, "drop").status(), {"'drop'", "rate of 1"});
 }
 
-TEST(BasicOpTest, BackwardOfALossIsScaled) {
-  Bench bench;
+TEST_P(BasicOpTest, BackwardOfALossIsScaled) {
+  Bench bench(GetParam());
   Parameter weight("weight", Shape({4, 4}));
   bench.Own(weight);
   bench.context->set_loss_scale(8.0f);

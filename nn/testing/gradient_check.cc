@@ -73,8 +73,9 @@ Point Moved(const Point& from, const Point& direction, float distance) {
 
 }  // namespace
 
-Bench::Bench() {
-  absl::StatusOr<std::shared_ptr<Device>> opened = DeviceRegistry::Create("cpu", DeviceOptions());
+Bench::Bench(const std::string& device_type) {
+  absl::StatusOr<std::shared_ptr<Device>> opened =
+      DeviceRegistry::Create(device_type, DeviceOptions());
   ZEROTH_CHECK(opened.ok());
   device = *std::move(opened);
   device->BindThread();

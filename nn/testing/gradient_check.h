@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,9 +22,9 @@
 
 namespace zeroth::testing {
 
-// A CPU device with kernels, a tape and a context on it. Aborts if they cannot be made.
+// A device with kernels, a tape and a context on it. Aborts if they cannot be made.
 struct Bench {
-  Bench();
+  explicit Bench(const std::string& device_type = "cpu");
 
   std::shared_ptr<Device> device;
   std::unique_ptr<Kernels> kernels;
