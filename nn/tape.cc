@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -78,7 +79,7 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
     return absl::OkStatus();
   }
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution));
-  return context.kernels().Add(slot.tensor, contribution, slot.tensor);
+  return kernels::Add(context.kernels(), slot.tensor, contribution, slot.tensor);
 }
 
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {

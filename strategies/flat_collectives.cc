@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
 namespace {
@@ -78,7 +79,7 @@ absl::Status ScaleResult(const Unit& unit, const Tensor& values, const GradientG
                          GradientSync sync, Kernels* kernels) {
   if (groups.scale == 1 || sync != GradientSync::kFinish) return absl::OkStatus();
   if (kernels == nullptr) return NeedsKernels(unit, "a gradient divide factor");
-  return kernels->Scale(values, static_cast<float>(groups.scale));
+  return kernels::Scale(*kernels, values, static_cast<float>(groups.scale));
 }
 
 }  // namespace
@@ -191,7 +192,7 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
     const int64_t numel = std::min(chunk, shard.numel() - begin);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor values, staging.Take(numel, comm));
     ZEROTH_RETURN_IF_ERROR(shard.Read(begin, values, comm));
-    ZEROTH_RETURN_IF_ERROR(kernels.Cast(values, slice.View(begin, Shape({numel}))));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels, values, slice.View(begin, Shape({numel}))));
   }
   return absl::OkStatus();
 }
@@ -205,7 +206,7 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice, Str
   if (rounds && kernels == nullptr) return NeedsKernels(unit, "a gather");
   if (!unit.offloads_parameters()) {
     if (!rounds) return segment.shard;
-    ZEROTH_RETURN_IF_ERROR(kernels->Cast(segment.shard, slice));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*kernels, segment.shard, slice));
     return slice;
   }
   if (!rounds) {
@@ -360,7 +361,8 @@ absl::Status ReduceCutSegment(Unit& unit, Unit::Segment& segment, const Gradient
     ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, sum, op, *groups.replicate, groups, comm));
   }
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
-  return rounds_later ? scratch.kernels()->Cast(sum, segment.grad_shard) : absl::OkStatus();
+  return rounds_later ? kernels::Cast(*scratch.kernels(), sum, segment.grad_shard)
+                      : absl::OkStatus();
 }
 
 // The same where the shard ends in the store. The sum is made in this rank's slice of the full
@@ -387,7 +389,7 @@ absl::Status ReduceCutSegmentToStore(Unit& unit, int i, const GradientGroups& gr
   ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
   if (rounds_later) {
     if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction in several steps");
-    ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, slice));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*scratch.kernels(), sum, slice));
     sum = slice;
   }
   return shard.Write(0, sum, comm);
@@ -435,7 +437,7 @@ absl::Status ScatterAcross(Unit& unit, int i, const Tensor& sum, const GradientG
   if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a reduction in several steps");
   // Nobody needs the full gradient any more.
   const Tensor rounded = stores ? SliceOf(unit, i, segment.grad) : segment.grad_shard;
-  ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(own, rounded));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(*scratch.kernels(), own, rounded));
   return stores ? store.Write(0, rounded, comm) : absl::OkStatus();
 }
 
@@ -479,11 +481,11 @@ absl::Status ReduceWholeSegment(Unit& unit, int i, const GradientGroups& groups,
     if (rounds_later) {
       if (scratch.kernels() == nullptr) return NeedsKernels(unit, "a gradient divide factor");
       ZEROTH_ASSIGN_OR_RETURN(sum, scratch.Take(grad.numel(), comm));
-      ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(grad, sum));
+      ZEROTH_RETURN_IF_ERROR(kernels::Cast(*scratch.kernels(), grad, sum));
     }
     ZEROTH_RETURN_IF_ERROR(AllReduceSegment(unit, sum, op, *groups.world, groups, comm));
     ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, sum, groups, sync, scratch.kernels()));
-    if (rounds_later) ZEROTH_RETURN_IF_ERROR(scratch.kernels()->Cast(sum, grad));
+    if (rounds_later) ZEROTH_RETURN_IF_ERROR(kernels::Cast(*scratch.kernels(), sum, grad));
   } else {
     ZEROTH_RETURN_IF_ERROR(ScaleResult(unit, grad, groups, sync, scratch.kernels()));
   }

@@ -13,6 +13,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
 namespace {
@@ -77,7 +78,7 @@ absl::Status ReduceWhole(const Work& work, const Tensor& sum) {
     ZEROTH_RETURN_IF_ERROR(
         work.unit.device().Copy(sum.raw_data(), grad.raw_data(), grad.bytes(), work.comm));
   } else {
-    ZEROTH_RETURN_IF_ERROR(work.scratch.kernels()->Cast(grad, sum));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*work.scratch.kernels(), grad, sum));
   }
   if (work.groups.world->size() == 1) return absl::OkStatus();
   return work.groups.world->AllReduce(sum, ReduceOp::kSum, work.comm, work.unit.name());
@@ -100,7 +101,7 @@ int64_t PartNumel(const Work& work) {
 absl::Status AddLevel(const Work& work, int level) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor lower, Level(work, level - 1));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor upper, Level(work, level));
-  return work.scratch.kernels()->Add(lower, upper, lower);
+  return kernels::Add(*work.scratch.kernels(), lower, upper, lower);
 }
 
 // One more sum on top of the `done` that there are, and all additions that it makes possible.
@@ -122,7 +123,7 @@ absl::Status Climb(const Work& work, int64_t done) {
   const Tensor sum = memory.View(part_numel, work.shape());
   ZEROTH_RETURN_IF_ERROR(ReduceOverRanks(work, part, sum));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor equal, Level(work, waiting - 1));
-  ZEROTH_RETURN_IF_ERROR(work.scratch.kernels()->Add(equal, sum, equal));
+  ZEROTH_RETURN_IF_ERROR(kernels::Add(*work.scratch.kernels(), equal, sum, equal));
   for (const int left = Ones(done + 1); waiting > left; --waiting) {
     ZEROTH_RETURN_IF_ERROR(AddLevel(work, waiting - 1));
   }
@@ -138,13 +139,13 @@ absl::Status Finish(const Work& work, int64_t count) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, Level(work, 0));
   const Unit::Segment& segment = work.segment();
   if (!work.unit.offloads_gradients()) {
-    return work.scratch.kernels()->Cast(sum, segment.grad_shard);
+    return kernels::Cast(*work.scratch.kernels(), sum, segment.grad_shard);
   }
   const OffloadedTensor& store = segment.offloaded_grad_shard;
   if (store.dtype() == DType::kFloat32) return store.Write(0, sum, work.comm);
   // Nobody needs the full gradient any more.
   const Tensor rounded = segment.grad.View(0, work.shape());
-  ZEROTH_RETURN_IF_ERROR(work.scratch.kernels()->Cast(sum, rounded));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(*work.scratch.kernels(), sum, rounded));
   return store.Write(0, rounded, work.comm);
 }
 

@@ -1,8 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/nn/layers/attention.h"
+#include "zeroth/kernels/attention/attention.h"
 
 #include <utility>
+
+#include "zeroth/nn/layers/attention.h"
 
 namespace zeroth {
 

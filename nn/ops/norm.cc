@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/norm/norm.h"
 
 namespace zeroth {
 namespace {
@@ -86,7 +87,7 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
   args.y = result.normalized.data;
   ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(prepared.rstd.shape(), DType::kFloat32));
   args.rstd = prepared.rstd;
-  ZEROTH_RETURN_IF_ERROR(context.kernels().LayerNorm(args));
+  ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), args));
   if (!context.recording()) return result;
 
   const bool summed = residual.data.defined();
@@ -106,7 +107,7 @@ absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const V
       backward.accumulate_dx = slot.accumulate;
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(beta, &backward.dbeta, &backward.accumulate_dbeta));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().LayerNormBackward(backward));
+      ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), backward));
     }
     return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
                   : absl::OkStatus();
@@ -127,7 +128,7 @@ absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Val
   args.eps = eps;
   args.y = result.normalized.data;
   args.rstd = prepared.rstd;
-  ZEROTH_RETURN_IF_ERROR(context.kernels().RmsNorm(args));
+  ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), args));
   if (!context.recording()) return result;
 
   const bool summed = residual.data.defined();
@@ -144,7 +145,7 @@ absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Val
       backward.dx = std::move(slot.tensor);
       backward.accumulate_dx = slot.accumulate;
       ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().RmsNormBackward(backward));
+      ZEROTH_RETURN_IF_ERROR(kernels::RmsNormBackward(context.kernels(), backward));
     }
     return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
                   : absl::OkStatus();

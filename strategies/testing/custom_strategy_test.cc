@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -92,7 +93,7 @@ class AllReduceShard : public ShardingStrategy {
       ZEROTH_RETURN_IF_ERROR(segment.grad_shard.dtype() == mine.dtype()
                                  ? unit.device().Copy(segment.grad_shard.raw_data(),
                                                       mine.raw_data(), mine.bytes(), comm)
-                                 : reduce_kernels_->Cast(mine, segment.grad_shard));
+                                 : kernels::Cast(*reduce_kernels_, mine, segment.grad_shard));
     }
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
     ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
