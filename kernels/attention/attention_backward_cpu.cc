@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 

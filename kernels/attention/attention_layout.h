@@ -1,11 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention cuts its work into tiles and where a thread's scratch holds them. The same for
-// every instruction set.
+// How attention cuts its work into tiles, where a thread's scratch holds them, and how threads share
+// heads. The same for every instruction set.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
 
+#include <omp.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -104,6 +107,31 @@ struct BackwardScratch {
   static int64_t TileFloats(const AttentionLayout& layout) {
     return kKeyTile * (layout.width > kQueryTile ? layout.width : kQueryTile);
   }
+};
+
+// The threads that share the heads of a batch: an even, contiguous cut, the same in every run.
+class AttentionTeam {
+ public:
+  AttentionTeam(const AttentionShape& shape, int64_t heads)
+      : items_(IsEmpty(shape) ? 0 : shape.batch * heads),
+        threads_(static_cast<int>(std::min<int64_t>(items_, omp_get_max_threads()))) {}
+
+  int threads() const { return threads_; }
+
+  // body(thread, begin, end) on every thread: items [begin, end) are its own, an item being
+  // batch * heads + head.
+  template <typename Body>
+  void Run(const Body& body) const {
+    if (threads_ == 1) return body(0, int64_t{0}, items_);
+#pragma omp parallel for num_threads(threads_) schedule(static, 1)
+    for (int thread = 0; thread < threads_; ++thread) {
+      body(thread, items_ * thread / threads_, items_ * (thread + 1) / threads_);
+    }
+  }
+
+ private:
+  const int64_t items_;
+  const int threads_;
 };
 
 }  // namespace zeroth::cpu
