@@ -12,6 +12,7 @@ load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
 load("//third_party/python:repository.bzl", "python_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
+load("//third_party/tomlplusplus:repository.bzl", "tomlplusplus_repository")
 load("//third_party/xxhash:repository.bzl", "xxhash_repository")
 
 def _maybe(rule, name, **kwargs):
@@ -26,6 +27,7 @@ def zeroth_dependencies():
     _maybe(highway_repository, "com_google_highway")
     _maybe(onednn_repository, "onednn")
     _maybe(nlohmann_json_repository, "nlohmann_json")
+    _maybe(tomlplusplus_repository, "tomlplusplus")
     _maybe(xxhash_repository, "xxhash")
     _maybe(rules_cc_repository, "rules_cc")
 

@@ -35,7 +35,7 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/memory_formula.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/trainer.h"

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::
       WriteAt(fd, writer->temporary_, 0,
               absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
   const int64_t size = static_cast<int64_t>(text.size()) + data_bytes;
-  if (ftruncate(fd, size) != 0) {
+  if (TEMP_FAILURE_RETRY(ftruncate(fd, size)) != 0) {
     return ErrnoStatus(errno, absl::StrCat("extend ", writer->temporary_, " to ", size, " bytes"));
   }
   return writer;

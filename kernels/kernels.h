@@ -83,8 +83,7 @@ class Kernels {
   // the first call. For the device's part of an operation.
   template <typename State, typename... Args>
   State& Kept(Args&&... args) {
-    static constexpr char kKey = 0;
-    std::shared_ptr<void>& state = kept_[&kKey];
+    std::shared_ptr<void>& state = kept_[&kKeyOf<State>];
     if (state == nullptr) state = std::make_shared<State>(std::forward<Args>(args)...);
     return *static_cast<State*>(state.get());
   }
@@ -95,6 +94,10 @@ class Kernels {
  private:
   template <typename Call>
   friend class KernelTable;
+
+  // Its address tells one kind of state from another.
+  template <typename State>
+  static inline const char kKeyOf = 0;
 
   Device& device_;
   Stream& stream_;

@@ -9,6 +9,7 @@ OPERATIONS = [
     "activation",
     "adamw",
     "attention",
+    "basic",
     "elementwise",
     "embedding",
     "fp8",

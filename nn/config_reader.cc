@@ -27,11 +27,10 @@ void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
       absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
 }
 
-int64_t ConfigReader::Size(absl::string_view key, std::optional<int64_t> fallback) {
+int64_t ConfigReader::Size(absl::string_view key) {
   // Beyond this no product of three sizes fits an int64.
   constexpr int64_t kMax = int64_t{1} << 20;
   const nlohmann::json* found = Find(key);
-  if (found == nullptr && fallback.has_value()) return *fallback;
   if (found == nullptr || !found->is_number_integer() || found->get<int64_t>() < 1 ||
       found->get<int64_t>() > kMax) {
     Wrong(key, absl::StrCat("an integer from 1 to ", kMax));
@@ -40,9 +39,8 @@ int64_t ConfigReader::Size(absl::string_view key, std::optional<int64_t> fallbac
   return found->get<int64_t>();
 }
 
-double ConfigReader::Number(absl::string_view key, std::optional<double> fallback) {
+double ConfigReader::Number(absl::string_view key) {
   const nlohmann::json* found = Find(key);
-  if (found == nullptr && fallback.has_value()) return *fallback;
   if (found == nullptr || !found->is_number() || !(found->get<double>() >= 0)) {
     Wrong(key, "a number of at least 0");
     return 0;
@@ -50,12 +48,11 @@ double ConfigReader::Number(absl::string_view key, std::optional<double> fallbac
   return found->get<double>();
 }
 
-bool ConfigReader::Flag(absl::string_view key, bool fallback) {
+bool ConfigReader::Flag(absl::string_view key) {
   const nlohmann::json* found = Find(key);
-  if (found == nullptr) return fallback;
-  if (!found->is_boolean()) {
+  if (found == nullptr || !found->is_boolean()) {
     Wrong(key, "true or false");
-    return fallback;
+    return false;
   }
   return found->get<bool>();
 }

@@ -4,7 +4,6 @@
 #define ZEROTH_NN_CONFIG_READER_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,10 +19,10 @@ class ConfigReader {
  public:
   explicit ConfigReader(const nlohmann::json& json) : json_(json) {}
 
-  // A positive integer. Without `fallback`, absence is an error.
-  int64_t Size(absl::string_view key, std::optional<int64_t> fallback = std::nullopt);
-  double Number(absl::string_view key, std::optional<double> fallback = std::nullopt);
-  bool Flag(absl::string_view key, bool fallback);
+  // A positive integer. Absence is an error unless there is a fallback, here and below.
+  int64_t Size(absl::string_view key);
+  double Number(absl::string_view key);
+  bool Flag(absl::string_view key);
   std::string Text(absl::string_view key, absl::string_view fallback);
   bool Has(absl::string_view key) const;
 

@@ -19,14 +19,30 @@
 namespace zeroth {
 namespace {
 
+struct Family {
+  ModelRegistry::Factory factory;
+  std::vector<ModelPreset> presets;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, ModelRegistry::Factory> factories;
+  std::map<std::string, Family> families;
 };
 
 Registry& GlobalRegistry() {
   static Registry* registry = new Registry;  // never destroyed: look-ups may outlive main
   return *registry;
+}
+
+// Of all families, in the order of their types.
+std::vector<ModelPreset> Presets() {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<ModelPreset> presets;
+  for (const auto& [type, family] : registry.families) {
+    presets.insert(presets.end(), family.presets.begin(), family.presets.end());
+  }
+  return presets;
 }
 
 // Puts recording back however the scope is left.
@@ -89,11 +105,14 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
          6.0 * static_cast<double>(AttentionWidth()) * static_cast<double>(seq);
 }
 
-void ModelRegistry::Register(absl::string_view model_type, Factory factory) {
+void ModelRegistry::Register(absl::string_view model_type, Factory factory,
+                             std::vector<ModelPreset> presets) {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const bool inserted =
-      registry.factories.emplace(std::string(model_type), std::move(factory)).second;
+      registry.families
+          .emplace(std::string(model_type), Family{std::move(factory), std::move(presets)})
+          .second;
   ZEROTH_CHECK(inserted && "a model family with this model_type is already registered");
 }
 
@@ -107,8 +126,8 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelRegistry::Create(const nlohm
   {
     Registry& registry = GlobalRegistry();
     std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.factories.find(name);
-    if (found != registry.factories.end()) factory = found->second;
+    const auto found = registry.families.find(name);
+    if (found != registry.families.end()) factory = found->second.factory;
   }
   if (factory == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -127,8 +146,22 @@ std::vector<std::string> ModelRegistry::ModelTypes() {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> types;
-  for (const auto& [type, factory] : registry.factories) types.push_back(type);
+  for (const auto& [type, family] : registry.families) types.push_back(type);
   return types;
+}
+
+absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
+  for (const ModelPreset& preset : Presets()) {
+    if (name == preset.name) return preset.config;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown model '", name, "'; the presets are: ", absl::StrJoin(PresetNames(), ", ")));
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (ModelPreset& preset : Presets()) names.push_back(std::move(preset.name));
+  return names;
 }
 
 }  // namespace zeroth

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "nlohmann/json_fwd.hpp"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/module.h"
@@ -27,7 +27,8 @@ struct ModelOptions {
 };
 
 // A causal language model: tokens in, next-token loss or logits out. A family (GPT-2, Llama) is a
-// folder that registers itself under its Hugging Face model_type.
+// folder that registers itself under its Hugging Face model_type: a table of decoder_family.h, or a
+// class of its own.
 class LanguageModel : public Module {
  public:
   using Module::Module;
@@ -59,7 +60,14 @@ class LanguageModel : public Module {
   virtual int64_t AttentionWidth() const = 0;
 };
 
-// Model families by Hugging Face model_type. Thread-safe.
+// A model of known sizes.
+struct ModelPreset {
+  std::string name;
+  nlohmann::json config;  // as a config.json would have it
+};
+
+// Model families by Hugging Face model_type. Each registers itself from a static object in its .cc,
+// in a target with alwayslink (DecoderRegistration). Thread-safe.
 class ModelRegistry {
  public:
   // Builds a model from the content of a config.json; errors name the key, what it holds and what
@@ -68,7 +76,8 @@ class ModelRegistry {
   using Factory = std::function<absl::StatusOr<std::unique_ptr<LanguageModel>>(
       const nlohmann::json& config, const ModelOptions& options)>;
 
-  static void Register(absl::string_view model_type, Factory factory);
+  static void Register(absl::string_view model_type, Factory factory,
+                       std::vector<ModelPreset> presets = {});
   // InvalidArgument lists the families linked in if `config` has another model_type, or none; and
   // for options out of their range, LoRA's targets included, and for fp8 without a layer that fits.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const nlohmann::json& config,
@@ -76,12 +85,10 @@ class ModelRegistry {
   static std::vector<std::string> ModelTypes();
 };
 
-// Put one at namespace scope in the family's .cc, in a target with alwayslink.
-struct ModelRegistration {
-  ModelRegistration(absl::string_view model_type, ModelRegistry::Factory factory) {
-    ModelRegistry::Register(model_type, std::move(factory));
-  }
-};
+// The configuration of a preset of any family that is linked in. InvalidArgument lists their names.
+absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name);
+// In order of size within a family.
+std::vector<std::string> PresetNames();
 
 }  // namespace zeroth
 

@@ -1,14 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 
 #include <map>
 #include <string>
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-
-#include "zeroth/nn/language_model.h"
 
 namespace zeroth {
 namespace {
@@ -74,7 +72,7 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("gpt2_nano", "tie_word_embeddings", false);
   refused("llama_tiny", "hidden_act", "gelu");
   refused("llama_tiny", "num_key_value_heads", 3);
-  refused("llama_tiny", "attention_bias", true);
+  refused("llama_tiny", "attention_bias", 1);
   refused("llama_tiny", "rope_scaling", nlohmann::json{{"rope_type", "llama3"}, {"factor", 8.0}});
 }
 

@@ -17,7 +17,6 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
-#include "zeroth/nn/presets.h"
 
 namespace zeroth {
 namespace {

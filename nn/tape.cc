@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 
@@ -50,6 +51,26 @@ Value Context::MakeValue(Tensor data) {
   return value;
 }
 
+namespace {
+
+absl::Status ExpectNoEnd(const GradientNode& node) {
+  if (!node.is_end) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "an operation follows a loss whose gradients were computed together with it "
+      "(LinearCrossEntropyOp), and would be left out of them; scale it by Context::set_loss_scale, "
+      "or compute the loss from other operations");
+}
+
+}  // namespace
+
+void RecordBackward(Context& context, const Value& result,
+                    std::function<absl::Status(const Tensor& dresult)> backward) {
+  if (!context.recording()) return;
+  context.tape().Record([node = result.node, backward = std::move(backward)]() -> absl::Status {
+    return node->grad.defined() ? backward(node->grad) : absl::OkStatus();
+  });
+}
+
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
                                       const Tensor& activation) {
   return TakeGradient(context, node, activation.shape(), activation.dtype());
@@ -57,6 +78,7 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
 
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
                                       DType dtype) {
+  ZEROTH_RETURN_IF_ERROR(ExpectNoEnd(node));
   NodeSlot slot;
   slot.accumulate = node.grad.defined();
   // Somebody else may hold the same tensor as its gradient (both inputs of a sum do): write to a
@@ -74,12 +96,32 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, cons
 }
 
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution) {
+  ZEROTH_RETURN_IF_ERROR(ExpectNoEnd(node));
   if (!node.grad.defined()) {
     node.grad = std::move(contribution);
     return absl::OkStatus();
   }
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution));
   return kernels::Add(context.kernels(), slot.tensor, contribution, slot.tensor);
+}
+
+absl::Status Backward(Context& context, const Value& loss) {
+  if (loss.node == nullptr) {
+    return absl::FailedPreconditionError(
+        "backward: the loss was not recorded; compute it with recording on, from something that "
+        "takes a gradient");
+  }
+  if (loss.data.numel() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "backward: the loss is ", loss.data.shape().ToString(), ", expected one element"));
+  }
+  if (!loss.node->is_end) {
+    ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.Empty(loss.data.shape(), loss.data.dtype()));
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(),
+        {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
+  }
+  return context.tape().Backward();
 }
 
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter) {

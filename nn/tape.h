@@ -6,8 +6,10 @@
 #ifndef ZEROTH_NN_TAPE_H_
 #define ZEROTH_NN_TAPE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,13 +27,16 @@ class Kernels;
 // The gradient of one activation, while backward has use for it.
 struct GradientNode {
   Tensor grad;  // undefined until the first contribution
+  // Of a loss whose gradients were computed together with it, for Context::loss_scale: backward
+  // starts from it, and no operation can follow it.
+  bool is_end = false;
 };
 
 // An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share
 // both.
 struct Value {
   Tensor data;
-  std::shared_ptr<GradientNode> node;
+  std::shared_ptr<GradientNode> node = nullptr;
 };
 
 // The record of one forward. Each entry holds what its backward reads, and nothing else; it is
@@ -66,6 +71,13 @@ class Tape {
   std::vector<std::function<void()>> cleanups_;
 };
 
+// What dropout's draws are a function of, besides the place in the model and the element.
+struct StepDraws {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_sample = 0;  // of this forward's batch, in the batch of all ranks and micro-batches
+};
+
 // What an operation runs with. Everything outlives the context; one per rank.
 class Context {
  public:
@@ -81,6 +93,10 @@ class Context {
   float loss_scale() const { return loss_scale_; }
   void set_loss_scale(float scale) { loss_scale_ = scale; }
 
+  // Set before each forward that is trained with dropout; none otherwise, as in evaluation.
+  const std::optional<StepDraws>& draws() const { return draws_; }
+  void set_draws(std::optional<StepDraws> draws) { draws_ = draws; }
+
   // An uninitialised activation. Activations are of the type that the parameters they meet are
   // computed in; statistics and losses are fp32.
   absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
@@ -93,6 +109,7 @@ class Context {
   friend class TapeScope;
   Tape* tape_;
   float loss_scale_ = 1.0f;
+  std::optional<StepDraws> draws_;
 };
 
 // Has operations record on another tape while it exists.
@@ -122,9 +139,18 @@ absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node,
 // The same for an operation that has not kept the activation.
 absl::StatusOr<NodeSlot> TakeGradient(Context& context, GradientNode& node, const Shape& shape,
                                       DType dtype);
+// Records how to go back from an operation's result: `backward` is called with the result's
+// gradient and adds to those of the operation's inputs; not called if nothing has used the result.
+// Does nothing while recording is off.
+void RecordBackward(Context& context, const Value& result,
+                    std::function<absl::Status(const Tensor& dresult)> backward);
 // A finished tensor as a contribution. It becomes the gradient itself if it is the first: do not
 // write to it afterwards.
 absl::Status AddGradient(Context& context, GradientNode& node, Tensor contribution);
+
+// The backward of all that was recorded, of loss_scale * `loss`, one element. FailedPrecondition if
+// `loss` was not recorded.
+absl::Status Backward(Context& context, const Value& loss);
 
 // The full values of a parameter; FailedPrecondition if nobody has made them available.
 absl::StatusOr<Tensor> FullValues(const Parameter& parameter);

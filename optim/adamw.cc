@@ -45,18 +45,18 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
   }
   const auto is_decay_rate = [](double beta) { return beta >= 0 && beta < 1; };
   const auto is_size = [](double value) { return std::isfinite(value) && value >= 0; };
-  if (is_decay_rate(options.beta1) && is_decay_rate(options.beta2) && is_size(options.eps) &&
-      is_size(options.weight_decay)) {
+  if (is_size(options.lr) && is_decay_rate(options.beta1) && is_decay_rate(options.beta2) &&
+      is_size(options.eps) && is_size(options.weight_decay)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("AdamW: beta1 = ", options.beta1, ", beta2 = ", options.beta2,
+      absl::StrCat("AdamW: lr = ", options.lr, ", beta1 = ", options.beta1, ", beta2 = ", options.beta2,
                    ", eps = ", options.eps, ", weight_decay = ", options.weight_decay,
-                   "; expected betas in [0, 1) and finite eps and weight_decay of at least 0"));
+                   "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0"));
 }
 
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
-    : sharding_(sharding), kernels_(kernels), options_(options) {}
+    : Optimizer(sharding, options.lr), kernels_(kernels), options_(options) {}
 
 absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   settings_ = {{options_, 1.0}};
@@ -170,27 +170,12 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
   return ranges;
 }
 
-absl::Status AdamW::ExpectReducedGradients() const {
-  for (const State& state : states_) {
-    ZEROTH_RETURN_IF_ERROR_WITH(state.unit->ExpectGradientState(GradientState::kReduced, "update"),
-                                "AdamW: call Scheduler::FinishBackward first");
-  }
-  return sharding_.scheduler().ExpectBackwardFinished("update");
-}
-
-absl::Status AdamW::Step(double lr, double grad_scale, const Tensor& grad_factor) {
-  ZEROTH_RETURN_IF_ERROR(ExpectReducedGradients());
-  ZEROTH_RETURN_IF_ERROR(BeginStep(lr, grad_scale));
-  return Update(grad_factor);
-}
-
-absl::Status AdamW::BeginStep(double lr, double grad_scale) {
+absl::Status AdamW::PrepareStep(int64_t step, double lr, double grad_scale) {
   if (coefficients_copied_ != nullptr) {
     // The copy may read the host's memory only when its turn comes.
     ZEROTH_RETURN_IF_ERROR(coefficients_copied_->Synchronize());
     coefficients_copied_ = nullptr;
   }
-  const int64_t step = step_ + 1;
   for (size_t i = 0; i < settings_.size(); ++i) {
     const AdamWOptions& options = settings_[i].options;
     AdamWArgs args;
@@ -213,7 +198,6 @@ absl::Status AdamW::BeginStep(double lr, double grad_scale) {
       device_coefficients_.raw_data(), coefficients_.data(),
       coefficients_.size() * sizeof(AdamWCoefficients), kernels_.stream()));
   ZEROTH_ASSIGN_OR_RETURN(coefficients_copied_, kernels_.stream().Record());
-  step_ = step;
   return absl::OkStatus();
 }
 
@@ -305,15 +289,14 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
   return absl::OkStatus();
 }
 
-int64_t AdamW::MemoryBytes() const {
-  int64_t bytes = 0;
-  for (const State& state : states_) {
-    for (const StateTensor* moment : {&state.m, &state.v, &state.m_scale, &state.v_scale}) {
-      if (!moment->defined()) continue;
-      bytes += moment->numel() * static_cast<int64_t>(SizeOf(moment->dtype()));
-    }
-  }
-  return bytes;
-}
+namespace {
 
+const OptimizerRegistration registration(
+    "adamw",
+    [](Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
+       absl::Span<const ParameterGroup> groups) -> absl::StatusOr<std::unique_ptr<Optimizer>> {
+      return AdamW::Create(sharding, kernels, options, groups);
+    });
+
+}  // namespace
 }  // namespace zeroth

@@ -18,6 +18,7 @@
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/optimizer.h"
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/strategies/sharding.h"
@@ -25,21 +26,9 @@
 
 namespace zeroth {
 
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;  // of parameters whose decay() is true
-  EpsMode eps_mode = EpsMode::kAfterCorrection;
-  // What moments are kept as. fp32; bf16, rounded stochastically; or uint8: 8-bit codes and an fp32
-  // scale for each kMomentBlock elements of a parameter (moment_codes.h), which the sharding must
-  // be cut by: ShardingOptions::block_numel. 8, 4 and 2.0625 bytes a parameter.
-  DType state_dtype = DType::kFloat32;
-  // Of the draws that round moments and bf16 parameters; nothing else is random.
-  uint64_t seed = 0;
-};
+using AdamWOptions = OptimizerOptions;
 
-// InvalidArgument lists the values unless betas are in [0, 1), eps and weight decay are finite and
+// InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite and
 // not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
@@ -53,7 +42,7 @@ int64_t RequiredBlockNumel(DType state_dtype);
 // (ShardingOptions::offload): state in a store passes through memory in chunks. Parameters are
 // updated in the type that the sharding keeps them in (MixedPrecision::master_dtype). Used by one
 // rank's thread only.
-class AdamW {
+class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
   // InvalidArgument if an option is out of its range, names the unit whose shards are not cut by
@@ -64,36 +53,21 @@ class AdamW {
       Sharding& sharding, Kernels& kernels, const AdamWOptions& options,
       absl::Span<const ParameterGroup> groups = {});
 
-  // One step at learning rate `lr` on the reduced gradients, each times `grad_scale`: between
-  // Scheduler::FinishBackward and EndStep. Parameters that do not require a gradient now keep
-  // values and moments. `grad_factor`, if defined, is a further factor in device memory, fp32 [1],
-  // as GradNormAndScale makes it; where it or grad_scale is NaN, values and moments stay as they
-  // are, and the caller, who learns of that later, must ForgetSkippedStep. FailedPrecondition names
-  // a unit whose gradients are not reduced, or says that FinishBackward was not called; nothing is
-  // changed then.
-  absl::Status Step(double lr, double grad_scale = 1.0, const Tensor& grad_factor = Tensor());
+  // For whoever has both, as a ShardedModule.
+  template <typename Sharded>
+  static auto Create(Sharded& sharded, const AdamWOptions& options,
+                     absl::Span<const ParameterGroup> groups = {})
+      -> decltype(Create(sharded.sharding(), sharded.kernels(), options, groups)) {
+    return Create(sharded.sharding(), sharded.kernels(), options, groups);
+  }
 
-  // Step in two parts, for a part that is recorded (Device::BeginRecording) and played at every
-  // step: BeginStep counts the step and puts what is derived from its number, `lr` and `grad_scale`
-  // into device memory, where Update finds it when it runs. BeginStep is enqueued on the kernels'
-  // stream, as Update is, and waits until the step before has copied its own from the host. After
-  // an error the step is not counted.
-  absl::Status BeginStep(double lr, double grad_scale = 1.0);
-  absl::Status Update(const Tensor& grad_factor = Tensor());
-
-  // The last step was skipped: it does not count in the corrections of moments.
-  void ForgetSkippedStep() { --step_; }
-
-  // Steps taken.
-  int64_t step() const { return step_; }
-  // As if so many had been taken: for moments that come from elsewhere.
-  void set_step(int64_t step) { step_ = step; }
-
+  absl::Status Update(const Tensor& grad_factor = Tensor()) override;
   // Its moments "m" and "v", with their scales "m_scale" and "v_scale" if they are 8-bit codes.
-  std::vector<ShardState> states() const;
+  std::vector<ShardState> states() const override;
 
-  // Of this rank's moments, wherever they lie.
-  int64_t MemoryBytes() const;
+ protected:
+  // Waits until the step before has copied its coefficients from the host.
+  absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
 
  private:
   // A run of elements of one shard that take the same update.
@@ -133,9 +107,7 @@ class AdamW {
   // `chunk` has the operands' elements.
   void AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_factor, int64_t begin,
                      absl::Span<const Tensor> chunk, std::vector<AdamWArgs>& updates) const;
-  absl::Status ExpectReducedGradients() const;
 
-  Sharding& sharding_;
   Kernels& kernels_;
   AdamWOptions options_;
   std::vector<State> states_;
@@ -146,7 +118,6 @@ class AdamW {
   Tensor device_coefficients_;  // the same, [rows, kAdamWCoefficients] fp32
   // When the copy from the one to the other has ended; nullptr: none was made.
   std::shared_ptr<Event> coefficients_copied_;
-  int64_t step_ = 0;
 };
 
 }  // namespace zeroth

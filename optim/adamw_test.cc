@@ -20,6 +20,8 @@ namespace {
 using testing::AllLayouts;
 using testing::Layout;
 using testing::Rank;
+using testing::Trained;
+using testing::TrainRanks;
 
 std::vector<float> Draw(const char* name, int64_t count, float scale = 1.0f) {
   std::vector<float> values(static_cast<size_t>(count));
@@ -60,35 +62,21 @@ TEST(AdamWTest, KnownValuesAfterThreeSteps) {
   EXPECT_NEAR(KnownCase(EpsMode::kBeforeCorrection)[3], 3.87923789, 1e-6);
 }
 
-// Training of one layout: whole values after five steps.
-struct Trained {
-  std::vector<float> matrix;
-  std::vector<float> vector;
-};
-
+// Whole values after five steps.
 Trained Train(const Layout& layout) {
-  Trained trained;
-  const absl::Status status =
-      RunLocalRanks(layout.world_size, [&](Communicator& world) -> absl::Status {
-        Rank rank(world, Shape({7, 5}), Shape({11}));
-        ZEROTH_RETURN_IF_ERROR(rank.Open(layout));
-        ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 35), Draw("v", 11)));
-        ZEROTH_ASSIGN_OR_RETURN(auto adamw,
-                                AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions()));
-        for (int step = 0; step < 5; ++step) {
-          const std::string name = std::to_string(step);
-          ZEROTH_RETURN_IF_ERROR(
-              rank.Backward(Draw(("gm" + name).c_str(), 35), Draw(("gv" + name).c_str(), 11)));
-          ZEROTH_RETURN_IF_ERROR(adamw->Step(0.01, 0.5));
-          ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
-        }
-        Trained mine;
-        ZEROTH_RETURN_IF_ERROR(rank.Read(mine.matrix, mine.vector));
-        if (world.rank() == 0) trained = mine;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
-  return trained;
+  return TrainRanks(layout, Shape({7, 5}), Shape({11}), [](Rank& rank) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 35), Draw("v", 11)));
+    ZEROTH_ASSIGN_OR_RETURN(auto adamw,
+                            AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions()));
+    for (int step = 0; step < 5; ++step) {
+      const std::string name = std::to_string(step);
+      ZEROTH_RETURN_IF_ERROR(
+          rank.Backward(Draw(("gm" + name).c_str(), 35), Draw(("gv" + name).c_str(), 11)));
+      ZEROTH_RETURN_IF_ERROR(adamw->Step(0.01, 0.5));
+      ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
+    }
+    return absl::OkStatus();
+  });
 }
 
 // Each rank feeds the same gradient, whose mean over ranks is itself wherever 1/n is exact.

@@ -62,7 +62,7 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
       Tensor::Zeros(device, Shape({ExactSum::kWords}), DType::kInt64, MemoryCategory::kWorkspace));
   ZEROTH_RETURN_IF_ERROR(AddOwnSquares(sharding, kernels, sum));
   Communicator& group = sharding.mesh().owner_reduce();
-  if (sharding.strategy().placement().gradients && group.size() > 1) {
+  if (group.size() > 1) {
     ZEROTH_RETURN_IF_ERROR(
         group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));
   }

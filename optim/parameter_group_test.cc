@@ -23,6 +23,8 @@ namespace {
 using testing::AllLayouts;
 using testing::Layout;
 using testing::Rank;
+using testing::Trained;
+using testing::TrainRanks;
 
 TEST(MatchesPatternTest, StarsAreAnyRunOfCharacters) {
   for (const auto& [pattern, name] :
@@ -90,38 +92,24 @@ std::vector<float> Draw(const std::string& name, int64_t count) {
   return values;
 }
 
-struct Trained {
-  std::vector<float> matrix;
-  std::vector<float> vector;
-};
-
 constexpr double kLr = 0.01;
 
 // Whole values after five steps; where decays apply, both parameters have one.
 Trained Train(const Layout& layout, double lr, const AdamWOptions& options,
               const std::vector<ParameterGroup>& groups) {
-  Trained trained;
-  const absl::Status status =
-      RunLocalRanks(layout.world_size, [&](Communicator& world) -> absl::Status {
-        Rank rank(world, Shape({6, 7}), Shape({13}));
-        rank.vector.set_decay(true);
-        ZEROTH_RETURN_IF_ERROR(rank.Open(layout));
-        ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 42), Draw("v", 13)));
-        ZEROTH_ASSIGN_OR_RETURN(auto adamw,
-                                AdamW::Create(*rank.sharding, *rank.kernels, options, groups));
-        for (int step = 0; step < 5; ++step) {
-          ZEROTH_RETURN_IF_ERROR(rank.Backward(Draw(absl::StrCat("gm", step), 42),
-                                               Draw(absl::StrCat("gv", step), 13)));
-          ZEROTH_RETURN_IF_ERROR(adamw->Step(lr));
-          ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
-        }
-        Trained mine;
-        ZEROTH_RETURN_IF_ERROR(rank.Read(mine.matrix, mine.vector));
-        if (world.rank() == 0) trained = mine;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
-  return trained;
+  return TrainRanks(layout, Shape({6, 7}), Shape({13}), [&](Rank& rank) -> absl::Status {
+    rank.vector.set_decay(true);
+    ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 42), Draw("v", 13)));
+    ZEROTH_ASSIGN_OR_RETURN(auto adamw,
+                            AdamW::Create(*rank.sharding, *rank.kernels, options, groups));
+    for (int step = 0; step < 5; ++step) {
+      ZEROTH_RETURN_IF_ERROR(
+          rank.Backward(Draw(absl::StrCat("gm", step), 42), Draw(absl::StrCat("gv", step), 13)));
+      ZEROTH_RETURN_IF_ERROR(adamw->Step(lr));
+      ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
+    }
+    return absl::OkStatus();
+  });
 }
 
 ParameterGroup Different() {
@@ -210,25 +198,17 @@ TEST(ParameterGroupTest, WrongGroupsAreNamed) {
 // A parameter that is frozen while the optimizer is made keeps its group for later.
 TEST(ParameterGroupTest, WhatIsUnfrozenLaterIsUpdatedAsItsGroupSays) {
   const auto train = [](bool frozen_at_first) {
-    Trained trained;
-    const absl::Status status = RunLocalRanks(2, [&](Communicator& world) -> absl::Status {
-      Rank rank(world, Shape({6, 7}), Shape({13}));
-      ZEROTH_RETURN_IF_ERROR(rank.Open({"full_shard", 2, 0, 0}));
-      ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 42), Draw("v", 13)));
-      rank.vector.set_requires_grad(!frozen_at_first);
-      ZEROTH_ASSIGN_OR_RETURN(
-          auto adamw, AdamW::Create(*rank.sharding, *rank.kernels, AdamWOptions(), {Different()}));
-      rank.vector.set_requires_grad(true);
-      ZEROTH_RETURN_IF_ERROR(rank.Backward(Draw("gm", 42), Draw("gv", 13)));
-      ZEROTH_RETURN_IF_ERROR(adamw->Step(kLr));
-      ZEROTH_RETURN_IF_ERROR(rank.sharding->scheduler().EndStep());
-      Trained mine;
-      ZEROTH_RETURN_IF_ERROR(rank.Read(mine.matrix, mine.vector));
-      if (world.rank() == 0) trained = mine;
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    return trained;
+    return TrainRanks(
+        {"full_shard", 2}, Shape({6, 7}), Shape({13}), [&](Rank& rank) -> absl::Status {
+          ZEROTH_RETURN_IF_ERROR(rank.Load(Draw("m", 42), Draw("v", 13)));
+          rank.vector.set_requires_grad(!frozen_at_first);
+          ZEROTH_ASSIGN_OR_RETURN(auto adamw, AdamW::Create(*rank.sharding, *rank.kernels,
+                                                            AdamWOptions(), {Different()}));
+          rank.vector.set_requires_grad(true);
+          ZEROTH_RETURN_IF_ERROR(rank.Backward(Draw("gm", 42), Draw("gv", 13)));
+          ZEROTH_RETURN_IF_ERROR(adamw->Step(kLr));
+          return rank.sharding->scheduler().EndStep();
+        });
   };
   EXPECT_EQ(train(true).vector, train(false).vector);
   EXPECT_EQ(train(true).matrix, train(false).matrix);

@@ -6,6 +6,7 @@
 #define ZEROTH_OPTIM_TESTING_RANKS_H_
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -116,6 +118,38 @@ struct Rank {
     });
   }
 };
+
+// Whole values of both parameters after some training.
+struct Trained {
+  std::vector<float> matrix;
+  std::vector<float> vector;
+
+  bool SameBits(const Trained& other) const {
+    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    };
+    return same(matrix, other.matrix) && same(vector, other.vector);
+  }
+};
+
+// What `train`, which every rank of `layout` calls with its parameters open, leaves on rank 0.
+inline Trained TrainRanks(const Layout& layout, const Shape& matrix_shape,
+                          const Shape& vector_shape,
+                          const std::function<absl::Status(Rank&)>& train) {
+  Trained trained;
+  const absl::Status status =
+      RunLocalRanks(layout.world_size, [&](Communicator& world) -> absl::Status {
+        Rank rank(world, matrix_shape, vector_shape);
+        ZEROTH_RETURN_IF_ERROR(rank.Open(layout));
+        ZEROTH_RETURN_IF_ERROR(train(rank));
+        Trained mine;
+        ZEROTH_RETURN_IF_ERROR(rank.Read(mine.matrix, mine.vector));
+        if (world.rank() == 0) trained = mine;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return trained;
+}
 
 }  // namespace zeroth::testing
 

@@ -51,7 +51,6 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     Tensor buffer = std::move(oldest.buffer);
     in->free.pop_front();
     ++in->in_use;
-    ++in_use_;
     return buffer;
   }
   const int64_t size = in == nullptr ? bytes : in->bytes;
@@ -63,7 +62,6 @@ absl::StatusOr<Tensor> BufferSet::Acquire(int64_t bytes, Stream& stream) {
     ZEROTH_ASSIGN_OR_RETURN(buffer, AllocateBytes(device_, size, category_, stream));
   }
   if (in != nullptr) ++in->in_use;
-  ++in_use_;
   return buffer;
 }
 
@@ -92,8 +90,6 @@ bool BufferSet::IsRegistered(const Tensor& buffer) const {
 }
 
 void BufferSet::Release(Tensor buffer, std::shared_ptr<Event> last_use) {
-  ZEROTH_CHECK(in_use_ > 0);
-  --in_use_;
   const auto bytes = static_cast<int64_t>(buffer.bytes());
   SizeClass* const in = ClassOf(bytes);
   if (in != nullptr) {

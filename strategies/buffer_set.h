@@ -54,8 +54,6 @@ class BufferSet {
   // waited for their last users, also if one of those failed; then its error.
   absl::Status Trim();
 
-  int in_use() const { return in_use_; }  // of all sizes
-
  private:
   struct Free {
     Tensor buffer;
@@ -82,7 +80,6 @@ class BufferSet {
   MemoryCategory category_;
   std::vector<SizeClass> classes_;  // by size
   int limit_;
-  int in_use_ = 0;
   std::vector<Communicator*> groups_;
   std::vector<Registered> registered_;
 };

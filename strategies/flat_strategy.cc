@@ -7,9 +7,30 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/strategies/tree_sum.h"
+#include "zeroth/strategies/gradient_reduction.h"
+#include "zeroth/strategies/kept_parts.h"
 
 namespace zeroth {
+namespace {
+
+// What a unit keeps within a step.
+struct UnitParts {
+  KeptParts of_group;       // where owners span groups
+  KeptParts after_forward;  // with StrategyOptions::post_forward_shard_size
+};
+
+}  // namespace
+
+StrategyCapabilities FlatStrategy::capabilities() const {
+  StrategyCapabilities serves;
+  serves.offload = true;
+  serves.unit_collectives = true;
+  serves.gradient_divide_factor = true;
+  serves.tree_micro_batches = true;
+  serves.needs_reduce_kernels =
+      options_.gradient_divide_factor != 0 || options_.tree_micro_batches > 1;
+  return serves;
+}
 
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
@@ -19,28 +40,18 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
                      " with ", context.mesh->world().size(),
                      " ranks; no fp32 number multiplies means by what that makes"));
   }
-  gathered_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
-                                            TakesTurns() ? context.gathered : nullptr);
-  staging_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kOffloadStaging,
-                                             context.gather_kernels);
-  scratch_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
-                                             context.reduce_kernels);
-  gradients_ =
-      std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients, context.gradients);
-  gather_travel_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
-                                                   context.gather_kernels);
-  reduce_travel_ = std::make_unique<StreamScratch>(*context.device, MemoryCategory::kCommunication,
-                                                   context.reduce_kernels);
-  if (context.mesh->owners_span_groups()) {
-    group_parts_ = std::make_unique<GroupParts>(
-        GroupParts::Context{context.device, context.mesh, gathered_.get(), context.gather_kernels,
-                            staging_.get(), gather_travel_.get()});
-  }
+  const auto scratch = [&](MemoryCategory category, Kernels* kernels) {
+    return std::make_unique<StreamScratch>(*context.device, category, kernels);
+  };
+  staging_ = scratch(MemoryCategory::kOffloadStaging, context.gather_kernels);
+  scratch_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
+  gather_travel_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
+  reduce_travel_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroup());
   std::vector<Communicator*> gathers = {&context.mesh->shard_gather()};
-  if (post_forward_group_ != nullptr) gathers.push_back(post_forward_group_.get());
-  gathered_->RegisterWith(gathers);
-  gradients_->RegisterWith({&context.mesh->shard_reduce()});
+  for (Communicator* own : OwnGroups()) gathers.push_back(own);
+  context.gathered->RegisterWith(gathers);
+  context.gradients->RegisterWith({&context.mesh->shard_reduce()});
   return absl::OkStatus();
 }
 
@@ -53,63 +64,68 @@ absl::Status FlatStrategy::AttachPostForwardGroup() {
   const int size = options_.post_forward_shard_size;
   Mesh& mesh = *context_.mesh;
   if (size == 0) return absl::OkStatus();
-  if (size < 0 || mesh.shard_size() % size != 0 || !TakesTurns()) {
+  if (size < 0 || mesh.shard_size() % size != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        name(), ": reshard_after_forward to groups of ", size, " ranks, but ",
-        TakesTurns()
-            ? absl::StrCat("shard groups have ", mesh.shard_size(), "; expected a divisor of that")
-            : "parameters stay gathered after their forward; use full_shard or "
-              "hybrid_shard"));
+        name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
+        mesh.shard_size(), "; expected a divisor of that"));
   }
   ZEROTH_ASSIGN_OR_RETURN(post_forward_group_, mesh.shard_gather().SplitForGathers(
                                                    mesh.shard_index() / size, mesh.shard_index()));
-  secondary_ = std::make_unique<SecondaryShards>(*post_forward_group_, *gathered_);
   return absl::OkStatus();
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
-  if (secondary_ != nullptr && secondary_->Holds(unit)) return secondary_->Gather(unit, comm);
-  if (group_parts_ != nullptr) return group_parts_->Gather(unit, comm);
-  return GatherSegments(unit, context_.mesh->shard_gather(), *gathered_, comm,
-                        context_.gather_kernels, staging_.get(), gather_travel_.get());
+  const GatherTools tools{context_.gathered, context_.gather_kernels, staging_.get(),
+                          gather_travel_.get()};
+  Mesh& mesh = *context_.mesh;
+  UnitParts& parts = unit.strategy_state<UnitParts>();
+  if (parts.after_forward.defined()) {
+    UnitCollectives as_is;  // what forward has brought in
+    return parts.after_forward.Gather(unit, *post_forward_group_, as_is, tools, comm);
+  }
+  if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);
+  if (!parts.of_group.defined()) {
+    ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
+    ZEROTH_RETURN_IF_ERROR(parts.of_group.GatherAcross(unit, mesh.replicate_gather(), tools, comm));
+  }
+  return parts.of_group.Gather(unit, mesh.shard_gather(), unit.collectives(), tools, comm);
 }
 
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
-  if (secondary_ == nullptr) return FreeGathered(unit, *gathered_);
-  if (pass == Pass::kForward) return secondary_->Keep(unit);
-  ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *gathered_));
-  if (pass != Pass::kInference) secondary_->Drop(unit);
-  return absl::OkStatus();
+  KeptParts& after_forward = unit.strategy_state<UnitParts>().after_forward;
+  if (post_forward_group_ != nullptr && pass == Pass::kForward && !after_forward.defined()) {
+    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *post_forward_group_));
+  }
+  ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
+  if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();
+  return after_forward.Drop(unit.device().compute_stream());
+}
+
+bool FlatStrategy::KeepsGathered(const Unit&, Pass pass) const {
+  return pass == Pass::kForward || pass == Pass::kBackward;
+}
+
+bool FlatStrategy::KeepsAfterForward(const Unit& unit, Pass pass) const {
+  return pass == Pass::kForward && (unit.is_root() || !options_.reshard_after_forward);
 }
 
 absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
-  return PrepareFullGradients(unit, *gradients_);
-}
-
-bool FlatStrategy::AddsUpInFull() const {
-  const Mesh& mesh = *context_.mesh;
-  return mesh.owners_span_groups() && mesh.shard_size() == 1 && !sums_in_tree();
+  return PrepareFullGradients(unit, *context_.gradients);
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  if (options_.tree_micro_batches > 0) {
-    ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, options_.tree_micro_batches, sync));
-  }
-  if (AddsUpInFull() && sync == GradientSync::kAccumulate) return absl::OkStatus();
-  GradientGroups groups;
+  if (capabilities().adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
   Mesh& mesh = *context_.mesh;
-  groups.scatters_across = mesh.owners_span_groups();
+  GradientGroups groups;
   groups.shard = &mesh.shard_reduce();
   groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
+  groups.scatters_across = mesh.owners_span_groups();
   groups.world = &mesh.world_reduce();
-  groups.travel = reduce_travel_.get();
-  if (sums_in_tree()) {
-    return SumGradientsInTree(unit, groups, sync, *gradients_, *scratch_, comm);
-  }
+  groups.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   groups.scale = GradientScale();
-  const ReduceOp op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
-  return ReduceGradients(unit, groups, op, sync, *gradients_, *scratch_, comm);
+  groups.travel = reduce_travel_.get();
+  return ReduceGradients(unit, groups, sync, *context_.gradients, *scratch_, comm);
 }
 
 // Groups take the mean, which stays in range whatever the type; the rest comes on top.
@@ -118,24 +134,19 @@ double FlatStrategy::GradientScale() const {
   return factor == 0 ? 1 : static_cast<double>(context_.mesh->world().size()) / factor;
 }
 
-void FlatStrategy::Abandon(Unit& unit) {
-  unit.Abandon();
-  gathered_->Release(unit, nullptr);
-  gradients_->Release(unit, nullptr);
-  if (secondary_ != nullptr) secondary_->Drop(unit);
-  if (group_parts_ != nullptr) group_parts_->Drop(unit);
-}
-
 absl::Status FlatStrategy::Trim() {
   absl::Status status;
   for (StreamScratch* scratch :
        {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
     status.Update(scratch->Trim());
   }
-  status.Update(gathered_->Trim());
-  status.Update(gradients_->Trim());
-  if (secondary_ != nullptr) secondary_->Clear();
-  if (group_parts_ != nullptr) status.Update(group_parts_->Clear());
+  // The optimizer makes parts stale.
+  for (Unit* unit : context_.units) {
+    UnitParts& parts = unit->strategy_state<UnitParts>();
+    for (KeptParts* kept : {&parts.of_group, &parts.after_forward}) {
+      status.Update(kept->Drop(context_.device->compute_stream()));
+    }
+  }
   return status;
 }
 

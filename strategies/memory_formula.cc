@@ -67,7 +67,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
   if (cut || !options.precision.computes_in_masters() || offload.parameters) {
-    const double after_forward = options.post_forward_shard_size > 0
+    const double after_forward = options.post_forward_shard_size > 0 && cut
                                      ? (model.total - model.root) / options.post_forward_shard_size
                                      : 0;
     bytes.gathered_parameters = Bytes(options.precision.param_dtype) *
@@ -76,9 +76,10 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
 
   const bool several = options.micro_batches > 1;
   const bool in_tree = options.sums_in_tree && several;
-  const bool adds_up_in_full = several && !in_tree &&
-                               (!options.sync_every_micro_batch ||
-                                options.strategy == "shard_optimizer" || (spans && shards == 1));
+  const bool adds_up_in_full =
+      several && !in_tree &&
+      (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
+       (options.shard_optimizer_over_world && shards == 1));
   const bool adds_up_in_shards = several && cut && !adds_up_in_full && !in_tree;
   // Where nothing is cut, what is full is the result, or on its way to it.
   const bool full_is_sum = adds_up_in_full || (several && !cut && !in_tree);

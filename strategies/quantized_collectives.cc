@@ -62,7 +62,7 @@ class Quantized : public ExtendedGather {
     const int pieces = travel.group.size();
     const int64_t bytes = QuantizedBlocks{mine.numel(), options_.block}.bytes();
     ZEROTH_ASSIGN_OR_RETURN(const Tensor both,
-                            travel.scratch.TakeBytes(2 * pieces * bytes, travel.stream));
+                            travel.scratch->TakeBytes(2 * pieces * bytes, travel.stream));
     const Tensor sent = both.View(0, Shape({pieces * bytes}));
     const Tensor received = both.View(pieces * bytes, Shape({pieces * bytes}));
     for (int piece = 0; piece < pieces; ++piece) {

@@ -13,46 +13,6 @@
 namespace zeroth {
 namespace {
 
-absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("it was frozen when unit '", unit.name(),
-                   "' was made, so there is no place for its gradient; "
-                   "to train '",
-                   parameter.name(),
-                   "' later, make the unit while it is trainable and freeze it afterwards "
-                   "with set_requires_grad(false)"));
-}
-
-// The sizes of the buffers that units other than the root take turns in: the largest's, and that
-// of those which would leave most of such a buffer empty, as a norm that is a unit inside a block.
-template <typename BytesOf>
-std::vector<int64_t> BufferSizes(const std::vector<Unit*>& units, const BytesOf& bytes_of) {
-  constexpr int64_t kMuchSmaller = 8;
-  int64_t largest = 0;
-  for (const Unit* unit : units) {
-    if (!unit->is_root()) largest = std::max(largest, bytes_of(*unit));
-  }
-  int64_t small = 0;
-  for (const Unit* unit : units) {
-    const int64_t bytes = bytes_of(*unit);
-    if (!unit->is_root() && bytes <= largest / kMuchSmaller) small = std::max(small, bytes);
-  }
-  if (small == 0) return {largest};
-  return {small, largest};
-}
-
-// Of buffers for full gradients, in the type of those of one micro-batch and of sums of several.
-std::vector<int64_t> GradientBufferSizes(const std::vector<Unit*>& units) {
-  std::vector<int64_t> sizes;
-  for (const MicroBatches how : {MicroBatches::kOne, MicroBatches::kAddedInFull}) {
-    for (const int64_t bytes :
-         BufferSizes(units, [how](const Unit& unit) { return FullGradientBytes(unit, how); })) {
-      sizes.push_back(bytes);
-    }
-  }
-  return sizes;
-}
-
 // Backward's where units are declared in forward's order: the last one first, the root last.
 std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   std::vector<Unit*> order(units.rbegin(), units.rend());
@@ -67,12 +27,19 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
                      Device& device, std::vector<Unit*> units)
     : options_(options),
       strategy_(strategy),
+      capabilities_(strategy.capabilities()),
       mesh_(mesh),
       device_(device),
       units_(std::move(units)),
       tracks_(units_.size()),
       reduction_order_(ReductionOrder(units_)),
-      in_fixed_order_(mesh.owner_count() == 1 && mesh.world().size() > 1) {}
+      in_fixed_order_(mesh.owner_count() == 1 && mesh.world().size() > 1),
+      order_(units_.size()),
+      gathered_(device, MemoryCategory::kGatheredParameters, units_,
+                capabilities_.takes_turns ? options.gather_buffers : 0,
+                [](const Unit& unit, MicroBatches) { return FullParameterBytes(unit); }),
+      gradients_(device, MemoryCategory::kGradients, units_, options.gradient_buffers,
+                 FullGradientBytes) {}
 
 Scheduler::~Scheduler() {
   for (Unit* unit : units_) {
@@ -91,20 +58,15 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   }
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(options, strategy, mesh, device, std::move(units)));
-  scheduler->gathered_ = std::make_unique<BufferSet>(
-      device, MemoryCategory::kGatheredParameters,
-      BufferSizes(scheduler->units_, FullParameterBytes), options.gather_buffers);
-  scheduler->gradients_ =
-      std::make_unique<BufferSet>(device, MemoryCategory::kGradients,
-                                  GradientBufferSizes(scheduler->units_), options.gradient_buffers);
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
   ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
   StrategyContext context;
   context.device = &device;
   context.mesh = &mesh;
-  context.gathered = scheduler->gathered_.get();
-  context.gradients = scheduler->gradients_.get();
+  context.units = scheduler->units_;
+  context.gathered = &scheduler->gathered_;
+  context.gradients = &scheduler->gradients_;
   context.gather_kernels = scheduler->gather_kernels_.get();
   context.reduce_kernels = scheduler->reduce_kernels_.get();
   ZEROTH_RETURN_IF_ERROR(strategy.Attach(context));
@@ -117,11 +79,11 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
 // Whoever trains in fp32 alone need not link any kernels.
 absl::Status Scheduler::CreateKernels() {
   bool gathers = false;
-  bool reduces = strategy_.NeedsReduceKernels();
+  bool reduces = capabilities_.needs_reduce_kernels;
   for (const Unit* unit : units_) {
-    const bool own_collectives = unit->collectives() != nullptr;
-    gathers = gathers || own_collectives || !unit->precision().computes_in_masters();
-    reduces = reduces || own_collectives || unit->precision().reduce_dtype != DType::kFloat32;
+    const bool by_itself = unit->has_own_collectives();
+    gathers = gathers || by_itself || !unit->precision().computes_in_masters();
+    reduces = reduces || by_itself || unit->precision().reduce_dtype != DType::kFloat32;
   }
   if (gathers) {
     ZEROTH_ASSIGN_OR_RETURN(gather_kernels_, KernelRegistry::Create(device_, *gather_stream_));
@@ -130,18 +92,6 @@ absl::Status Scheduler::CreateKernels() {
     ZEROTH_ASSIGN_OR_RETURN(reduce_kernels_, KernelRegistry::Create(device_, *reduce_stream_));
   }
   return absl::OkStatus();
-}
-
-void Scheduler::ProvideGradients(Unit& unit) {
-  for (size_t i = 0; i < unit.parameters().size(); ++i) {
-    Parameter* const parameter = unit.parameters()[i];
-    if (unit.takes_gradient(static_cast<int>(i))) {
-      parameter->set_gradient_provider([this, &unit] { return PrepareGradients(unit); });
-    } else {
-      parameter->set_gradient_provider(
-          [parameter, &unit] { return FrozenAtCreation(*parameter, unit); });
-    }
-  }
 }
 
 absl::Status Scheduler::ExpectOwn(const Unit* unit) const {
@@ -171,15 +121,10 @@ absl::Status Scheduler::BeforeForward(Unit& unit, bool expects_backward) {
   }
   // A forward that is run again for its backward says nothing about the order of forwards.
   const bool again = in.in_backward > 0;
-  Unit* const previous = again ? nullptr : Record(unit, Direction::kForward);
-  if (previous != nullptr) {
-    track(*previous).next_in_forward = &unit;
-    // Until a backward has shown its order, it is taken to be forward's, reversed.
-    if (in.next_in_backward == nullptr) in.next_in_backward = previous;
-  }
+  if (!again) order_.RecordForward(unit);
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, pass));
   ++in.active;
-  if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in, pass));
+  if (!again) ZEROTH_RETURN_IF_ERROR(PrefetchAhead(unit, pass));
   return MarkBegin(device_.compute_stream(), "forward", unit);
 }
 
@@ -212,13 +157,12 @@ absl::Status Scheduler::BeforeBackward(Unit& unit) {
                      "': backward without a forward that "
                      "expects it in this step; call BeforeForward and AfterForward first"));
   }
-  if (Unit* previous = Record(unit, Direction::kBackward))
-    track(*previous).next_in_backward = &unit;
+  order_.RecordBackward(unit);
   ZEROTH_RETURN_IF_ERROR(EnsureGathered(unit, Pass::kBackward));
   ++in.active;
   ++in.in_backward;
   if (options_.backward_prefetch == BackwardPrefetch::kPre) {
-    ZEROTH_RETURN_IF_ERROR(PrefetchAhead(in, Pass::kBackward));
+    ZEROTH_RETURN_IF_ERROR(PrefetchAhead(unit, Pass::kBackward));
   }
   return MarkBegin(device_.compute_stream(), "backward", unit);
 }
@@ -249,22 +193,10 @@ absl::Status Scheduler::AfterBackward(Unit& unit) {
   }
   if (options_.backward_prefetch != BackwardPrefetch::kPost) return absl::OkStatus();
   // Of a unit whose backward surrounds others', as the root's does, the next one's is over.
-  const Unit* const next = in.next_in_backward;
-  const bool is_over = next != nullptr && track(*next).seen;
+  const Unit* const next = order_.NextInBackward(unit);
+  const bool is_over = next != nullptr && order_.HasSeen(*next);
   if (is_over && !in.backward_prefetch.has_value()) return absl::OkStatus();
-  return PrefetchAhead(in, Pass::kBackward);
-}
-
-absl::Status Scheduler::BackwardIsOver(Unit& unit) {
-  track(unit).reduced = true;
-  if (!in_fixed_order_) return SyncGradients(unit);
-  for (; next_reduction_ < reduction_order_.size(); ++next_reduction_) {
-    Unit& next = *reduction_order_[next_reduction_];
-    if (!next.has_trainable()) continue;
-    if (!track(next).reduced) break;
-    ZEROTH_RETURN_IF_ERROR(SyncGradients(next));
-  }
-  return absl::OkStatus();
+  return PrefetchAhead(unit, Pass::kBackward);
 }
 
 // Whatever of it is left: units whose backward has not come after all, as where a loss does not
@@ -353,13 +285,13 @@ absl::Status Scheduler::Abandon() {
   for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), &device_.compute_stream()}) {
     status.Update(stream->Synchronize());
   }
-  for (Unit* unit : units_) strategy_.Abandon(*unit);
-  ForgetStep();
-  // Ranks may have failed at different places, and have learned different orders there.
-  for (Track& in : tracks_) {
-    in.next_in_forward = nullptr;
-    in.next_in_backward = nullptr;
+  for (Unit* unit : units_) {
+    unit->Abandon();
+    gathered_.Release(*unit, nullptr);
+    gradients_.Release(*unit, nullptr);
   }
+  ForgetStep();
+  order_.Forget();  // ranks may have failed at different places, and learned different orders there
   shards_ready_ = nullptr;  // whoever wrote them has finished
   status.Update(Trim());
   return status;
@@ -375,77 +307,9 @@ absl::Status Scheduler::MarkEnd(Stream& stream, absl::string_view what, const Un
   return options_.timeline->End(stream, absl::StrCat(what, " ", unit.name()));
 }
 
-absl::Status Scheduler::PrepareGradients(Unit& unit) {
-  if (track(unit).reduced) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("unit '", unit.name(),
-                     "': a gradient after its gradients of this "
-                     "step were reduced; run EndStep before the next backward"));
-  }
-  ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
-  return unit.ExpectGradientState(GradientState::kFull, "write gradients");
-}
-
-// The same on all ranks, whichever units they use.
-MicroBatches Scheduler::HowMicroBatchesComeTogether() const {
-  if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
-    return MicroBatches::kOne;
-  }
-  const bool in_full = !requires_gradient_sync_ || kept_in_full_ || strategy_.AddsUpInFull();
-  return in_full ? MicroBatches::kAddedInFull : MicroBatches::kReducedEach;
-}
-
-absl::Status Scheduler::BeginGradients(Unit& unit) {
-  unit.set_micro_batches(HowMicroBatchesComeTogether());
-  return strategy_.PrepareGradients(unit);
-}
-
-// Of a micro-batch that is not the last.
-absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
-  if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether());
-    if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "unit '", unit.name(), "': its gradients of this micro-batch began in ",
-        DTypeName(unit.segment(i).grad.dtype()),
-        ", as those of a step's only one, and the next are to be added to them in ", DTypeName(sum),
-        "; call SetRequiresGradientSync and SetIsLastBackward before the forward"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Scheduler::SyncGradients(Unit& unit) {
-  track(unit).reduced = true;
-  track(unit).issued = true;
-  if (!unit.has_trainable()) return absl::OkStatus();
-  if (unit.gradient_state() == GradientState::kNone) ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
-  if (!is_last_backward_) ZEROTH_RETURN_IF_ERROR(ExpectRoomForSum(unit));
-  ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
-  ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
-  ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
-  const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
-  ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_, sync));
-  ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
-  if (!is_last_backward_) return absl::OkStatus();
-  return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");
-}
-
-absl::Status Scheduler::ZeroMissingGradients(Unit& unit) {
-  for (Parameter* parameter : unit.parameters()) {
-    if (!parameter->grad().defined() || parameter->has_gradient()) continue;
-    const Tensor& grad = parameter->grad();
-    ZEROTH_RETURN_IF_ERROR(
-        device_.FillZero(grad.raw_data(), grad.bytes(), device_.compute_stream()));
-    parameter->set_has_gradient(true);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Scheduler::Trim() {
-  absl::Status status = gathered_->Trim();
-  status.Update(gradients_->Trim());
+  absl::Status status = gathered_.Trim();
+  status.Update(gradients_.Trim());
   status.Update(strategy_.Trim());
   return status;
 }
@@ -459,7 +323,7 @@ void Scheduler::ForgetStep() {
     in.issued = false;
   }
   next_reduction_ = 0;
-  StartTraversal(Direction::kNone);
+  order_.EndTraversal();
   expects_backward_ = false;
   backward_finished_ = false;
   has_micro_batches_ = false;

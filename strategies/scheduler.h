@@ -23,8 +23,9 @@
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
-#include "zeroth/strategies/buffer_set.h"
+#include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/traversal_recorder.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -116,10 +117,10 @@ class Scheduler {
   // Starts the reduction of the unit's gradients.
   absl::Status AfterBackward(Unit& unit);
   // Gradient accumulation: a step of several micro-batches, each a forward, a backward and
-  // FinishBackward; both are true at first. They are to be set before the micro-batch's forward: the
-  // loss may make the first gradients with it. A 16-bit gradient that has begun as its step's only
-  // one, and to which others are to be added in fp32, is FailedPrecondition in FinishBackward or
-  // AfterBackward.
+  // FinishBackward; both are true at first. They are to be set before the micro-batch's forward:
+  // the loss may make the first gradients with it. A 16-bit gradient that has begun as its step's
+  // only one, and to which others are to be added in fp32, is FailedPrecondition in FinishBackward
+  // or AfterBackward.
   //
   // SetRequiresGradientSync(false): gradients stay full on this rank, and the next micro-batch adds
   // to them: no traffic, but a full gradient buffer for every unit (FSDP2's
@@ -185,24 +186,17 @@ class Scheduler {
   bool IsPrefetched(const Unit& unit) const { return unit.state() == UnitState::kGathering; }
 
  private:
-  // What the scheduler knows of one unit in the current step, and of its neighbours in earlier
-  // ones.
+  // What the scheduler knows of one unit in the current step.
   struct Track {
     int active = 0;             // nested hooks that need the unit gathered
     int in_backward = 0;        // those of them that are backward's
     int pending_backwards = 0;  // forwards that expect a backward, minus backwards seen
     bool reduced = false;       // its gradients of this micro-batch are complete
     bool issued = false;        // and their reduction is enqueued
-    bool seen = false;  // in the traversal that is being recorded
-    Unit* next_in_forward = nullptr;
-    Unit* next_in_backward = nullptr;
-    // In place of those, if somebody has said so.
+    // What is prefetched, in whatever step, in place of what is recorded, if somebody has said so.
     std::optional<std::vector<Unit*>> forward_prefetch;
     std::optional<std::vector<Unit*>> backward_prefetch;
   };
-  // Units are recorded as they come, until one comes again or the direction changes: that starts
-  // another traversal, and the last unit of one is not the neighbour of the first of the next.
-  enum class Direction : uint8_t { kNone, kForward, kBackward };
 
   Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh, Device& device,
             std::vector<Unit*> units);
@@ -216,7 +210,7 @@ class Scheduler {
   absl::Status StartGather(Unit& unit, Pass pass);
   absl::Status WaitForShards();
   absl::Status FinishUnshard(Unit& unit);
-  absl::Status PrefetchAhead(const Track& from, Pass pass);
+  absl::Status PrefetchAhead(const Unit& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
   MicroBatches HowMicroBatchesComeTogether() const;
   absl::Status ExpectRoomForSum(const Unit& unit) const;
@@ -230,15 +224,12 @@ class Scheduler {
   absl::Status MarkBegin(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status MarkEnd(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status Trim();
-  // The unit before this one in the same traversal, or nullptr.
-  Unit* Record(Unit& unit, Direction direction);
-  void StartTraversal(Direction direction);
-  void ForgetLinksTo(const Unit& unit);
   absl::Status EndMicroBatch();
   void ForgetStep();
 
   SchedulerOptions options_;
   ShardingStrategy& strategy_;
+  const StrategyCapabilities capabilities_;
   Mesh& mesh_;
   Device& device_;
   std::vector<Unit*> units_;
@@ -247,15 +238,14 @@ class Scheduler {
   std::vector<Unit*> reduction_order_;
   bool in_fixed_order_ = false;
   size_t next_reduction_ = 0;
-  std::unique_ptr<BufferSet> gathered_;
-  std::unique_ptr<BufferSet> gradients_;
+  TraversalRecorder order_;
+  FullBuffers gathered_;
+  FullBuffers gradients_;
   std::shared_ptr<Event> shards_ready_;  // the last write to the shards
-  Direction direction_ = Direction::kNone;
-  Unit* last_recorded_ = nullptr;
-  bool expects_backward_ = false;   // the step had a forward that does
-  bool backward_finished_ = false;  // FinishBackward saw all gradients
-  bool has_micro_batches_ = false;  // FinishBackward has ended one that is not the last
-  bool kept_in_full_ = false;       // it has left the gradients of the latest one full
+  bool expects_backward_ = false;        // the step had a forward that does
+  bool backward_finished_ = false;       // FinishBackward saw all gradients
+  bool has_micro_batches_ = false;       // FinishBackward has ended one that is not the last
+  bool kept_in_full_ = false;            // it has left the gradients of the latest one full
   bool requires_gradient_sync_ = true;
   bool is_last_backward_ = true;
   bool reshard_after_backward_ = true;

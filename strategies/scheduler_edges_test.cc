@@ -1,7 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What surrounds an ordinary step: ranks that use different units, forwards without a backward,
-// gathers between the update and the step's end, options set too late, units of somebody else.
+// gathers between the update and the step's end, options set too late, units of somebody else, what
+// gradients in 16 bits take.
 
 #include <chrono>
 #include <memory>
@@ -245,6 +246,43 @@ TEST(SchedulerEdgesTest, UnitsOfNobodyAndOfOthersAreRefused) {
                     return RunToyStep(*sharding, step);
                   }),
       absl::OkStatus());
+}
+
+// Gradients of a step's only micro-batch are in 16 bits, sums of several in fp32: the middle unit's
+// gradients are too large for a small buffer of the former, though not for one of the latter, and
+// must not have buffers of a third size.
+TEST(SchedulerEdgesTest, LowPrecisionGradientsTakeTurnsInBuffersOfTwoSizes) {
+  EXPECT_EQ(RunToyRanks(2,
+                        [](Communicator& world, Device& device) -> absl::Status {
+                          const Shape large({64, 128});
+                          const Shape middle({1500});
+                          const Shape small({960});
+                          ToyModel model({{"a", {large}},
+                                          {"a.middle", {middle}},
+                                          {"a.small", {small}},
+                                          {"b", {large}},
+                                          {"b.middle", {middle}},
+                                          {"b.small", {small}}});
+                          ShardingOptions options = OptionsOf("full_shard");
+                          options.mixed_precision.reduce_dtype = DType::kBFloat16;
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                                  Make(world, device, model, options));
+                          ToyStep step;
+                          step.gradient = Ones();
+                          for (int i = 0; i < 2; ++i) {
+                            ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                          }
+                          int64_t shards = 0;
+                          for (const Unit* unit : sharding->units()) {
+                            shards += 2 * unit->segment_layout(0).shard_numel;
+                          }
+                          const int64_t turns = 2 * 2 * (large.numel() + small.numel());
+                          ZEROTH_TOY_EXPECT(
+                              device.allocator().stats()[MemoryCategory::kGradients].peak_bytes <=
+                              shards + turns + 6 * ShardLayout::kAlignmentBytes);
+                          return CheckAtRest(*sharding);
+                        }),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
 
 absl::Status Scheduler::Prefetch(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
-  if (!strategy_.placement().parameters) {
+  if (!capabilities_.shards) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
                      "' keeps parameters whole on every rank; there is nothing to prefetch"));
@@ -121,24 +121,23 @@ absl::Status Scheduler::FinishUnshard(Unit& unit) {
   return EnsureGathered(unit, Pass::kForward);
 }
 
-absl::Status Scheduler::PrefetchAhead(const Track& from, Pass pass) {
+absl::Status Scheduler::PrefetchAhead(const Unit& from, Pass pass) {
   const bool backward = pass == Pass::kBackward;
-  const auto& chosen = backward ? from.backward_prefetch : from.forward_prefetch;
+  const auto& chosen = backward ? track(from).backward_prefetch : track(from).forward_prefetch;
   if (chosen.has_value()) {
     for (Unit* next : *chosen) {
       if (next->state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(*next, pass));
     }
     return absl::OkStatus();
   }
-  Unit* const next = backward ? from.next_in_backward : from.next_in_forward;
+  Unit* const next = backward ? order_.NextInBackward(from) : order_.NextInForward(from);
   if (!options_.prefetch || next == nullptr || next->state() != UnitState::kSharded)
     return absl::OkStatus();
   // Whose gradients are reduced has had its backward. It comes next where an earlier block is
   // computed again, after which, in forward, it came.
   if (track(*next).reduced) return absl::OkStatus();
   // A unit runs ahead only into a buffer of the set: what runs ahead must not cost memory.
-  const int64_t bytes = FullParameterBytes(*next);
-  if (!next->is_root() && bytes > 0 && !gathered_->HasRoom(bytes)) return absl::OkStatus();
+  if (!gathered_.HasRoom(*next, FullParameterBytes(*next))) return absl::OkStatus();
   return StartGather(*next, pass);
 }
 
@@ -146,7 +145,7 @@ absl::Status Scheduler::ReshardAll() {
   for (Unit* unit : units_) {
     if (unit->state() == UnitState::kGathering) {
       // Nobody has used it: it has to end before its buffer moves on, and is not worth repeating.
-      ForgetLinksTo(*unit);
+      order_.ForgetLinksTo(*unit);
       ZEROTH_RETURN_IF_ERROR(EnsureGathered(*unit, Pass::kStepEnd));
     }
     if (unit->state() == UnitState::kGathered)
@@ -154,28 +153,6 @@ absl::Status Scheduler::ReshardAll() {
     ZEROTH_RETURN_IF_ERROR(unit->ExpectState(UnitState::kSharded, "end the step"));
   }
   return absl::OkStatus();
-}
-
-Unit* Scheduler::Record(Unit& unit, Direction direction) {
-  if (direction != direction_ || (track(unit).seen && last_recorded_ != &unit))
-    StartTraversal(direction);
-  Unit* const previous = last_recorded_ == &unit ? nullptr : last_recorded_;
-  track(unit).seen = true;
-  last_recorded_ = &unit;
-  return previous;
-}
-
-void Scheduler::StartTraversal(Direction direction) {
-  direction_ = direction;
-  last_recorded_ = nullptr;
-  for (Track& in : tracks_) in.seen = false;
-}
-
-void Scheduler::ForgetLinksTo(const Unit& unit) {
-  for (Track& in : tracks_) {
-    if (in.next_in_forward == &unit) in.next_in_forward = nullptr;
-    if (in.next_in_backward == &unit) in.next_in_backward = nullptr;
-  }
 }
 
 }  // namespace zeroth

@@ -63,8 +63,8 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const int64_t alignment = Alignment(extent.dtype, options);
     const int64_t offset = RoundUp(used[index], alignment);
     found->parameters.push_back(static_cast<int>(i));
-    placements_.push_back({static_cast<int>(index), offset, extent.numel});
     // An empty parameter takes no place, not even a gap before it.
+    placements_.push_back({static_cast<int>(index), extent.numel > 0 ? offset : 0, extent.numel});
     if (extent.numel > 0) used[index] = offset + extent.numel;
   }
   for (size_t index = 0; index < segments_.size(); ++index) {
@@ -86,15 +86,6 @@ int64_t ShardLayout::padding_numel() const {
   for (const Segment& segment : segments_) numel += segment.numel;
   for (const Placement& at : placements_) numel -= at.numel;
   return numel;
-}
-
-std::vector<ShardLayout::Piece> ShardLayout::Pieces(int segment, int rank) const {
-  std::vector<Piece> pieces;
-  for (int parameter : segments_[static_cast<size_t>(segment)].parameters) {
-    const Piece piece = PieceOf(parameter, rank);
-    if (piece.numel() > 0) pieces.push_back(piece);
-  }
-  return pieces;
 }
 
 ShardLayout::Piece ShardLayout::PieceOf(int parameter, int rank) const {

@@ -77,7 +77,7 @@ class ShardLayout {
   // Where a whole parameter starts.
   struct Placement {
     int segment = 0;
-    int64_t offset = 0;  // elements from the segment's first
+    int64_t offset = 0;  // elements from the segment's first; 0 if it is empty
     int64_t numel = 0;
   };
 
@@ -111,10 +111,8 @@ class ShardLayout {
   // Elements of gaps and tail padding, of all segments: what the layout costs.
   int64_t padding_numel() const;
 
-  // What `rank` owns of a segment, in order; parameters of which it owns nothing do not occur. For
-  // a replicated segment that is all of it, whatever the rank.
-  std::vector<Piece> Pieces(int segment, int rank) const;
-  // What `rank` owns of one parameter; begin == end if nothing.
+  // What `rank` owns of one parameter; begin == end if nothing. In a replicated segment that is all
+  // of it, whatever the rank.
   Piece PieceOf(int parameter, int rank) const;
   // Alignment gaps and the tail padding, in order.
   std::vector<Gap> Gaps(int segment) const;

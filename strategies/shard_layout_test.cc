@@ -62,6 +62,16 @@ void ExpectEveryElementOwnedOnce(const ShardLayout& layout,
   }
 }
 
+// What a rank owns of a segment, in order.
+std::vector<ShardLayout::Piece> Pieces(const ShardLayout& layout, int segment, int rank) {
+  std::vector<ShardLayout::Piece> pieces;
+  for (const int parameter : layout.segments()[static_cast<size_t>(segment)].parameters) {
+    const ShardLayout::Piece piece = layout.PieceOf(parameter, rank);
+    if (piece.numel() > 0) pieces.push_back(piece);
+  }
+  return pieces;
+}
+
 void ExpectPiecesLieWhereTheFullBufferHasThem(const ShardLayout& layout) {
   for (int s = 0; s < static_cast<int>(layout.segments().size()); ++s) {
     const ShardLayout::Segment& segment = layout.segments()[static_cast<size_t>(s)];
@@ -69,7 +79,7 @@ void ExpectPiecesLieWhereTheFullBufferHasThem(const ShardLayout& layout) {
     for (int rank = 0; rank < layout.shard_count(); ++rank) {
       const int64_t shard_begin = segment.replicated ? 0 : rank * segment.shard_numel;
       std::vector<int> shard(static_cast<size_t>(segment.shard_numel), -1);
-      for (const ShardLayout::Piece& piece : layout.Pieces(s, rank)) {
+      for (const ShardLayout::Piece& piece : Pieces(layout, s, rank)) {
         ASSERT_GT(piece.numel(), 0);
         ASSERT_GE(piece.shard_offset, 0);
         ASSERT_LE(piece.shard_offset + piece.numel(), segment.shard_numel);
@@ -185,7 +195,6 @@ TEST(ShardLayoutTest, Cuts1024ElementsIntoExactEighths) {
 TEST(ShardLayoutTest, MoreRanksThanElementsLeavesTheLastOnesEmpty) {
   const ShardLayout layout = MakeLayout({3}, 5);
   for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(layout.PieceOf(0, rank).numel(), rank < 3 ? 1 : 0);
-  EXPECT_TRUE(layout.Pieces(0, 4).empty());
 }
 
 TEST(ShardLayoutTest, OneShardIsNotPadded) {
@@ -241,7 +250,7 @@ TEST(ShardLayoutTest, BlocksAreOfOneParameterAndOneRank) {
     ExpectEveryElementOwnedOnce(layout, extents);
     ExpectPiecesLieWhereTheFullBufferHasThem(layout);
     for (int rank = 0; rank < layout.shard_count(); ++rank) {
-      for (const ShardLayout::Piece& piece : layout.Pieces(0, rank)) {
+      for (const ShardLayout::Piece& piece : Pieces(layout, 0, rank)) {
         EXPECT_EQ(piece.begin % block, 0);
         EXPECT_EQ(piece.shard_offset % block, 0);
         const bool is_last = piece.end == sizes[static_cast<size_t>(piece.parameter)];

@@ -3,8 +3,6 @@
 #include "zeroth/strategies/sharding.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,51 +15,6 @@ namespace {
 
 // Host staging of Load and VisitShards: large enough to amortise a call, small against any shard.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
-
-absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
-  if (units.empty())
-    return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
-  std::set<std::string> unit_names;
-  std::map<const Parameter*, std::string> unit_of;
-  std::map<std::string, std::string> unit_of_name;
-  const UnitSpec* root = nullptr;
-  for (const UnitSpec& unit : units) {
-    if (!unit_names.insert(unit.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two units are named '", unit.name, "'; names must differ"));
-    }
-    if (unit.is_root && root != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("units '", root->name, "' and '", unit.name,
-                                                     "' are both the root; at most one unit is"));
-    }
-    if (unit.is_root) root = &unit;
-    for (const Parameter* parameter : unit.parameters) {
-      if (parameter == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("unit '", unit.name, "' has a null parameter"));
-      }
-      const auto [owner, first] = unit_of.emplace(parameter, unit.name);
-      if (!first) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "parameter '", parameter->name(), "' is in unit '", owner->second,
-            "' and again in unit '", unit.name,
-            "'; a parameter belongs to one unit: put everything that shares it into one unit"));
-      }
-      const auto [named, fresh] = unit_of_name.emplace(parameter->name(), unit.name);
-      if (!fresh) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
-                         named->second, "' and '", unit.name, "'; names must differ"));
-      }
-      if (parameter->dtype() != DType::kFloat32) {
-        return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter->name(), "' is ",
-                                                       DTypeName(parameter->dtype()),
-                                                       "; parameters are kept in fp32"));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 // Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
 absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
@@ -124,66 +77,27 @@ absl::StatusOr<std::vector<float>> GetShard(const Unit& unit, const ShardLayout:
   return ToHostFloats(source);
 }
 
-// Where the result is to be the same at all world sizes that can be.
-absl::Status ExpectTreeOverRanks(int world_size) {
-  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
-                   "(tree_micro_batches), but there are ",
-                   world_size, " ranks; expected a power of two"));
-}
-
-absl::Status ExpectGradientsFit(const Unit& unit) {
-  if (unit.precision().gradient_dtype() == unit.precision().reduce_dtype) return absl::OkStatus();
-  for (int i = 0; i < unit.segment_count(); ++i) {
-    if (!unit.segment_layout(i).trainable || !unit.is_whole(i)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("unit '", unit.name(),
-                     "': keep_low_precision_grads is false, but this rank holds its "
-                     "gradients whole, in ",
-                     DTypeName(unit.precision().reduce_dtype),
-                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, Device& device,
                                                            const ShardingOptions& options,
                                                            std::vector<UnitSpec> units) {
-  ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
-  ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
-  if (options.min_shard_numel < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
-                     ", expected 0 (shard every parameter) or a number of elements"));
-  }
-  if (options.block_numel < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("sharding: block_numel is ", options.block_numel,
-                                                   ", expected at least 1 element"));
-  }
   std::unique_ptr<Sharding> sharding(new Sharding);
   sharding->device_ = &device;
+  const StrategyOptions& strategy_options = options.strategy_options;
   ZEROTH_ASSIGN_OR_RETURN(sharding->strategy_,
-                          StrategyRegistry::Create(options.strategy, options.strategy_options));
-  if (sharding->strategy_ == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("strategy '", options.strategy, "': its factory returned no strategy"));
+                          StrategyRegistry::Create(options.strategy, strategy_options));
+  const ShardingStrategy& strategy = *sharding->strategy_;
+  for (UnitSpec& spec : units) {
+    if (spec.collectives == nullptr) spec.collectives = options.collectives;
   }
-  const int64_t tree_micro_batches = options.strategy_options.tree_micro_batches;
-  if (tree_micro_batches > 0) ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, sharding->strategy_->ShardSize(world.size()));
-  const bool over_world = sharding->strategy_->ShardsOptimizerOverWorld();
-  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, shard_size, over_world));
-  const OffloadOptions& offload = options.offload;
-  if ((offload.parameters || offload.gradients) && !sharding->strategy_->SupportsOffload()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy '", options.strategy,
-                     "' does not serve offloaded parameters or gradients; offload nothing but "
-                     "optimizer state, or take another strategy"));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, offload));
+  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, world.size()));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
+                          ShardSizeOf(strategy, strategy_options, world.size()));
+  ZEROTH_ASSIGN_OR_RETURN(
+      sharding->mesh_,
+      Mesh::Create(world, shard_size, strategy_options.shard_optimizer_over_world));
+  ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, options.offload));
   LayoutOptions layout;
   layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
@@ -191,32 +105,12 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
     layout.kind = spec.layout.value_or(options.layout);
-    if (layout.kind == LayoutKind::kRows && options.block_numel > 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sharding: unit '", spec.name, "' is to be cut between rows, and block_numel is ",
-          options.block_numel, "; expected 1 with rows, or the flat layout"));
-    }
-    if (spec.collectives == nullptr) spec.collectives = options.collectives;
     const MixedPrecision precision = spec.precision.value_or(options.mixed_precision);
-    ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(precision),
-                                absl::StrCat("unit '", spec.name, "'"));
-    if (spec.collectives != nullptr && !sharding->strategy_->SupportsUnitCollectives()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
-          spec.name, "' has; leave them out, or take another strategy"));
-    }
-    if (spec.collectives != nullptr && tree_micro_batches > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unit '", spec.name,
-                       "' has collectives of its own, whose rounding may depend on the ranks, and "
-                       "tree_micro_batches asks for sums that do not; leave one of them out"));
-    }
     ZEROTH_ASSIGN_OR_RETURN(
         std::unique_ptr<Unit> unit,
         Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
                      precision, sharding->offload_.get()));
-    unit->set_tree_micro_batches(tree_micro_batches);
-    ZEROTH_RETURN_IF_ERROR(ExpectGradientsFit(*unit));
+    unit->set_tree_micro_batches(strategy_options.tree_micro_batches);
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
@@ -271,9 +165,8 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
       const ShardLayout::Placement& at = unit->layout().placement(i);
-      // An empty parameter at a segment's end would start past it.
-      const int64_t offset = at.numel == 0 ? 0 : at.offset;
-      const Tensor view = masters[static_cast<size_t>(at.segment)].View(offset, parameter.shape());
+      const Tensor view =
+          masters[static_cast<size_t>(at.segment)].View(at.offset, parameter.shape());
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(view));
       ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
@@ -315,16 +208,6 @@ int64_t Sharding::ReplicatedMemoryBytes() const {
   return bytes;
 }
 
-double Sharding::LocalShardingRatio() const {
-  int64_t local = 0;
-  int64_t total = 0;
-  for (const Unit* unit : unit_pointers_) {
-    local += unit->local_numel();
-    total += unit->total_numel();
-  }
-  return total == 0 ? 1.0 : static_cast<double>(local) / static_cast<double>(total);
-}
-
 std::vector<Communicator*> Sharding::communicators() const {
   const std::vector<Communicator*> axes = mesh_->communicators();
   std::vector<Communicator*> all(axes.begin(), axes.end());
@@ -348,7 +231,10 @@ ShardingStats Sharding::stats() const {
     stats.total_numel += unit->total_numel();
     stats.padding_numel += unit->layout().padding_numel();
   }
-  stats.local_ratio = LocalShardingRatio();
+  if (stats.total_numel > 0) {
+    stats.local_ratio =
+        static_cast<double>(stats.local_numel) / static_cast<double>(stats.total_numel);
+  }
   return stats;
 }
 

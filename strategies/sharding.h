@@ -32,9 +32,9 @@ struct ShardingOptions {
   // A registered name: "no_shard", "shard_grad_op", "full_shard", "hybrid_shard", or one of your
   // own.
   std::string strategy = "full_shard";
-  StrategyOptions strategy_options;
-  SchedulerOptions scheduler;
-  MixedPrecision mixed_precision;
+  StrategyOptions strategy_options = {};
+  SchedulerOptions scheduler = {};
+  MixedPrecision mixed_precision = {};
   // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
   // is sharded.
   int64_t min_shard_numel = 0;
@@ -45,9 +45,9 @@ struct ShardingOptions {
   // Where parameters are cut; a unit's own choice comes first. kRows goes with block_numel = 1.
   LayoutKind layout = LayoutKind::kFlat;
   // How buffers travel; nullptr: by the communicator's own collectives. A unit's own come first.
-  std::shared_ptr<UnitCollectives> collectives;
+  std::shared_ptr<UnitCollectives> collectives = {};
   // What of a rank's state lies beyond its device's memory. Changes no bit of a result.
-  OffloadOptions offload;
+  OffloadOptions offload = {};
 };
 
 // What a rank has and has sent.
@@ -121,11 +121,14 @@ class Sharding {
   // all parameters.
   int64_t ShardMemoryBytes() const;
   int64_t ReplicatedMemoryBytes() const;
-  double LocalShardingRatio() const;
+  double LocalShardingRatio() const { return stats().local_ratio; }
   ShardingStats stats() const;
 
  private:
   Sharding() = default;
+  // The errors of Create that need no rank to be seen; units have their collectives already.
+  static absl::Status Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
+                               const ShardingStrategy& strategy, int world_size);
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;

@@ -94,10 +94,6 @@ int64_t StatePasses::SlotBytes(absl::Span<const StatePass> passes) const {
   return largest;
 }
 
-int64_t StatePasses::StagingBytes(absl::Span<const StatePass> passes) const {
-  return kSlots * SlotBytes(passes);
-}
-
 std::vector<Tensor> StatePasses::Tensors(const Chunk& chunk, const Tensor& slot) const {
   std::vector<Tensor> tensors;
   int64_t offset = 0;

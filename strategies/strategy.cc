@@ -2,12 +2,14 @@
 
 #include "zeroth/strategies/strategy.h"
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 #include <mutex>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
@@ -15,9 +17,14 @@
 namespace zeroth {
 namespace {
 
+struct Entry {
+  std::vector<StrategyOption> own;
+  StrategyRegistry::Factory factory;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, StrategyRegistry::Factory> factories;
+  std::map<std::string, Entry, std::less<>> entries;
 };
 
 Registry& GlobalRegistry() {
@@ -26,51 +33,69 @@ Registry& GlobalRegistry() {
   return *registry;
 }
 
-absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& options,
-                           const ShardingStrategy* strategy) {
+bool Allows(const StrategyOption& option, absl::string_view value) {
+  if (!option.choices.empty()) {
+    return std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
+  }
+  int64_t number = 0;
+  return absl::SimpleAtoi(value, &number) && number >= option.least && number <= option.most;
+}
+
+std::string Allowed(const StrategyOption& option) {
+  if (!option.choices.empty()) return absl::StrJoin(option.choices, ", ");
+  return absl::StrCat("a number from ", option.least, " to ", option.most);
+}
+
+// `text` is what follows the name's colon; empty: the defaults.
+absl::StatusOr<std::map<std::string, std::string>> ParseOwn(
+    absl::string_view name, absl::string_view text, const std::vector<StrategyOption>& options) {
+  std::map<std::string, std::string> values;
+  for (const absl::string_view pair : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(pair, absl::MaxSplits('=', 1));
+    const auto option =
+        std::find_if(options.begin(), options.end(),
+                     [&](const StrategyOption& known) { return known.name == parts.first; });
+    if (option == options.end()) {
+      const auto append_name = [](std::string* out, const StrategyOption& known) {
+        out->append(known.name);
+      };
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": unknown option '", parts.first, "' of this strategy; ",
+          options.empty() ? "it has none of its own"
+                          : absl::StrCat("it has ", absl::StrJoin(options, ", ", append_name))));
+    }
+    if (!Allows(*option, parts.second)) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": option ", option->name, " is '",
+                                                     parts.second, "', expected ",
+                                                     Allowed(*option)));
+    }
+    if (!values.emplace(option->name, parts.second).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": option ", option->name, " is given twice"));
+    }
+  }
+  for (const StrategyOption& option : options) values.emplace(option.name, option.default_value);
+  return values;
+}
+
+absl::Status CheckTreeSums(absl::string_view name, const StrategyOptions& options) {
   if (options.tree_micro_batches < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": tree_micro_batches is ", options.tree_micro_batches,
                      ", expected the micro-batches of a rank's step, or 0 for no tree over them"));
   }
-  if (options.gradient_op != ReduceOp::kSum || options.gradient_divide_factor != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name,
-                     ": tree_micro_batches goes with gradient_op kSum and no divide factor: what "
-                     "gradients are divided by belongs into the loss"));
+  if (options.gradient_op == ReduceOp::kSum && options.gradient_divide_factor == 0) {
+    return absl::OkStatus();
   }
-  if (strategy != nullptr && !strategy->SupportsTreeSums()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name,
-                     ": this strategy does not sum micro-batches in a tree (tree_micro_batches); "
-                     "leave it out, or use a strategy that comes with the project"));
-  }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name,
+                   ": tree_micro_batches goes with gradient_op kSum and no divide factor: what "
+                   "gradients are divided by belongs into the loss"));
 }
 
-}  // namespace
-
-void StrategyRegistry::Register(absl::string_view name, Factory factory) {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted = registry.factories.emplace(std::string(name), std::move(factory)).second;
-  ZEROTH_CHECK(inserted && "a strategy with this name is already registered");
-}
-
-absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
-    absl::string_view name, const StrategyOptions& options) {
-  Factory factory;
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.factories.find(std::string(name));
-    if (found != registry.factories.end()) factory = found->second;
-  }
-  if (factory == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown sharding strategy '", name,
-                     "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
-  }
+// What no strategy serves.
+absl::Status CheckOptions(absl::string_view name, const StrategyOptions& options) {
   if (options.shard_size < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": shard size ", options.shard_size,
@@ -87,17 +112,92 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
                      ", expected a finite number above 0 that sums of gradients are divided by, or "
                      "0 for gradient_op to decide"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, factory(options));
-  const bool over_world = strategy != nullptr && strategy->ShardsOptimizerOverWorld();
-  if (options.shard_optimizer_over_world && !over_world) {
+  return options.tree_micro_batches == 0 ? absl::OkStatus() : CheckTreeSums(name, options);
+}
+
+// What this one does not claim to serve.
+absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
+                         const StrategyCapabilities& serves) {
+  struct Request {
+    bool is_made;
+    bool is_served;
+    std::string what;
+  };
+  const Request requests[] = {
+      {options.shard_optimizer_over_world, serves.shard_optimizer_over_world,
+       "shard_optimizer_over_world cuts the optimizer's state beyond shard groups, which this "
+       "strategy does not; leave it out, or use hybrid_shard"},
+      {options.post_forward_shard_size != 0, serves.post_forward_shard_size,
+       absl::StrCat("reshard_after_forward to groups of ", options.post_forward_shard_size,
+                    " ranks (post_forward_shard_size), but parameters stay gathered after their "
+                    "forward; use full_shard or hybrid_shard")},
+      {options.gradient_divide_factor != 0, serves.gradient_divide_factor,
+       "gradient_divide_factor is not served by this strategy; leave it out, or use one that comes "
+       "with the project"},
+      {options.tree_micro_batches != 0, serves.tree_micro_batches,
+       "this strategy does not sum micro-batches in a tree (tree_micro_batches); leave it out, or "
+       "use a strategy that comes with the project"},
+  };
+  for (const Request& request : requests) {
+    if (!request.is_made || request.is_served) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", request.what));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t StrategyOptions::OwnNumber(const std::string& option) const {
+  int64_t number = 0;
+  const auto found = own.find(option);
+  ZEROTH_CHECK(found != own.end() && absl::SimpleAtoi(found->second, &number));
+  return number;
+}
+
+absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const StrategyOptions& options,
+                                int world_size) {
+  ZEROTH_ASSIGN_OR_RETURN(const int size, strategy.ShardSize(world_size));
+  if (options.shard_size == 0 || options.shard_size == size) return size;
+  return absl::InvalidArgumentError(absl::StrCat(
+      strategy.name(), " has shard groups of ", size, " ranks here, but shard size ",
+      options.shard_size, " was asked for; leave the shard size out, or use hybrid_shard"));
+}
+
+void StrategyRegistry::Register(absl::string_view name, std::vector<StrategyOption> own,
+                                Factory factory) {
+  for (const StrategyOption& option : own) ZEROTH_CHECK(Allows(option, option.default_value));
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const bool inserted =
+      registry.entries.emplace(std::string(name), Entry{std::move(own), std::move(factory)}).second;
+  ZEROTH_CHECK(inserted && "a strategy with this name is already registered");
+}
+
+absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
+    absl::string_view text, StrategyOptions options) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const absl::string_view name = parts.first;
+  Entry entry;
+  {
+    Registry& registry = GlobalRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto found = registry.entries.find(name);
+    if (found != registry.entries.end()) entry = found->second;
+  }
+  if (entry.factory == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name,
-                     ": shard_optimizer_over_world cuts the optimizer's state beyond shard groups, "
-                     "which this strategy does not; leave it out, or use hybrid_shard"));
+        absl::StrCat("unknown sharding strategy '", name,
+                     "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
   }
-  if (options.tree_micro_batches != 0) {
-    ZEROTH_RETURN_IF_ERROR(CheckTreeSums(name, options, strategy.get()));
+  ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry.own));
+  ZEROTH_RETURN_IF_ERROR(CheckOptions(name, options));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardingStrategy> strategy, entry.factory(options));
+  if (strategy == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("strategy '", name, "': its factory returned no strategy"));
   }
+  ZEROTH_RETURN_IF_ERROR(CheckServed(name, options, strategy->capabilities()));
   return strategy;
 }
 
@@ -105,7 +205,7 @@ std::vector<std::string> StrategyRegistry::Names() {
   Registry& registry = GlobalRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> names;
-  for (const auto& [name, factory] : registry.factories) names.push_back(name);
+  for (const auto& [name, entry] : registry.entries) names.push_back(name);
   return names;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,11 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/kernels.h"
-#include "zeroth/strategies/buffer_set.h"
+#include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/unit.h"
 
 namespace zeroth {
@@ -36,11 +38,30 @@ enum class Pass : uint8_t {
 // Whether the micro-batch whose gradients are reduced is the last of its step.
 enum class GradientSync : uint8_t { kFinish, kAccumulate };
 
-// Which part of the training state is cut over the shard group; the rest is whole on every rank.
-struct StatePlacement {
-  bool parameters = false;
-  bool gradients = false;
-  bool optimizer = false;
+// What a strategy does of what a program may ask for. Whatever it does not claim is refused for it,
+// by the registry or by Sharding, with InvalidArgument.
+struct StrategyCapabilities {
+  // Parameters, gradients and the optimizer's state are sharded. False: every rank keeps all of
+  // them, whatever the world size, so that there is nothing to gather.
+  bool shards = true;
+  // Units other than the root take turns in the scheduler's buffers for gathered parameters. False:
+  // each has a buffer of its own until it is resharded.
+  bool takes_turns = false;
+  // Units may have their shards of parameters or gradients in a store (Unit::offloads_parameters,
+  // offloads_gradients), which Gather and SyncGradients then read and write.
+  bool offload = false;
+  // Units' own collectives (UnitSpec::collectives) carry their buffers.
+  bool unit_collectives = false;
+  // StrategyOptions of the same names.
+  bool post_forward_shard_size = false;
+  bool gradient_divide_factor = false;
+  bool shard_optimizer_over_world = false;
+  bool tree_micro_batches = false;
+  // SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
+  bool needs_reduce_kernels = false;
+  // SyncGradients, with more micro-batches to come, leaves all gradients full, and the next
+  // micro-batch adds to them: what is full is fp32 then, see MixedPrecision::grad_accum_dtype.
+  bool adds_up_in_full = false;
 };
 
 // Options common to all strategies; a strategy refuses what it cannot serve.
@@ -74,16 +95,32 @@ struct StrategyOptions {
   // gradient_op kSum without a divide factor: what is divided by must not depend on ranks. Each
   // micro-batch is reduced in full, and log2 of the number of them fp32 shards of gradients wait.
   int64_t tree_micro_batches = 0;
+  // The values of the strategy's own options (StrategyOption), each checked or the default: set by
+  // the registry, from the text that names the strategy.
+  std::map<std::string, std::string> own = {};
+  // One of them that is a number.
+  int64_t OwnNumber(const std::string& option) const;
+};
+
+// An option that is one strategy's own, as in "my_strategy:depth=2,mode=fast": a number from
+// `least` to `most`, or, if there are any, one of `choices`.
+struct StrategyOption {
+  std::string name;
+  std::string default_value;
+  int64_t least = 0;
+  int64_t most = 0;
+  std::vector<std::string> choices = {};
 };
 
 // What a strategy works with. All of it outlives the strategy.
 struct StrategyContext {
   Device* device = nullptr;
   Mesh* mesh = nullptr;
-  // Turns of full parameters and full gradients of the units that are not the root; see Scheduler
-  // for their sizes.
-  BufferSet* gathered = nullptr;
-  BufferSet* gradients = nullptr;
+  absl::Span<Unit* const> units;
+  // Memory for full parameters and full gradients; the scheduler takes back what a failed step
+  // leaves there, and gives what nobody uses back to the allocator between steps.
+  FullBuffers* gathered = nullptr;
+  FullBuffers* gradients = nullptr;
   // On the streams that Gather and SyncGradients are given, for what they have to round; nullptr
   // where everything is fp32.
   Kernels* gather_kernels = nullptr;
@@ -97,32 +134,14 @@ class ShardingStrategy {
   virtual ~ShardingStrategy() = default;
 
   virtual absl::string_view name() const = 0;
-  virtual StatePlacement placement() const = 0;
-  // Ranks in a shard group of a world of this size: how the mesh is made. InvalidArgument if the
-  // options do not fit.
+  // The same whenever it is asked.
+  virtual StrategyCapabilities capabilities() const { return {}; }
+  // Ranks in a shard group of a world of this size. InvalidArgument if the options do not fit.
   virtual absl::StatusOr<int> ShardSize(int world_size) const = 0;
-  // Whether units may have their shards of parameters or gradients in a store
-  // (Unit::offloads_parameters, offloads_gradients), which Gather and SyncGradients then read and
-  // write. Otherwise a sharding that asks for it is refused.
-  virtual bool SupportsOffload() const { return false; }
-  // Whether it lets units' own collectives (UnitSpec::collectives) carry their buffers.
-  virtual bool SupportsUnitCollectives() const { return false; }
-  // Whether masters, the optimizer's state and reduced gradients are cut over all ranks instead of
-  // a shard group: how owners are chosen, see Mesh. Otherwise the registry refuses options that ask
-  // for it (StrategyOptions::shard_optimizer_over_world).
-  virtual bool ShardsOptimizerOverWorld() const { return false; }
-  // Whether it sums micro-batches as StrategyOptions::tree_micro_batches asks for. Otherwise the
-  // registry refuses options that do.
-  virtual bool SupportsTreeSums() const { return false; }
-  // Whether SyncGradients computes in fp32 too, so that StrategyContext::reduce_kernels are needed.
-  virtual bool NeedsReduceKernels() const { return false; }
-  // Whether SyncGradients, with more micro-batches to come, leaves all gradients full, and the next
-  // micro-batch adds to them: what is full is fp32 then, see MixedPrecision::grad_accum_dtype.
-  virtual bool AddsUpInFull() const { return false; }
-  // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.
-  virtual std::vector<Communicator*> OwnGroups() const { return {}; }
   // Called once, before the calls below.
   virtual absl::Status Attach(const StrategyContext& context) = 0;
+  // Groups that it has made besides the mesh's, whose traffic counts as the sharding's.
+  virtual std::vector<Communicator*> OwnGroups() const { return {}; }
 
   // Makes full parameters usable: enqueues on `comm` whatever that takes and moves a sharded unit
   // to kGathering.
@@ -140,13 +159,16 @@ class ShardingStrategy {
   // shard groups: it moves kFull to kNone with something accumulated, or leaves it kFull, to which
   // the next micro-batch then adds (AddsUpInFull).
   virtual absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) = 0;
-  // After an error, with every stream idle: takes back whatever full buffers the unit has, in
-  // whatever state the error left it, and ends with Unit::Abandon.
-  virtual void Abandon(Unit& unit) = 0;
-  // Between steps: gives buffers that nobody uses back to the allocator, all of them even if it
-  // returns an error.
-  virtual absl::Status Trim() = 0;
+  // Between steps: gives memory of its own that nobody uses back to the allocator, all of it even
+  // if it returns an error. After an error, which comes with every stream idle, what it keeps for a
+  // unit (Unit::strategy_state) is gone already.
+  virtual absl::Status Trim() { return absl::OkStatus(); }
 };
+
+// Ranks in a shard group: how the mesh is made. InvalidArgument as ShardingStrategy::ShardSize, and
+// if `options` ask for another size than the strategy makes.
+absl::StatusOr<int> ShardSizeOf(const ShardingStrategy& strategy, const StrategyOptions& options,
+                                int world_size);
 
 // Strategies by name. Thread-safe.
 class StrategyRegistry {
@@ -156,19 +178,24 @@ class StrategyRegistry {
 
   // Called by a strategy's static registration object. A second registration of a name is a bug and
   // aborts.
-  static void Register(absl::string_view name, Factory factory);
-  // InvalidArgument lists the strategies that are linked in, or says which option the strategy does
-  // not serve.
-  static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view name,
-                                                                  const StrategyOptions& options);
+  static void Register(absl::string_view name, std::vector<StrategyOption> own, Factory factory);
+  // `text` is a name, and the strategy's own options if it is given any:
+  // "name:option=value,option=value". InvalidArgument lists the strategies that are linked in, or
+  // the options that this one has and what they may be, or says which of `options` it does not
+  // serve.
+  static absl::StatusOr<std::unique_ptr<ShardingStrategy>> Create(absl::string_view text,
+                                                                  StrategyOptions options);
   // Sorted.
   static std::vector<std::string> Names();
 };
 
 // Put one at namespace scope in the strategy's .cc, in a target with alwayslink.
 struct StrategyRegistration {
-  StrategyRegistration(absl::string_view name, StrategyRegistry::Factory factory) {
-    StrategyRegistry::Register(name, std::move(factory));
+  StrategyRegistration(absl::string_view name, StrategyRegistry::Factory factory)
+      : StrategyRegistration(name, {}, std::move(factory)) {}
+  StrategyRegistration(absl::string_view name, std::vector<StrategyOption> own,
+                       StrategyRegistry::Factory factory) {
+    StrategyRegistry::Register(name, std::move(own), std::move(factory));
   }
 };
 

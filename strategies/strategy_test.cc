@@ -22,7 +22,7 @@ using testing::HasSubstr;
 std::string Refusal(const std::string& name, const StrategyOptions& options, int world_size) {
   const auto strategy = StrategyRegistry::Create(name, options);
   const absl::Status status =
-      strategy.ok() ? (*strategy)->ShardSize(world_size).status() : strategy.status();
+      strategy.ok() ? ShardSizeOf(**strategy, options, world_size).status() : strategy.status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
@@ -30,7 +30,7 @@ std::string Refusal(const std::string& name, const StrategyOptions& options, int
 int ShardSize(const std::string& name, int shard_size, int world_size) {
   const auto strategy = StrategyRegistry::Create(name, {shard_size});
   EXPECT_TRUE(strategy.ok()) << strategy.status();
-  const auto size = (*strategy)->ShardSize(world_size);
+  const auto size = ShardSizeOf(**strategy, {shard_size}, world_size);
   EXPECT_TRUE(size.ok()) << size.status();
   return *size;
 }
@@ -51,7 +51,7 @@ TEST(StrategyRegistryTest, AnUnknownNameListsTheKnownOnes) {
 }
 
 TEST(StrategyRegistryDeathTest, ANameIsRegisteredOnce) {
-  EXPECT_DEATH(StrategyRegistry::Register("full_shard", nullptr), "already registered");
+  EXPECT_DEATH(StrategyRegistry::Register("full_shard", {}, nullptr), "already registered");
 }
 
 TEST(StrategyOptionsTest, ShardSizesThatFit) {
@@ -104,16 +104,35 @@ TEST(StrategyOptionsTest, OnlyGroupsHaveAWorldBeyondThem) {
   options.shard_size = 2;
   const auto hybrid = StrategyRegistry::Create("hybrid_shard", options);
   ASSERT_TRUE(hybrid.ok()) << hybrid.status();
-  EXPECT_TRUE((*hybrid)->ShardsOptimizerOverWorld());
 }
 
-TEST(StrategyTest, PlacementSaysWhatIsCut) {
-  for (const char* name : {"shard_grad_op", "full_shard", "hybrid_shard"}) {
-    const StatePlacement placement = (*StrategyRegistry::Create(name, {}))->placement();
-    EXPECT_TRUE(placement.parameters && placement.gradients && placement.optimizer) << name;
+TEST(StrategyOptionsTest, OnlyWhatIsFreedAfterForwardCanBeKeptInSmallerGroups) {
+  StrategyOptions options;
+  options.post_forward_shard_size = 2;
+  for (const char* name : {"no_shard", "shard_optimizer", "shard_grad_op"}) {
+    EXPECT_THAT(
+        Refusal(name, options, 4),
+        AllOf(HasSubstr(name), HasSubstr("reshard_after_forward"), HasSubstr("full_shard")));
   }
-  const StatePlacement whole = (*StrategyRegistry::Create("no_shard", {}))->placement();
-  EXPECT_FALSE(whole.parameters || whole.gradients || whole.optimizer);
+  EXPECT_TRUE(StrategyRegistry::Create("full_shard", options).ok());
+  options.reshard_after_forward = false;
+  EXPECT_THAT(Refusal("full_shard", options, 4), HasSubstr("stay gathered"));
+}
+
+TEST(StrategyOptionsTest, TheProjectsOwnHaveNoFurtherOptions) {
+  for (const std::string& name : StrategyRegistry::Names()) {
+    EXPECT_THAT(Refusal(name + ":depth=2", {}, 4),
+                AllOf(HasSubstr(name), HasSubstr("'depth'"), HasSubstr("none of its own")));
+  }
+}
+
+TEST(StrategyTest, CapabilitiesSayWhatIsSharded) {
+  for (const std::string& name : StrategyRegistry::Names()) {
+    const StrategyCapabilities serves = (*StrategyRegistry::Create(name, {}))->capabilities();
+    EXPECT_EQ(serves.shards, name != "no_shard") << name;
+    EXPECT_EQ(serves.takes_turns, name == "full_shard" || name == "hybrid_shard") << name;
+    EXPECT_TRUE(serves.offload && serves.unit_collectives) << name;
+  }
 }
 
 }  // namespace

@@ -6,15 +6,10 @@
 #ifndef ZEROTH_STRATEGIES_TREE_SUM_H_
 #define ZEROTH_STRATEGIES_TREE_SUM_H_
 
+#include <bit>
 #include <cstdint>
 
-#include "absl/status/status.h"
-
-#include "zeroth/core/device/device.h"
-#include "zeroth/strategies/flat_collectives.h"
-#include "zeroth/strategies/strategy.h"
-#include "zeroth/strategies/stream_scratch.h"
-#include "zeroth/strategies/unit.h"
+#include "zeroth/core/base/check.h"
 
 namespace zeroth {
 
@@ -22,25 +17,17 @@ namespace zeroth {
 // left half has the largest power of two of leaves that is below M, and so on in each half, as
 // communicator.h sums over ranks. Where W is a power of two that divides M, the W leaves of one
 // micro-batch are a subtree, whichever W it is; what remains is the same tree over n = M / W
-// sums, which come one after the other. It is climbed as a binary counter counts: sums of equal
-// numbers of leaves are added as soon as there are two, so that no more than one of each size
-// waits (pairwise summation, Higham, 1993).
+// sums, which come one after the other. They are added as a binary counter counts: two sums of
+// equally many leaves become one as soon as there are two, so that no more than one of each size
+// waits (pairwise summation, Higham, 1993). ReduceGradients does it (gradient_reduction.h).
 
 // Places for sums that this takes for n of them, the result's own among them: log2(n + 1), rounded
 // down.
-int TreeSumLevels(int64_t n);
-
-// As ReduceGradients, for units that sum in a tree (Unit::tree_micro_batches() above 1), whose
-// `groups` and sums are without scale. Each micro-batch is reduced over all ranks, also across
-// groups. Sums are fp32 and rounded once, at the end; TreeSumLevels() shards of gradients in fp32
-// are allocated, of which the first is what the optimizer reads if that is fp32 in memory. Needs
-// kernels. FailedPrecondition if the step has more or fewer micro-batches than it should.
-absl::Status SumGradientsInTree(Unit& unit, const GradientGroups& groups, GradientSync sync,
-                                FullBuffers& buffers, StreamScratch& scratch, Stream& comm);
-
-// FailedPrecondition unless the unit's next micro-batch is one of a step of `micro_batches`, and
-// the last one if and only if `sync` says so.
-absl::Status ExpectPlaceInTree(const Unit& unit, int64_t micro_batches, GradientSync sync);
+inline int TreeSumLevels(int64_t n) {
+  ZEROTH_CHECK(n >= 1);
+  // A new place is taken on top of an even count's ones; 2^k - 2 is the first count that has k - 1.
+  return std::bit_width(static_cast<uint64_t>(n) + 1) - 1;
+}
 
 }  // namespace zeroth
 

@@ -33,27 +33,13 @@ LayoutOptions AlignFor(const MixedPrecision& precision, LayoutOptions options) {
 }  // namespace
 
 absl::string_view UnitStateName(UnitState state) {
-  switch (state) {
-    case UnitState::kSharded:
-      return "sharded";
-    case UnitState::kGathering:
-      return "gathering";
-    case UnitState::kGathered:
-      return "gathered";
-  }
-  return "invalid";
+  constexpr absl::string_view kNames[] = {"sharded", "gathering", "gathered"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 absl::string_view GradientStateName(GradientState state) {
-  switch (state) {
-    case GradientState::kNone:
-      return "none";
-    case GradientState::kFull:
-      return "full";
-    case GradientState::kReduced:
-      return "reduced";
-  }
-  return "invalid";
+  constexpr absl::string_view kNames[] = {"none", "full", "reduced"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
@@ -67,12 +53,27 @@ Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_ran
       offload_(offload),
       segments_(layout_.segments().size()) {}
 
+absl::Status Unit::ExpectGradientsFit() const {
+  if (precision_.gradient_dtype() == precision_.reduce_dtype) return absl::OkStatus();
+  for (int i = 0; i < segment_count(); ++i) {
+    if (!segment_layout(i).trainable || !is_whole(i)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit '", name(),
+                     "': keep_low_precision_grads is false, but this rank holds its gradients "
+                     "whole, in ",
+                     DTypeName(precision_.reduce_dtype),
+                     "; take reduce_dtype fp32, or a strategy that shards gradients"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Unit>> Unit::Create(UnitSpec spec, int index,
                                                    const LayoutOptions& options, int shard_rank,
                                                    Device& device, const MixedPrecision& precision,
                                                    Offload* offload) {
   std::unique_ptr<Unit> unit(
       new Unit(std::move(spec), index, options, shard_rank, device, precision, offload));
+  ZEROTH_RETURN_IF_ERROR(unit->ExpectGradientsFit());
   for (int i = 0; i < unit->segment_count(); ++i) {
     ZEROTH_RETURN_IF_ERROR_WITH(unit->AllocateSegment(i),
                                 absl::StrCat("unit '", unit->name(), "'"));
@@ -106,6 +107,11 @@ Unit::~Unit() {
     parameter->set_grad(Tensor());
     parameter->set_gradient_provider(nullptr);
   }
+}
+
+UnitCollectives& Unit::collectives() const {
+  static UnitCollectives communicators;  // has no state
+  return has_own_collectives() ? *spec_.collectives : communicators;
 }
 
 bool Unit::has_trainable() const {
@@ -186,9 +192,7 @@ absl::Status Unit::FinishGather() {
   for (int i = 0; i < layout_.parameter_count(); ++i) {
     const ShardLayout::Placement& at = layout_.placement(i);
     Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
-    // An empty parameter at a segment's end would start past it.
-    const int64_t offset = at.numel == 0 ? 0 : at.offset;
-    parameter.set_data(segment(at.segment).full.View(offset, parameter.shape()));
+    parameter.set_data(segment(at.segment).full.View(at.offset, parameter.shape()));
   }
   state_ = UnitState::kGathered;
   return absl::OkStatus();
@@ -206,8 +210,7 @@ absl::Status Unit::BeginGradients() {
     const ShardLayout::Placement& at = layout_.placement(i);
     if (!takes_gradient(i)) continue;
     Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
-    const int64_t offset = at.numel == 0 ? 0 : at.offset;
-    parameter.set_grad(segment(at.segment).grad.View(offset, parameter.shape()));
+    parameter.set_grad(segment(at.segment).grad.View(at.offset, parameter.shape()));
     parameter.set_has_gradient(has_accumulated() && is_whole(at.segment) && !sums_in_tree());
   }
   gradient_state_ = GradientState::kFull;
@@ -242,8 +245,7 @@ void Unit::DropGradients() {
   for (Segment& segment : segments_) {
     segment.grad = Tensor();
     segment.grad_shard = Tensor();
-    segment.group_sum = Tensor();
-    segment.tree_sums.clear();
+    segment.waiting_sums.clear();
     // The next step may have one micro-batch, which is read as it is reduced.
     if (segment.offloaded_grad_shard.defined()) {
       segment.offloaded_grad_shard = segment.offloaded_grad_shard.As(precision_.gradient_dtype());
@@ -259,6 +261,7 @@ void Unit::Abandon() {
   HideParameters();
   gather_event_ = nullptr;
   DropGradients();
+  strategy_state_ = nullptr;
 }
 
 void Unit::HideParameters() {

@@ -5,16 +5,19 @@
 #ifndef ZEROTH_STRATEGIES_UNIT_H_
 #define ZEROTH_STRATEGIES_UNIT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/state_tensor.h"
@@ -49,6 +52,7 @@ enum class MicroBatches : uint8_t {
   kReducedEach,  // each one's are reduced, and shards add up
   kAddedInFull,  // they add up in the full gradients, which are reduced once
 };
+inline constexpr size_t kMicroBatchesCount = 3;
 
 struct UnitSpec {
   std::string name;
@@ -80,12 +84,9 @@ class Unit {
                         // segments only
     Tensor grad_shard;  // [shard_numel] from a step's first gradients to its end; trainable
                         // segments only
-    // Where owners are finer than shard groups: what the step's earlier micro-batches have left of
-    // this rank's part of its group's sum, fp32; undefined unless there were any.
-    Tensor group_sum;
-    // Where micro-batches are summed in a tree: the sums that wait for others, fp32, see
-    // tree_sum.h.
-    std::vector<Tensor> tree_sums;
+    // fp32 sums that wait for the step's later micro-batches: those of the tree (tree_sum.h), or,
+    // where owners are finer than shard groups, this rank's part of its group's sum.
+    std::vector<Tensor> waiting_sums;
     // In place of `shard` and `grad_shard` where these are offloaded. The gradient's has room for
     // fp32 whatever it holds.
     OffloadedTensor offloaded_shard;
@@ -94,6 +95,8 @@ class Unit {
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
   // `offload`, which outlives the unit, says which of its state lies in a store; nullptr: none.
+  // InvalidArgument if gradients are to be kept in another type than they are reduced in, and a
+  // rank holds them whole.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
                                                       Device& device,
@@ -108,8 +111,9 @@ class Unit {
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
   const MixedPrecision& precision() const { return precision_; }
-  // nullptr: the communicator's own.
-  UnitCollectives* collectives() const { return spec_.collectives.get(); }
+  // How its buffers travel: UnitSpec::collectives, or the communicator's.
+  UnitCollectives& collectives() const;
+  bool has_own_collectives() const { return spec_.collectives != nullptr; }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
   const ShardLayout& layout() const { return layout_; }
   int shard_rank() const { return shard_rank_; }
@@ -197,8 +201,21 @@ class Unit {
   // order their memory goes back.
   absl::Status ForgetGradients();
   // After an error, and after all streams were waited for: whatever the states are, parameters and
-  // gradients become invisible, kSharded and kNone.
+  // gradients become invisible, kSharded and kNone, and the strategy's state is released.
   void Abandon();
+
+  // What the sharding's strategy keeps for this unit, of a type of the strategy's choice: made when
+  // it is first asked for, and kept until Abandon, or as long as the unit. Aborts if it is asked
+  // for as another type.
+  template <typename State>
+  State& strategy_state() {
+    if (strategy_state_ == nullptr) {
+      strategy_state_ = std::make_shared<State>();
+      strategy_state_type_ = &typeid(State);
+    }
+    ZEROTH_CHECK(*strategy_state_type_ == typeid(State));
+    return *static_cast<State*>(strategy_state_.get());
+  }
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
   const std::shared_ptr<Event>& gather_event() const { return gather_event_; }
@@ -208,6 +225,7 @@ class Unit {
   Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_rank, Device& device,
        const MixedPrecision& precision, Offload* offload);
 
+  absl::Status ExpectGradientsFit() const;
   absl::Status AllocateSegment(int i);
   void HideParameters();
   void DropGradients();
@@ -227,6 +245,8 @@ class Unit {
   int64_t tree_micro_batches_ = 0;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
+  std::shared_ptr<void> strategy_state_;
+  const std::type_info* strategy_state_type_ = nullptr;
 };
 
 }  // namespace zeroth

@@ -27,7 +27,7 @@ absl::Status ExtendedGather::AllGather(const Tensor& mine, const Tensor& full,
   const int pieces = travel.group.size();
   const int64_t bytes = extension_->EncodedBytes(mine.numel(), mine.dtype());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor encoded,
-                          travel.scratch.TakeBytes(pieces * bytes, travel.stream));
+                          travel.scratch->TakeBytes(pieces * bytes, travel.stream));
   const Tensor own = encoded.View(travel.group.rank() * bytes, Shape({bytes}));
   ZEROTH_RETURN_IF_ERROR(extension_->Encode(mine, own, *travel.kernels));
   ZEROTH_RETURN_IF_ERROR(travel.group.AllGather(own, encoded, travel.stream, travel.label));

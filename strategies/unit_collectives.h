@@ -25,8 +25,9 @@ struct Travel {
   Communicator& group;
   Stream& stream;
   Kernels* kernels = nullptr;  // always there for units with collectives of their own
-  StreamScratch& scratch;      // memory until the next Take; kCommunication
-  absl::string_view label;     // the unit's name
+  // Memory until the next Take; kCommunication. As `kernels`.
+  StreamScratch* scratch = nullptr;
+  absl::string_view label;  // the unit's name
 };
 
 // The collectives of one or several units (UnitSpec::collectives, ShardingOptions::collectives), as

@@ -18,6 +18,16 @@ struct Case {
   const char* expected;  // what is chosen, or words of the refusal
 };
 
+auto Chosen(const Case& one) {
+  TrainOptions options;
+  options.comm = one.comm;
+  options.device = one.device;
+  ProcessEnvironment ranks;
+  ranks.launcher = one.launcher;
+  ranks.world_size = one.world_size;
+  return ChooseBackEnd(options, ranks);
+}
+
 TEST(BackEndTest, GoesByWhatStartedTheProcess) {
   const std::vector<Case> cases = {
       {"auto", "cpu", "none", 1, "local"},   {"auto", "cuda", "none", 1, "local"},
@@ -28,13 +38,7 @@ TEST(BackEndTest, GoesByWhatStartedTheProcess) {
       {"mpi", "cpu", "none", 1, "mpi"},      {"nccl", "cuda", "mpirun", 2, "nccl"},
   };
   for (const Case& one : cases) {
-    TrainOptions options;
-    options.comm = one.comm;
-    options.device = one.device;
-    ProcessEnvironment ranks;
-    ranks.launcher = one.launcher;
-    ranks.world_size = one.world_size;
-    const auto chosen = ChooseBackEnd(options, ranks);
+    const auto chosen = Chosen(one);
     ASSERT_TRUE(chosen.ok()) << chosen.status();
     EXPECT_EQ(*chosen, one.expected) << one.comm << " " << one.device << " " << one.launcher;
   }
@@ -50,13 +54,7 @@ TEST(BackEndTest, WholeRunsSideBySideAreRefused) {
       {"auto", "cpu", "torchrun", 2, "cannot talk to each other"},
   };
   for (const Case& one : cases) {
-    TrainOptions options;
-    options.comm = one.comm;
-    options.device = one.device;
-    ProcessEnvironment ranks;
-    ranks.launcher = one.launcher;
-    ranks.world_size = one.world_size;
-    const auto chosen = ChooseBackEnd(options, ranks);
+    const auto chosen = Chosen(one);
     ASSERT_FALSE(chosen.ok()) << *chosen;
     const std::string message(chosen.status().message());
     for (const std::string& words :

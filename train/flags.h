@@ -1,4 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer's command line. Each option of options.inc is a flag: --name=VALUE or --name VALUE,
+// and --name or --noname for one that is true or false; of a flag that is given twice the last one
+// counts. Beside them:
+//
+//   --config=FILE    options from a file, see config_file.h; flags override it
+//   --flagfile=FILE  more words of the command line, one a line; lines of # are comments
+//   --undefok=NAMES  flags that there need not be, with commas in between
+//   --help           prints all flags; --help=markdown docs/flags.md
+//   --version
 
 #ifndef ZEROTH_TRAIN_FLAGS_H_
 #define ZEROTH_TRAIN_FLAGS_H_
@@ -13,9 +23,15 @@ namespace zeroth {
 
 // Parses the command line into options, which are validated; --help and --version, which shows
 // `version`, print and exit. InvalidArgument for arguments that are not flags, flags that do not
-// exist (with what may have been meant) or have no value, and values out of range; the flags
-// library itself ends the program on a value that does not parse.
+// exist (with what may have been meant) or have no value or a wrong one, all of them at once; the
+// errors of ReadConfig and Validate.
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
+
+// What --help prints: all flags, group by group.
+std::string HelpText();
+
+// docs/flags.md.
+std::string FlagsMarkdown();
 
 }  // namespace zeroth
 

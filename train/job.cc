@@ -43,11 +43,12 @@ absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
 
 // Names and sizes that only the ranks use, refused before any of them starts.
 absl::Status CheckParallelism(const TrainOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const StrategyOptions strategy_options, options.strategy_options());
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
-                          StrategyRegistry::Create(options.strategy, strategy_options));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, strategy->ShardSize(options.world_size));
-  return CheckQuantization(options, shard_size > 1 || strategy->ShardsOptimizerOverWorld());
+                          StrategyRegistry::Create(options.strategy, options.strategy_options()));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const int shard_size,
+      ShardSizeOf(*strategy, options.strategy_options(), options.world_size));
+  return CheckQuantization(options, shard_size > 1 || options.shard_optimizer_over_world);
 }
 
 // What a build lacks is known to whoever built it, and to nobody else.
@@ -193,8 +194,8 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;
   trainer.sharding.strategy = options.strategy;
-  trainer.sharding.strategy_options = *options.strategy_options();
-  trainer.sharding.scheduler = *options.scheduler_options();
+  trainer.sharding.strategy_options = options.strategy_options();
+  trainer.sharding.scheduler = options.scheduler_options();
   if (options.layout == "rows") trainer.sharding.layout = LayoutKind::kRows;
   if (options.quantized_weights || options.quantized_gradients) {
     QuantizationOptions quantization;
@@ -214,7 +215,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;
   trainer.adamw.weight_decay = options.weight_decay;
-  trainer.adamw.state_dtype = *options.moment_dtype();
+  trainer.adamw.state_dtype = options.moment_dtype();
   trainer.adamw.seed = options.seed;
   if (options.lora_b_lr_scale != 1) {
     ParameterGroup b_halves;
@@ -242,10 +243,6 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
   result.tokenizer_files = job.tokenizer_files;
   result.base_model = options.init_from;
   return result;
-}
-
-int64_t SequencesPerStep(const TrainOptions& options) {
-  return options.batch_size * options.grad_accum * options.world_size;
 }
 
 int64_t TokensPerStep(const TrainOptions& options) {

@@ -64,7 +64,6 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job);
 
 // Of all ranks together.
-int64_t SequencesPerStep(const TrainOptions& options);
 int64_t TokensPerStep(const TrainOptions& options);
 
 }  // namespace zeroth

@@ -13,8 +13,8 @@ namespace zeroth {
 namespace {
 
 absl::Status Train(int argc, char** argv) {
-  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv, VersionText()));
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, ParseCommandLine(argc, argv, VersionText()));
   CatchInterrupts();
   return RunTraining(options);
 }

@@ -46,7 +46,8 @@ MetricsWriter::~MetricsWriter() {
 }
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, int flags) {
-  const int fd = open(path.c_str(), flags | O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const int fd = TEMP_FAILURE_RETRY(
+      open(path.c_str(), flags | O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
   return MetricsWriter(path, fd);
 }

@@ -10,10 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/gpt2_bpe.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 
 namespace zeroth {
 namespace {
@@ -86,7 +87,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
   if (options.init_from.empty()) {
     const std::string preset = options.model.empty() ? kDefaultModel : options.model;
     source.name_ = absl::StrCat("--model=", preset);
-    ZEROTH_ASSIGN_OR_RETURN(source.config_, PresetConfig(preset));
+    ZEROTH_ASSIGN_OR_RETURN(source.config_, absl::EndsWith(preset, ".json") ? ReadJsonFile(preset)
+                                                                            : PresetConfig(preset));
     return source;
   }
   source.name_ = absl::StrCat("--init_from=", options.init_from);
@@ -107,6 +109,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
       ModelRegistry::Create(config_, model_options_);
   if (!model.ok() && directory_.has_value())
     return Annotate(model.status(), directory_->config().where());
+  if (!model.ok()) return Annotate(model.status(), name_);
   return model;
 }
 

@@ -10,10 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zeroth {
 namespace {
+
+using ::testing::HasSubstr;
 
 TrainOptions Valid() {
   TrainOptions options;
@@ -45,16 +48,12 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--comm_timeout=soon", [](TrainOptions& o) { o.comm_timeout = "soon"; }},
       {"--grad_accum=0", [](TrainOptions& o) { o.grad_accum = 0; }},
       {"--global_batch_size=-8", [](TrainOptions& o) { o.global_batch_size = -8; }},
-      {"--global_batch_size=8 and --batch_size=2",
-       [](TrainOptions& o) {
-         o.global_batch_size = 8;
-         o.batch_size = 2;
-       }},
       {"--deterministic_batch=-1", [](TrainOptions& o) { o.deterministic_batch = -1; }},
       {"--reshard_after_forward=0", [](TrainOptions& o) { o.reshard_after_forward = "0"; }},
       {"--reshard_after_forward=yes", [](TrainOptions& o) { o.reshard_after_forward = "yes"; }},
       {"--backward_prefetch=early", [](TrainOptions& o) { o.backward_prefetch = "early"; }},
-      {"--limit_all_gathers=0", [](TrainOptions& o) { o.limit_all_gathers = 0; }},
+      {"--gather_buffers=0: expected a whole number of at least 1",
+       [](TrainOptions& o) { o.gather_buffers = 0; }},
       {"--layout=columns", [](TrainOptions& o) { o.layout = "columns"; }},
       {"--gradient_divide_factor=-2", [](TrainOptions& o) { o.gradient_divide_factor = -2; }},
       {"--grad_sync=never", [](TrainOptions& o) { o.grad_sync = "never"; }},
@@ -64,7 +63,7 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},
-      {"--nccl_copy_engine=on, but --comm=local",
+      {"--nccl_copy_engine=on and --comm=local",
        [](TrainOptions& o) {
          o.nccl_copy_engine = "on";
          o.comm = "local";
@@ -84,8 +83,26 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
        }},
       {"--master_dtype=int8", [](TrainOptions& o) { o.master_dtype = "int8"; }},
       {"bf16 masters of bf16 parameters", [](TrainOptions& o) { o.master_dtype = "bf16"; }},
-      {"--optimizer_state_dtype=fp16: expected fp32, bf16 or int8",
+      {"--optimizer_state_dtype=fp16: expected fp32, bf16 or float8_block",
        [](TrainOptions& o) { o.optimizer_state_dtype = "fp16"; }},
+      {"--optimizer_state_dtype=int8: expected fp32, bf16 or float8_block; int8 is called "
+       "float8_block now",
+       [](TrainOptions& o) { o.optimizer_state_dtype = "int8"; }},
+      {"--lora_targets=q_proj,: expected all, or names",
+       [](TrainOptions& o) {
+         o.lora_rank = 2;
+         o.lora_targets = "q_proj,";
+       }},
+      {"--temperature=-1: expected a finite number of at least 0",
+       [](TrainOptions& o) { o.temperature = -1; }},
+      {"--lora_alpha=nan: expected a finite number", [](TrainOptions& o) { o.lora_alpha = NAN; }},
+      {"--skip_loss_zscore=12: expected a finite number of at least 0 and below 11.2694",
+       [](TrainOptions& o) { o.skip_loss_zscore = 12; }},
+      {"--skip_grad_norm_zscore=4 and --cuda_graphs",
+       [](TrainOptions& o) {
+         o.cuda_graphs = true;
+         o.skip_grad_norm_zscore = 4;
+       }},
       {"--export_dtype=fp16", [](TrainOptions& o) { o.export_dtype = "fp16"; }},
       {"--max_shard_size=much", [](TrainOptions& o) { o.max_shard_size = "much"; }},
       {"--lora_export=all",
@@ -111,10 +128,10 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
       {"--async_when_busy=skip needs --async_checkpoint",
        [](TrainOptions& o) { o.async_when_busy = "skip"; }},
-      {"--layout=rows and --optimizer_state_dtype=int8",
+      {"--layout=rows and --optimizer_state_dtype=float8_block",
        [](TrainOptions& o) {
          o.layout = "rows";
-         o.optimizer_state_dtype = "int8";
+         o.optimizer_state_dtype = "float8_block";
        }},
       {"--ema_decay=0.5 and --master_dtype=bf16",
        [](TrainOptions& o) {
@@ -127,7 +144,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--steps=-1", [](TrainOptions& o) { o.steps = -1; }},
       {"--lr=-0.1", [](TrainOptions& o) { o.lr = -0.1; }},
       {"--lr=nan", [](TrainOptions& o) { o.lr = NAN; }},
-      {"--beta1=1", [](TrainOptions& o) { o.beta1 = 1; }},
+      {"--beta1=1: expected a finite number of at least 0 and below 1",
+       [](TrainOptions& o) { o.beta1 = 1; }},
       {"--beta2=-0.5", [](TrainOptions& o) { o.beta2 = -0.5; }},
       {"--eps=inf", [](TrainOptions& o) { o.eps = INFINITY; }},
       {"--clip_grad_norm=-1", [](TrainOptions& o) { o.clip_grad_norm = -1; }},
@@ -150,7 +168,8 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
          o.lr = 3e-5;
          o.min_lr = 1e-4;
        }},
-      {"--min_lr=-2", [](TrainOptions& o) { o.min_lr = -2; }},
+      {"--min_lr=-2: expected a finite number of at least 0, or -1",
+       [](TrainOptions& o) { o.min_lr = -2; }},
       {"--offload=weights: expected none, all, or a list",
        [](TrainOptions& o) { o.offload = "weights"; }},
       {"--fp32_precision=high: expected ieee or tf32",
@@ -211,6 +230,27 @@ TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
   options.world_size = 3;
   const std::string ranks = WithDeterministicBatch(options).status().ToString();
   EXPECT_NE(ranks.find("divides it: 1, 2, 4, 8"), std::string::npos) << ranks;
+}
+
+TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
+  TrainOptions options;
+  options.world_size = 4;
+  options.grad_accum = 3;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, options.batch_size);
+  options.global_batch_size = 24;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
+  EXPECT_EQ(SequencesPerStep(*WithGlobalBatch(options)), 24);
+  options.batch_size = 3;
+  EXPECT_THAT(
+      WithGlobalBatch(options).status().ToString(),
+      HasSubstr("--global_batch_size=24 and --batch_size=3: the one follows from the other, "
+                "and makes it 2"));
+  options.batch_size = 2;
+  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
+  options.global_batch_size = 6;
+  EXPECT_THAT(WithGlobalBatch(options).status().ToString(),
+              HasSubstr("--global_batch_size=6 over 4 ranks with 3 micro-batches each: expected a "
+                        "multiple of 12"));
 }
 
 TEST(OptionsTest, WhatADeterministicBatchDoesNotGoWith) {

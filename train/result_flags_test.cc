@@ -2,61 +2,84 @@
 
 #include "zeroth/train/result_flags.h"
 
-#include <cstddef>
-#include <set>
 #include <string>
-#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/train/global_batch.h"
+#include "zeroth/train/option_registry.h"
 
 namespace zeroth {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-// The members of an aggregate: the most values that it can be initialised with.
-struct Anything {
-  template <typename T>
-  operator T() const;  // NOLINT: implicit by purpose
-};
-template <typename T, size_t... kIndices>
-constexpr bool TakesValues(std::index_sequence<kIndices...>) {
-  return requires { T{(static_cast<void>(kIndices), Anything())...}; };
-}
-template <typename T, size_t kCount = 1>
-constexpr size_t CountMembers() {
-  if constexpr (TakesValues<T>(std::make_index_sequence<kCount>())) {
-    return CountMembers<T, kCount + 1>();
-  } else {
-    return kCount - 1;
+// Another value that the option may have.
+std::string OtherValue(const Option& option) {
+  const std::string text = OptionText(option, TrainOptions());
+  if (option.allowed.words != nullptr) {
+    for (const absl::string_view word : absl::StrSplit(option.allowed.words, ' ')) {
+      if (word != text) return std::string(word);
+    }
   }
-}
-struct Three {
-  int a = 1;
-  std::string b;
-  double c = 2;
-};
-static_assert(CountMembers<Three>() == 3);
-
-TEST(ResultFlagsTest, EveryOptionIsDecidedUpon) {
-  EXPECT_EQ(OptionFields().size(), CountMembers<TrainOptions>())
-      << "a field of TrainOptions is not in result_flags.cc: say there whether it decides results";
-  std::set<std::string> names;
-  for (const OptionField& field : OptionFields()) {
-    EXPECT_TRUE(names.insert(field.name).second) << field.name << " is there twice";
+  for (const char* other : {"true", "false", "0.5", "3", "128MiB", "90s", "all", "x"}) {
+    TrainOptions options;
+    if (other != text && SetOption(option, other, options).ok()) return other;
   }
+  return text;
 }
 
-TEST(ResultFlagsTest, EveryFieldThatDecidesIsCompared) {
-  const nlohmann::json flags = ResultFlags(TrainOptions());
-  for (const OptionField& field : OptionFields()) {
-    EXPECT_EQ(flags.contains(field.name), field.decides_results) << field.name;
+TEST(ResultFlagsTest, AnOptionThatDecidesIsComparedAndNoOther) {
+  TrainOptions defaults;
+  defaults.world_size = 2;
+  const nlohmann::json before = ResultFlags(defaults);
+  for (const Option& option : AllOptions()) {
+    EXPECT_EQ(before.contains(option.name), option.decides_results) << option.name;
+    TrainOptions options = defaults;
+    ASSERT_EQ(SetOption(option, OtherValue(option), options), absl::OkStatus()) << option.name;
+    const std::vector<std::string> changed = ChangedFlags(before, ResultFlags(options));
+    // What it is resolved to follows from other options.
+    if (option.name == std::string(kGlobalBatchSize)) continue;
+    const bool is_named =
+        absl::StrContains(absl::StrJoin(changed, "\n"), absl::StrCat("--", option.name, " is "));
+    EXPECT_EQ(is_named, option.decides_results) << option.name << ": " << OtherValue(option);
   }
+}
+
+TEST(ResultFlagsTest, WordsOfEarlierVersionsAreComparedByMeaning) {
+  TrainOptions options;
+  options.optimizer_state_dtype = "float8_block";
+  const nlohmann::json now = ResultFlags(options);
+  nlohmann::json before = now;
+  before["optimizer_state_dtype"] = "int8";
+  EXPECT_THAT(ChangedFlags(before, now), IsEmpty());
+  before["optimizer_state_dtype"] = "bf16";
+  EXPECT_THAT(ChangedFlags(before, now),
+              ElementsAre("--optimizer_state_dtype is float8_block, was bf16"));
+}
+
+// The run that the resolved options describe resolves to itself.
+TEST(ResultFlagsTest, ResolvedOptionsSayWhatTheRunDoes) {
+  TrainOptions options;
+  options.world_size = 2;
+  options.lr = 3e-4;
+  options.global_batch_size = 24;
+  options.grad_accum = 3;
+  options = *WithGlobalBatch(options);
+  const TrainOptions resolved = Resolved(options);
+  EXPECT_GT(resolved.threads_per_rank, 0);
+  EXPECT_EQ(resolved.min_lr, 3e-4 / 10);
+  EXPECT_EQ(resolved.global_batch_size, 24);
+  EXPECT_EQ(resolved.batch_size, 4);
+  EXPECT_EQ(ResultFlags(*WithGlobalBatch(resolved)), ResultFlags(options));
 }
 
 TEST(ResultFlagsTest, NamesTheFlagsThatChanged) {
@@ -98,20 +121,6 @@ TEST(ResultFlagsTest, RanksAndStrategiesChangeNothingOfADeterministicBatch) {
   options.deterministic_batch = 16;
   EXPECT_THAT(ChangedFlags(before, ResultFlags(options)),
               ElementsAre("--deterministic_batch is 16, was 8"));
-}
-
-TEST(GlobalBatchTest, DividesAmongRanksAndMicroBatches) {
-  TrainOptions options;
-  options.world_size = 4;
-  options.grad_accum = 3;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, options.batch_size);
-  options.global_batch_size = 24;
-  EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
-  EXPECT_EQ(GlobalBatchSize(*WithGlobalBatch(options)), 24);
-  options.global_batch_size = 6;
-  EXPECT_THAT(WithGlobalBatch(options).status().ToString(),
-              HasSubstr("--global_batch_size=6 over 4 ranks with 3 micro-batches each: expected a "
-                        "multiple of 12"));
 }
 
 }  // namespace

@@ -24,15 +24,16 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/train/back_end.h"
+#include "zeroth/train/config_file.h"
 #include "zeroth/train/export.h"
 #include "zeroth/train/gemm_rate.h"
-#include "zeroth/train/global_batch.h"
 #include "zeroth/train/init_adapter.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/reporter.h"
+#include "zeroth/train/result_flags.h"
 #include "zeroth/train/run_checkpoints.h"
 #include "zeroth/train/run_directory.h"
 #include "zeroth/train/run_lock.h"
@@ -162,11 +163,14 @@ class RankRun {
     return AgreeOnStatus(world_, *device_, OpenOutput(job_), "open the directory");
   }
 
-  // Rank 0, once nothing but training is to come: what --overwrite gives up, and which run is the
-  // newest.
+  // Rank 0, once nothing but training is to come: what --overwrite gives up, what this run is told,
+  // and which run is the newest.
   absl::Status ClearOutput() {
     absl::Status status;
     if (world_.rank() == 0 && options_.overwrite) status = RemoveEarlierRun(options_.out);
+    if (world_.rank() == 0 && status.ok()) {
+      status = WriteConfig(options_.out, Resolved(options_));
+    }
     if (world_.rank() == 0 && status.ok()) status = PointLatestTo(options_.out);
     return AgreeOnStatus(world_, *device_, status, "clear the directory");
   }

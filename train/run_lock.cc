@@ -19,7 +19,7 @@ namespace zeroth {
 namespace {
 
 absl::Status Lock(const std::string& directory, int& fd) {
-  fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
   if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
   return absl::FailedPreconditionError(

@@ -2,6 +2,8 @@
 
 #include "zeroth/train/run_progress.h"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,69 +25,35 @@ class Members {
   }
 
   int64_t Count(const char* key) {
-    const Json* const member = Find(key, "a count");
-    if (member == nullptr) return 0;
-    if (!member->is_number_integer() ||
-        (!member->is_number_unsigned() && member->get<int64_t>() < 0) ||
-        member->get<uint64_t>() > uint64_t{1} << 62) {
-      Wrong(key, "a count");
-      return 0;
-    }
-    return member->get<int64_t>();
+    return Get<int64_t>(key, "a count", [](const Json& member) {
+      return member.is_number_integer() &&
+             (member.is_number_unsigned() || member.get<int64_t>() >= 0) &&
+             member.get<uint64_t>() <= uint64_t{1} << 62;
+    });
   }
   uint64_t Unsigned(const char* key) {
-    const Json* const member = Find(key, "an unsigned integer");
-    if (member == nullptr) return 0;
-    if (!member->is_number_unsigned()) Wrong(key, "an unsigned integer");
-    return member->is_number_unsigned() ? member->get<uint64_t>() : 0;
+    return Get<uint64_t>(key, "an unsigned integer", &Json::is_number_unsigned);
   }
-  bool Bool(const char* key) {
-    const Json* const member = Find(key, "true or false");
-    if (member == nullptr) return false;
-    if (!member->is_boolean()) Wrong(key, "true or false");
-    return member->is_boolean() && member->get<bool>();
-  }
-  double Number(const char* key) {
-    const Json* const member = Find(key, "a number");
-    if (member == nullptr) return 0;
-    if (!member->is_number()) Wrong(key, "a number");
-    return member->is_number() ? member->get<double>() : 0;
-  }
-  const Json& Object(const char* key) {
-    static const Json empty = Json::object();
-    const Json* const member = Find(key, "an object");
-    if (member == nullptr) return empty;
-    if (!member->is_object()) Wrong(key, "an object");
-    return member->is_object() ? *member : empty;
-  }
-
-  std::string Text(const char* key) {
-    const Json* const member = Find(key, "a string");
-    if (member == nullptr) return "";
-    if (!member->is_string()) Wrong(key, "a string");
-    return member->is_string() ? member->get<std::string>() : "";
-  }
+  bool Bool(const char* key) { return Get<bool>(key, "true or false", &Json::is_boolean); }
+  double Number(const char* key) { return Get<double>(key, "a number", &Json::is_number); }
+  std::string Text(const char* key) { return Get<std::string>(key, "a string", &Json::is_string); }
+  Json Object(const char* key) { return Get<Json>(key, "an object", &Json::is_object); }
   std::vector<double> Numbers(const char* key) {
-    std::vector<double> numbers;
-    const Json* const member = Find(key, "an array of numbers");
-    if (member == nullptr) return numbers;
-    if (!member->is_array()) Wrong(key, "an array of numbers");
-    for (const Json& number : *member) {
-      if (!number.is_number()) Wrong(key, "an array of numbers");
-      numbers.push_back(number.is_number() ? number.get<double>() : 0);
-    }
-    return numbers;
+    return Get<std::vector<double>>(key, "an array of numbers", [](const Json& member) {
+      return member.is_array() &&
+             std::all_of(member.begin(), member.end(), std::mem_fn(&Json::is_number));
+    });
   }
 
   const absl::Status& status() const { return status_; }
 
  private:
-  const Json* Find(const char* key, const char* expected) {
-    if (!status_.ok()) return nullptr;
+  template <typename T, typename Is>
+  T Get(const char* key, const char* expected, Is is) {
     const auto found = object_.find(key);
-    if (found != object_.end()) return &*found;
+    if (status_.ok() && found != object_.end() && std::invoke(is, *found)) return found->get<T>();
     Wrong(key, expected);
-    return nullptr;
+    return T();
   }
   void Wrong(const char* key, const char* expected) {
     if (!status_.ok()) return;
@@ -159,12 +127,12 @@ absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string
   progress.steps = members.Count("steps");
   progress.trainer.optimizer_steps = members.Count("optimizer_steps");
   progress.trainer.ema_updates = members.Count("ema_updates");
-  const Json& losses = members.Object("losses");
-  const Json& grad_norms = members.Object("grad_norms");
+  const Json losses = members.Object("losses");
+  const Json grad_norms = members.Object("grad_norms");
   progress.skipped_steps = members.Count("skipped_steps");
   progress.sequences = members.Count("sequences");
   progress.flags = members.Object("flags");
-  const Json& data_json = members.Object("data");
+  const Json data_json = members.Object("data");
   ZEROTH_RETURN_IF_ERROR(members.status());
   Members data(data_json, absl::StrCat(where, ": \"data\""));
   progress.data.tokens = data.Count("tokens");

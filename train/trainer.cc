@@ -9,11 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/nn/layers/fp8_layers.h"
-#include "zeroth/optim/clip_grad_norm.h"
+#include "zeroth/optim/adamw.h"
 #include "zeroth/train/deterministic_batch.h"
 
 namespace zeroth {
@@ -62,12 +61,6 @@ WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
   return plan;
 }
 
-// Of what ShareLosses has left, without the flag at its end.
-float MeanLoss(const std::vector<float>& shared) {
-  const double sum = std::accumulate(shared.begin(), shared.end() - 1, 0.0);
-  return static_cast<float>(sum / static_cast<double>(shared.size() - 1));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, Device& device,
@@ -88,10 +81,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   trainer->skip_grad_norm_zscore_ = options.skip_grad_norm_zscore;
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
-  ZEROTH_ASSIGN_OR_RETURN(trainer->kernels_,
-                          KernelRegistry::Create(device, device.compute_stream(), options.kernels));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->rank_, Rank::Open(world, device, options.kernels));
+  Kernels& kernels = trainer->rank_->kernels();
   if (!FindFp8Layers(*trainer->model_).in_fp8.empty()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::SupportsFp8(*trainer->kernels_), "fp8");
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::SupportsFp8(kernels), "fp8");
     if (options.sharding.mixed_precision.param_dtype == DType::kFloat32) {
       return absl::InvalidArgumentError(
           "fp8: parameters are computed in fp32, expected bf16 or fp16 (param_dtype), the types of "
@@ -106,34 +99,16 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
     sharding.block_numel =
         std::lcm(sharding.block_numel, RequiredBlockNumel(options.adamw.state_dtype));
   }
-  ZEROTH_ASSIGN_OR_RETURN(trainer->sharding_,
-                          Sharding::Create(world, device, sharding, plan.units));
-  ZEROTH_ASSIGN_OR_RETURN(trainer->hooks_, ShardingHooks::Attach(plan, *trainer->sharding_));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
+                          ShardedModule::Create(*trainer->rank_, plan, sharding));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
-                          AdamW::Create(*trainer->sharding_, *trainer->kernels_, options.adamw,
-                                        options.parameter_groups));
+                          OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
+                                                    options.adamw, options.parameter_groups));
   if (options.ema_decay != 0) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        trainer->ema_,
-        WeightEma::Create(*trainer->sharding_, *trainer->kernels_, options.ema_decay));
+    ZEROTH_ASSIGN_OR_RETURN(trainer->ema_,
+                            WeightEma::Create(trainer->sharding(), kernels, options.ema_decay));
   }
-  trainer->context_ = std::make_unique<Context>(device, *trainer->kernels_, trainer->tape_);
   return trainer;
-}
-
-absl::Status Trainer::CanRecordSteps(const Communicator& world, const Device& device) {
-  if (!device.CanRecord()) {
-    return absl::UnimplementedError(
-        absl::StrCat("steps cannot be recorded: device ", device.name(),
-                     " runs what it is given at once, or has no means of playing it again"));
-  }
-  if (!world.SupportsRecording()) {
-    return absl::UnimplementedError(absl::StrCat(
-        "steps cannot be recorded: hosts take part in the collectives of ", world.name(),
-        "; expected one rank, or a transport that leaves them to "
-        "the device"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) const {
@@ -162,98 +137,6 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
   return absl::OkStatus();
 }
 
-absl::StatusOr<Trainer::Inputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) {
-  Inputs inputs;
-  for (const Batch& batch : micro_batches) {
-    for (std::vector<Tensor>* const ids : {&inputs.tokens, &inputs.targets}) {
-      ZEROTH_ASSIGN_OR_RETURN(
-          Tensor tensor, Tensor::Empty(*device_, Shape({batch.batch, batch.seq}), DType::kInt32,
-                                       MemoryCategory::kActivations));
-      ids->push_back(std::move(tensor));
-    }
-  }
-  const auto losses =
-      is_deterministic() ? deterministic_batch_ : static_cast<int64_t>(micro_batches.size());
-  ZEROTH_ASSIGN_OR_RETURN(inputs.shared,
-                          Tensor::Empty(*device_, Shape({losses + 1}), DType::kFloat32,
-                                        MemoryCategory::kCommunication));
-  return inputs;
-}
-
-absl::Status Trainer::Fill(absl::Span<const Batch> micro_batches, bool flag, const Inputs& inputs) {
-  Stream& stream = device_->compute_stream();
-  const auto copy = [&](const auto& values, const Tensor& tensor) {
-    ZEROTH_CHECK(static_cast<int64_t>(values.size()) == tensor.numel());
-    return device_->CopyFromHost(tensor.raw_data(), values.data(), tensor.bytes(), stream);
-  };
-  for (size_t i = 0; i < micro_batches.size(); ++i) {
-    ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].inputs, inputs.tokens[i]));
-    ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, inputs.targets[i]));
-  }
-  std::vector<float> shared(static_cast<size_t>(inputs.shared.numel()), 0.0f);
-  shared.back() = flag ? 1.0f : 0.0f;
-  ZEROTH_RETURN_IF_ERROR(copy(shared, inputs.shared));
-  // The caller's memory is free from here on.
-  return stream.Synchronize();
-}
-
-absl::Status Trainer::ShareLosses(const Tensor& losses, const Tensor& shared,
-                                  absl::string_view label) {
-  Stream& stream = device_->compute_stream();
-  if (!is_deterministic()) {
-    ZEROTH_RETURN_IF_ERROR(
-        device_->Copy(shared.raw_data(), losses.raw_data(), losses.bytes(), stream));
-  }
-  for (int64_t i = 0; is_deterministic() && i < losses.numel(); ++i) {
-    const Tensor place = shared.View(i * world_->size() + world_->rank(), Shape({1}));
-    const Tensor loss = losses.View(i, Shape({1}));
-    ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(), loss.raw_data(), loss.bytes(), stream));
-  }
-  if (world_->size() == 1) return absl::OkStatus();
-  // Zeros are all that is added to a loss in its place: its bits stay.
-  const ReduceOp op = is_deterministic() ? ReduceOp::kSum : ReduceOp::kMean;
-  return world_->AllReduce(shared, op, stream, label);
-}
-
-absl::StatusOr<Tensor> Trainer::Loss(const Tensor& tokens, const Tensor& targets) {
-  ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, tokens, targets));
-  return loss.data;
-}
-
-absl::Status Trainer::ForwardBackwardOne(const Tensor& tokens, const Tensor& targets,
-                                         const Tensor& loss) {
-  tape_.set_recording(true);
-  const absl::StatusOr<Tensor> value = Loss(tokens, targets);
-  if (!value.ok()) {
-    tape_.Clear();
-    return value.status();
-  }
-  ZEROTH_RETURN_IF_ERROR(
-      device_->Copy(loss.raw_data(), value->raw_data(), loss.bytes(), device_->compute_stream()));
-  ZEROTH_RETURN_IF_ERROR(tape_.Backward());
-  return sharding_->scheduler().FinishBackward();
-}
-
-absl::StatusOr<Tensor> Trainer::ForwardBackward(const Inputs& inputs) {
-  const auto count = static_cast<int64_t>(inputs.tokens.size());
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor losses,
-      Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
-  // The rest of the division is the reduction's, a mean over ranks, where it is no sum.
-  const int64_t divisor = is_deterministic() ? deterministic_batch_ : count;
-  context_->set_loss_scale(static_cast<float>(loss_scale()) / static_cast<float>(divisor));
-  Scheduler& scheduler = sharding_->scheduler();
-  for (int64_t i = 0; i < count; ++i) {
-    const bool last = i + 1 == count;
-    scheduler.SetRequiresGradientSync(sync_every_micro_batch_ || last);
-    scheduler.SetIsLastBackward(last);
-    const auto at = static_cast<size_t>(i);
-    ZEROTH_RETURN_IF_ERROR(
-        ForwardBackwardOne(inputs.tokens[at], inputs.targets[at], losses.View(i, Shape({1}))));
-  }
-  return losses;
-}
-
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   ZEROTH_RETURN_IF_ERROR(Begin());
@@ -262,103 +145,62 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
   return losses;
 }
 
-absl::StatusOr<Tensor> Trainer::WholeForwardBackward(absl::Span<const Batch> micro_batches) {
-  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
-  return ForwardBackward(inputs);
+absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) const {
+  return StepInputs::Create(*world_, *device_, micro_batches, deterministic_batch_);
 }
 
-absl::StatusOr<Tensor> Trainer::EnqueueStep(const Inputs& inputs, std::optional<double> lr) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(
-      Tensor norm_and_scale,
-      GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
-  const Tensor scale = norm_and_scale.View(1, Shape({1}));
+TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
+  TrainingStepOptions options;
+  options.micro_batches = inputs.micro_batches();
+  // The rest of the division is the reduction's, a mean over ranks, where it is no sum.
+  if (is_deterministic()) options.loss_divisor = deterministic_batch_;
+  options.loss_scale = loss_scale();
+  options.sync_every_micro_batch = sync_every_micro_batch_;
+  return options;
+}
+
+absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
+  for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss,
+                            model_->Loss(step.context(), inputs.tokens(i), inputs.targets(i)));
+    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+  }
+  return losses;
+}
+
+absl::StatusOr<Tensor> Trainer::WholeForwardBackward(absl::Span<const Batch> micro_batches) {
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+  TrainingStep step(*sharded_, StepOptions(inputs));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
+  step.Release();
+  return losses;
+}
+
+absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optional<double> lr) {
+  TrainingStep step(*sharded_, StepOptions(inputs));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(clip_grad_norm_));
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
   }
-  ZEROTH_RETURN_IF_ERROR(optimizer_->Update(scale));
-  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
-  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
+  ZEROTH_RETURN_IF_ERROR(optimizer_->Update(norm_and_scale.View(1, Shape({1}))));
+  ZEROTH_RETURN_IF_ERROR(step.EndStep());
+  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
   return norm_and_scale;
 }
 
-Trainer::StepKind Trainer::KindOf(absl::Span<const Batch> micro_batches) const {
-  StepKind kind;
-  kind.micro_batches = static_cast<int64_t>(micro_batches.size());
-  kind.batch = micro_batches[0].batch;
-  kind.seq = micro_batches[0].seq;
-  kind.loss_scale = loss_scale();
-  for (const Unit* unit : sharding_->units()) {
-    for (const Parameter* parameter : unit->parameters()) {
-      kind.requires_grad.push_back(parameter->requires_grad());
-    }
-  }
-  return kind;
-}
-
-absl::StatusOr<std::unique_ptr<Trainer::RecordedStep>> Trainer::RecordStep(const StepKind& kind,
-                                                                           Inputs inputs) {
-  ZEROTH_RETURN_IF_ERROR_WITH(device_->BeginRecording(), "recording a step");
-  const absl::StatusOr<Tensor> norm_and_scale = EnqueueStep(inputs, std::nullopt);
-  // Recording ends whatever has become of it; of two errors, the first says more.
-  absl::StatusOr<std::unique_ptr<Recording>> recording = device_->EndRecording();
-  ZEROTH_RETURN_IF_ERROR_WITH(norm_and_scale.status(), "recording a step");
-  ZEROTH_RETURN_IF_ERROR_WITH(recording.status(), "recording a step");
-  auto recorded = std::make_unique<RecordedStep>();
-  recorded->kind = kind;
-  recorded->inputs = std::move(inputs);
-  recorded->norm_and_scale = *norm_and_scale;
-  recorded->recording = *std::move(recording);
-  return recorded;
-}
-
-absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
-                                                  bool stop, Tensor& shared) {
-  // The first step of a kind makes what is made once; in the second, the order that the first has
-  // shown decides what runs ahead. From the third on, steps are alike.
-  constexpr int kStepsBeforeRecording = 2;
-  const StepKind kind = record_steps_ ? KindOf(micro_batches) : StepKind();
-  if (recorded_ != nullptr && (recorded_->kind.requires_grad != kind.requires_grad ||
-                               recorded_->kind.loss_scale != kind.loss_scale)) {
-    recorded_ = nullptr;
-  }
-  const bool plays = recorded_ != nullptr && recorded_->kind == kind;
-  Inputs inputs;
-  if (plays) {
-    inputs = recorded_->inputs;
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches));
-  }
-  shared = inputs.shared;
-  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, stop, inputs));
-  if (!plays) {
-    steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
-    last_kind_ = kind;
-    if (!record_steps_ || recorded_ != nullptr || steps_of_last_kind_ <= kStepsBeforeRecording) {
-      return EnqueueStep(inputs, lr);
-    }
-    ZEROTH_ASSIGN_OR_RETURN(recorded_, RecordStep(kind, std::move(inputs)));
-    steps_of_last_kind_ = 0;
-  }
-  return PlayStep(*recorded_, lr);
-}
-
-absl::StatusOr<Tensor> Trainer::PlayStep(const RecordedStep& step, double lr) {
-  ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(lr, 1 / loss_scale()));
-  updating_ = true;
-  ZEROTH_RETURN_IF_ERROR(step.recording->Play(device_->compute_stream()));
-  return step.norm_and_scale;
-}
-
-absl::StatusOr<StepResult> Trainer::ReadResult(const Tensor& shared, const Tensor& norm_and_scale) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> losses, shared.ToHost<float>());
+absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
+                                               const Tensor& norm_and_scale) {
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
-  result.loss = MeanLoss(losses);
+  result.loss = shared.loss;
   result.grad_norm = static_cast<double>(norm[0]);
-  result.stop = losses.back() > 0;
+  result.stop = shared.flag;
   result.skipped = !std::isfinite(norm[0]);
   return result;
 }
@@ -375,14 +217,13 @@ void Trainer::Judge(StepResult& result) {
 
 absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                                bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, stop, inputs));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor norm_and_scale,
-      GradNormAndScale(*sharding_, *kernels_, clip_grad_norm_, 1 / loss_scale()));
-  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "loss"));
-  ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs.shared, norm_and_scale));
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, stop));
+  TrainingStep step(*sharded_, StepOptions(inputs));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale, step.GradNormAndScale(clip_grad_norm_));
+  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
+  ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs, norm_and_scale));
   updating_ = true;
   // What is not finite is skipped in any case, and would drown the windows.
   if (!result.skipped) Judge(result);
@@ -391,7 +232,7 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
     const Tensor scale = norm_and_scale.View(1, Shape({1}));
     ZEROTH_RETURN_IF_ERROR(optimizer_->Step(lr, 1 / loss_scale(), scale));
   }
-  ZEROTH_RETURN_IF_ERROR(sharding_->scheduler().EndStep());
+  ZEROTH_RETURN_IF_ERROR(step.EndStep());
   return result;
 }
 
@@ -414,9 +255,8 @@ absl::Status Trainer::Begin() {
 }
 
 absl::Status Trainer::Fail(const absl::Status& error) {
-  tape_.Clear();
-  tape_.set_recording(true);
-  const absl::Status abandoned = sharding_->scheduler().Abandon();
+  sharded_->tape().Clear();
+  const absl::Status abandoned = sharding().scheduler().Abandon();
   if (updating_ || !abandoned.ok()) {
     status_ = error;
   } else {
@@ -455,11 +295,11 @@ absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> m
                                                        double lr, bool stop) {
   if (looks_for_outliers()) return JudgedStep(micro_batches, lr, stop);
   // One exchange for both: a rank alone must not decide to leave the others in the next collective.
-  Tensor shared;
+  StepInputs inputs;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
-                          EnqueueOrPlayStep(micro_batches, lr, stop, shared));
+                          EnqueueOrPlayStep(micro_batches, lr, stop, inputs));
   // Only here, with the whole step enqueued, does the host wait for the device.
-  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, ReadResult(shared, norm_and_scale));
+  ZEROTH_ASSIGN_OR_RETURN(const StepResult result, ReadResult(inputs, norm_and_scale));
   if (result.skipped) optimizer_->ForgetSkippedStep();
   return result;
 }
@@ -501,25 +341,18 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
 }
 
 absl::StatusOr<float> Trainer::WholeEvaluation(absl::Span<const Batch> micro_batches) {
-  ZEROTH_ASSIGN_OR_RETURN(const Inputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Fill(micro_batches, /*flag=*/false, inputs));
-  const auto count = static_cast<int64_t>(micro_batches.size());
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor losses,
-      Tensor::Empty(*device_, Shape({count}), DType::kFloat32, MemoryCategory::kCommunication));
-  for (int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    tape_.set_recording(false);
-    const absl::StatusOr<Tensor> loss = Loss(inputs.tokens[at], inputs.targets[at]);
-    tape_.set_recording(true);
-    ZEROTH_RETURN_IF_ERROR(loss.status());
-    const Tensor place = losses.View(i, Shape({1}));
-    ZEROTH_RETURN_IF_ERROR(device_->Copy(place.raw_data(), loss->raw_data(), place.bytes(),
-                                         device_->compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
+  const NoGradient inference(*sharded_);
+  for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss,
+                            model_->Loss(sharded_->context(), inputs.tokens(i), inputs.targets(i)));
+    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
   }
-  ZEROTH_RETURN_IF_ERROR(ShareLosses(losses, inputs.shared, "evaluation loss"));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> shared, inputs.shared.ToHost<float>());
-  return MeanLoss(shared);
+  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
+  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
+  return shared.loss;
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
@@ -534,7 +367,7 @@ absl::StatusOr<Tensor> Trainer::WholeLogits(absl::Span<const int32_t> tokens, in
       const Tensor input,
       Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
                                 MemoryCategory::kActivations));
-  return model_->Logits(*context_, input, from);
+  return model_->Logits(sharded_->context(), input, from);
 }
 
 }  // namespace zeroth

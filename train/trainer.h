@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "zeroth/api/rank.h"
+#include "zeroth/api/sharded_module.h"
+#include "zeroth/api/training_step.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
@@ -23,14 +27,14 @@
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/shard_module.h"
-#include "zeroth/nn/tape.h"
-#include "zeroth/optim/adamw.h"
 #include "zeroth/optim/loss_scaler.h"
+#include "zeroth/optim/optimizer.h"
 #include "zeroth/optim/outlier_detector.h"
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
 #include "zeroth/optim/weight_ema.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/train/step_inputs.h"
 #include "zeroth/train/trainer_counts.h"
 
 namespace zeroth {
@@ -44,7 +48,8 @@ struct TrainerOptions {
   // were given.
   bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
-  AdamWOptions adamw;
+  std::string optimizer = "adamw";               // a registered name
+  OptimizerOptions adamw;                        // what it is told
   std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()
   double clip_grad_norm = 1.0;                   // 0: no clipping
   // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
@@ -149,11 +154,11 @@ class Trainer {
   const absl::Status& status() const { return status_; }
 
   LanguageModel& model() { return *model_; }
-  Sharding& sharding() { return *sharding_; }
-  AdamW& optimizer() { return *optimizer_; }
+  Sharding& sharding() { return sharded_->sharding(); }
+  Optimizer& optimizer() { return *optimizer_; }
   // The average of the weights over the steps that were not skipped; nullptr if none is kept.
   WeightEma* ema() { return ema_.get(); }
-  Kernels& kernels() { return *kernels_; }
+  Kernels& kernels() { return rank_->kernels(); }
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
   // What is kept beside the parameters, the optimizer's and the average's, for those who save and
@@ -168,14 +173,6 @@ class Trainer {
 
  private:
   Trainer() = default;
-  // What a step, or an evaluation, reads, in device memory.
-  struct Inputs {
-    std::vector<Tensor> tokens;   // of each micro-batch, int32 [batch, seq]
-    std::vector<Tensor> targets;  // the same
-    // What ranks exchange at the end, fp32 [losses + 1]: zeros where losses will be, a flag. With a
-    // deterministic batch those of all ranks have places of their own.
-    Tensor shared;
-  };
   // What decides whether a recorded step will do: two equal ones enqueue the same work.
   struct StepKind {
     int64_t micro_batches = 0;
@@ -187,7 +184,7 @@ class Trainer {
   };
   struct RecordedStep {
     StepKind kind;
-    Inputs inputs;
+    StepInputs inputs;
     Tensor norm_and_scale;
     std::unique_ptr<Recording> recording;  // last: it goes before what it uses
   };
@@ -195,18 +192,17 @@ class Trainer {
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   bool is_deterministic() const { return deterministic_batch_ > 0; }
-  absl::StatusOr<Inputs> MakeInputs(absl::Span<const Batch> micro_batches);
-  // In the order of the compute stream.
-  absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag, const Inputs& inputs);
-  absl::StatusOr<Tensor> Loss(const Tensor& tokens, const Tensor& targets);
-  absl::Status ForwardBackwardOne(const Tensor& tokens, const Tensor& targets, const Tensor& loss);
-  absl::StatusOr<Tensor> ForwardBackward(const Inputs& inputs);
+  absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches) const;
+  TrainingStepOptions StepOptions(const StepInputs& inputs) const;
+  // Forward and backward of all micro-batches; the loss of each.
+  absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs);
   // All of a step between having its inputs and reading its results, without waiting for the
-  // device. Without `lr`, AdamW::BeginStep is the caller's. Losses go into inputs.shared; returns
-  // the norm and the scale.
-  absl::StatusOr<Tensor> EnqueueStep(const Inputs& inputs, std::optional<double> lr);
+  // device. Without `lr`, Optimizer::BeginStep is the caller's. Losses go into inputs.shared;
+  // returns the norm and the scale.
+  absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
   // The means over ranks and the norm of a step, once the device has them.
-  static absl::StatusOr<StepResult> ReadResult(const Tensor& shared, const Tensor& norm_and_scale);
+  static absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
+                                               const Tensor& norm_and_scale);
   bool looks_for_outliers() const { return skip_loss_zscore_ > 0 || skip_grad_norm_zscore_ > 0; }
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
@@ -225,13 +221,10 @@ class Trainer {
   absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
                                                 bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
-                                           bool stop, Tensor& shared);
+                                           bool stop, StepInputs& inputs);
   StepKind KindOf(absl::Span<const Batch> micro_batches) const;
-  absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, Inputs inputs);
+  absl::StatusOr<std::unique_ptr<RecordedStep>> RecordStep(const StepKind& kind, StepInputs inputs);
   absl::StatusOr<Tensor> PlayStep(const RecordedStep& step, double lr);
-  // Puts the losses into `shared` and exchanges them, on the device: means over ranks, or each
-  // rank's in its places. The mean of what is there is that over all ranks.
-  absl::Status ShareLosses(const Tensor& losses, const Tensor& shared, absl::string_view label);
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
@@ -244,14 +237,11 @@ class Trainer {
   double skip_grad_norm_zscore_ = 0;
   OutlierDetector loss_detector_;
   OutlierDetector grad_norm_detector_;
-  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Rank> rank_;
   std::unique_ptr<LanguageModel> model_;
-  std::unique_ptr<Sharding> sharding_;
-  std::unique_ptr<ShardingHooks> hooks_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<ShardedModule> sharded_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightEma> ema_;
-  Tape tape_;
-  std::unique_ptr<Context> context_;
   StepKind last_kind_;          // of the latest step that was not played
   int steps_of_last_kind_ = 0;  // in a row
   std::unique_ptr<RecordedStep> recorded_;

@@ -178,7 +178,7 @@ absl::StatusOr<int> CheckpointReader::OpenFile(int file) {
   const auto found = open_.find(file);
   if (found != open_.end()) return found->second;
   if (open_.size() >= kMaxOpenFiles) CloseFiles();
-  const int fd = open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = TEMP_FAILURE_RETRY(open(PathOf(file).c_str(), O_RDONLY | O_CLOEXEC));
   if (fd < 0) return MissingIsDamage(ErrnoStatus(errno, absl::StrCat("open ", PathOf(file))));
   if (absl::Status status = CheckHeader(fd, file); !status.ok()) {
     close(fd);

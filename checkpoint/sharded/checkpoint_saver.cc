@@ -387,7 +387,11 @@ absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine)
   if (rename(unfinished.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", unfinished, " to ", path));
   }
-  ZEROTH_RETURN_IF_ERROR(SyncDirectory(options_.directory));
+  if (const absl::Status status = SyncDirectory(options_.directory); !status.ok()) {
+    // What failed must not have a name by which it would count beside those that are complete.
+    if (rename(path.c_str(), unfinished.c_str()) == 0) return status;
+    return Annotate(status, absl::StrCat("and ", path, " cannot be renamed again"));
+  }
   CompletedSave completed;
   completed.step = job.step;
   for (const CheckpointFile& file : index.files) completed.bytes += file.bytes;

@@ -20,15 +20,12 @@
 
 namespace zeroth {
 
-void ShowFlagsOf(std::string source, std::string version) {
+void ShowFlagsOf(std::string source) {
   absl::FlagsUsageConfig usage;
   usage.contains_helpshort_flags = [source = std::move(source)](absl::string_view file) {
     return absl::StrContains(file, source);
   };
   usage.contains_help_flags = usage.contains_helpshort_flags;
-  if (!version.empty()) {
-    usage.version_string = [version = absl::StrCat(version, "\n")] { return version; };
-  }
   absl::SetFlagsUsageConfig(usage);
 }
 

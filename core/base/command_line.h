@@ -12,9 +12,9 @@
 
 namespace zeroth {
 
-// --help shows the flags of this source file (a part of its path), not those of the libraries, and
-// --version `version`, unless that is empty. Call it before flags are parsed.
-void ShowFlagsOf(std::string source, std::string version = "");
+// --help shows the flags of this source file (a part of its path), not those of the libraries. Call
+// it before flags are parsed.
+void ShowFlagsOf(std::string source);
 
 // Runs a program and returns its exit code: 0, or 1 after an error, which is printed to stderr.
 // What would end the process is an error of the call that caused it from then on: a write to a pipe

@@ -3,14 +3,13 @@
 #include "zeroth/core/comm/launcher.h"
 
 #include <exception>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -22,24 +21,10 @@ struct BackEnd {
   WorldSizeSource local_world_size;
 };
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, BackEnd> back_ends;
-};
-
-// Never destroyed: back ends register before main, and threads may still look names up after it.
-Registry& GlobalRegistry() {
-  static Registry* const registry = new Registry;
-  return *registry;
-}
+using BackEnds = Registry<LauncherRegistry, BackEnd>;
 
 absl::StatusOr<BackEnd> Find(absl::string_view name) {
-  {
-    Registry& registry = GlobalRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto found = registry.back_ends.find(std::string(name));
-    if (found != registry.back_ends.end()) return found->second;
-  }
+  if (std::optional<BackEnd> found = BackEnds::Global().Find(name)) return *std::move(found);
   const std::vector<std::string> names = LauncherRegistry::Names();
   return absl::NotFoundError(
       absl::StrCat("unknown communication back end '", name, "'; this program has: ",
@@ -80,14 +65,8 @@ absl::Status RunRankMain(const RankMain& rank_main, Communicator& world) {
 void LauncherRegistry::Register(absl::string_view name, Launcher launcher,
                                 WorldSizeSource world_size, WorldSizeSource local_world_size) {
   ZEROTH_CHECK(launcher != nullptr);
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted =
-      registry.back_ends
-          .emplace(std::string(name),
-                   BackEnd{std::move(launcher), std::move(world_size), std::move(local_world_size)})
-          .second;
-  ZEROTH_CHECK(inserted);
+  BackEnds::Global().Add(name,
+                         {std::move(launcher), std::move(world_size), std::move(local_world_size)});
 }
 
 absl::StatusOr<std::optional<int>> LauncherRegistry::WorldSize(absl::string_view name) {
@@ -110,12 +89,6 @@ absl::Status LauncherRegistry::Launch(absl::string_view name, const LaunchOption
   return back_end.launcher(options, rank_main);
 }
 
-std::vector<std::string> LauncherRegistry::Names() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, back_end] : registry.back_ends) names.push_back(name);
-  return names;
-}
+std::vector<std::string> LauncherRegistry::Names() { return BackEnds::Global().Names(); }
 
 }  // namespace zeroth

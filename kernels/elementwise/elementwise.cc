@@ -27,10 +27,6 @@ absl::Status Add(Kernels& kernels, const Tensor& a, const Tensor& b, const Tenso
   return RunPair<AddCall>("Add", kernels, a, b, out);
 }
 
-absl::Status Multiply(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out) {
-  return RunPair<MultiplyCall>("Multiply", kernels, a, b, out);
-}
-
 absl::Status Scale(Kernels& kernels, const Tensor& x, float factor) {
   Operation op("Scale", kernels);
   SharedType type;

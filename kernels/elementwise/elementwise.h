@@ -17,10 +17,8 @@
 namespace zeroth {
 namespace kernels {
 
-// out = a + b and out = a * b, all of one shape; out may be either. The backward of a product is
-// two products.
+// out = a + b, all of one shape; out may be either.
 absl::Status Add(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out);
-absl::Status Multiply(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out);
 // x *= factor.
 absl::Status Scale(Kernels& kernels, const Tensor& x, float factor);
 // x += weight * (target - x), each operation rounded by itself: exponential averages.
@@ -40,7 +38,6 @@ struct PairCall {
   void* out = nullptr;
 };
 struct AddCall : PairCall {};
-struct MultiplyCall : PairCall {};
 struct ScaleCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;

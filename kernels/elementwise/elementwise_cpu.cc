@@ -32,10 +32,6 @@ void AddPiece(const AddCall& call, int64_t begin, int64_t end) {
   PairPiece(call, begin, end, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
 }
 
-void MultiplyPiece(const MultiplyCall& call, int64_t begin, int64_t end) {
-  PairPiece(call, begin, end, [](auto, auto x, auto y) HWY_ATTR { return hn::Mul(x, y); });
-}
-
 void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     auto* piece = static_cast<decltype(element)*>(call.x) + begin;
@@ -68,7 +64,6 @@ namespace zeroth::cpu {
 namespace {
 
 HWY_EXPORT(AddPiece);
-HWY_EXPORT(MultiplyPiece);
 HWY_EXPORT(ScalePiece);
 HWY_EXPORT(LerpPiece);
 
@@ -76,11 +71,6 @@ absl::Status Add(const AddCall& call, CpuKernels&) {
   return ForPieces(call, HWY_DYNAMIC_DISPATCH(AddPiece));
 }
 const OnCpu<Add> add;
-
-absl::Status Multiply(const MultiplyCall& call, CpuKernels&) {
-  return ForPieces(call, HWY_DYNAMIC_DISPATCH(MultiplyPiece));
-}
-const OnCpu<Multiply> multiply;
 
 absl::Status Scale(const ScaleCall& call, CpuKernels&) {
   return ForPieces(call, HWY_DYNAMIC_DISPATCH(ScalePiece));

@@ -13,9 +13,6 @@ namespace {
 struct AddOf {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };
-struct MultiplyOf {
-  __device__ float operator()(float a, float b) const { return __fmul_rn(a, b); }
-};
 struct ScaleOf {
   float factor;
   __device__ float operator()(float x) const { return __fmul_rn(x, factor); }
@@ -42,11 +39,6 @@ absl::Status Add(const AddCall& call, CudaKernels& kernels) {
   return ApplyToPair<AddOf>(call, kernels);
 }
 const OnCuda<Add> add;
-
-absl::Status Multiply(const MultiplyCall& call, CudaKernels& kernels) {
-  return ApplyToPair<MultiplyOf>(call, kernels);
-}
-const OnCuda<Multiply> multiply;
 
 absl::Status Scale(const ScaleCall& call, CudaKernels& kernels) {
   return DispatchType(call.dtype, [&](auto tag) {

@@ -43,10 +43,13 @@ struct Values {
   }
 };
 
+// A depth that is native wherever any is.
+constexpr int64_t kNativeDepth = 64;
+
 class Bf16GemmTest : public testing::TestWithParam<Bf16Products> {
  protected:
   void SetUp() override {
-    if (GetParam() == Bf16Products::kNative && !HasNativeBf16Products())
+    if (GetParam() == Bf16Products::kNative && !HasNativeBf16Products(kNativeDepth))
       GTEST_SKIP() << "oneDNN has no bf16 products on this CPU";
     absl::StatusOr<std::shared_ptr<Device>> device = DeviceRegistry::Create("cpu", DeviceOptions{});
     ASSERT_TRUE(device.ok()) << device.status();
@@ -69,6 +72,11 @@ class Bf16GemmTest : public testing::TestWithParam<Bf16Products> {
       values.exact.push_back(static_cast<double>(values.fp32.back()));
     }
     return values;
+  }
+
+  // Some CPUs have native products for some depths only.
+  bool Multiplies(int64_t depth) const {
+    return GetParam() == Bf16Products::kWidened || HasNativeBf16Products(depth);
   }
 
   absl::Status Run(const GemmCall& call) {
@@ -118,6 +126,7 @@ std::vector<double> Inner(const Values& values, int64_t rows, int64_t cols, int6
 
 void Bf16GemmTest::Check(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b,
                          What what, DType c_dtype) {
+  if (!Multiplies(k)) return;
   SCOPED_TRACE(absl::StrCat("m = ", m, ", n = ", n, ", k = ", k, transpose_a ? ", a^T" : "",
                             transpose_b ? ", b^T" : "", ", what ", static_cast<int>(what), ", c ",
                             DTypeName(c_dtype)));
@@ -169,7 +178,8 @@ void Bf16GemmTest::Check(int64_t m, int64_t n, int64_t k, bool transpose_a, bool
 
 TEST_P(Bf16GemmTest, RandomShapes) {
   for (int i = 0; i < 60; ++i) {
-    Check(RandomSize(1, 70), RandomSize(1, 150), RandomSize(1, 70), RandomSize(0, 1) == 1,
+    const int64_t depth = i % 2 == 0 ? RandomSize(1, 70) : 32 * RandomSize(1, 5);
+    Check(RandomSize(1, 70), RandomSize(1, 150), depth, RandomSize(0, 1) == 1,
           RandomSize(0, 1) == 1, static_cast<What>(i % 5),
           RandomSize(0, 1) == 1 ? DType::kFloat32 : DType::kBFloat16);
     if (HasFatalFailure()) return;
@@ -182,13 +192,19 @@ TEST_P(Bf16GemmTest, SeveralBlocksOfEverySide) {
       Check(1030, 45, 33, false, true, what, c_dtype);
       Check(31, 1100, 21, true, false, what, c_dtype);
       Check(7, 19, 2055, false, false, what, c_dtype);
+      Check(1030, 45, 64, false, true, what, c_dtype);
+      Check(31, 1100, 96, true, false, what, c_dtype);
+      Check(7, 19, 2048, false, false, what, c_dtype);
     }
   }
   Check(1027, 1029, 17, true, true, What::kGelu, DType::kBFloat16);
 }
 
 TEST(Bf16Products, TheFastestOnesExist) {
-  EXPECT_TRUE(FastestBf16Products() == Bf16Products::kWidened || HasNativeBf16Products());
+  for (const int64_t depth : {1, 31, 32, 63, 64, 50257}) {
+    EXPECT_TRUE(FastestBf16Products(depth) == Bf16Products::kWidened ||
+                HasNativeBf16Products(depth));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Bf16GemmTest,

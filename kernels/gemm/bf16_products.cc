@@ -2,6 +2,8 @@
 
 #include "zeroth/kernels/gemm/bf16_products.h"
 
+#include <cstdint>
+
 #include "dnnl.h"
 
 #if defined(__x86_64__)
@@ -29,22 +31,24 @@ bool Bf16DotProductIsSlow() {
 #endif
 }
 
-Bf16Products Choose() {
-  if (!HasNativeBf16Products()) return Bf16Products::kWidened;
-  if (Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_amx))
-    return Bf16Products::kNative;
-  return Bf16DotProductIsSlow() ? Bf16Products::kWidened : Bf16Products::kNative;
-}
+bool HasAmx() { return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_amx); }
+
+// What an AMX tile multiplies by at once. Other depths end in a tail that oneDNN gets wrong: 2.6
+// executes an instruction that the processor refuses (oneDNN's issue 1661), and versions as late as
+// 3.14 mix what lies behind a row into others' results (issue 5717).
+constexpr int64_t kAmxDepth = 32;
 
 }  // namespace
 
-bool HasNativeBf16Products() {
-  return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_bf16);
+bool HasNativeBf16Products(int64_t depth) {
+  static const bool has_any = Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_bf16);
+  static const bool has_amx = HasAmx();
+  return has_any && (!has_amx || depth % kAmxDepth == 0);
 }
 
-Bf16Products FastestBf16Products() {
-  static const Bf16Products fastest = Choose();
-  return fastest;
+Bf16Products FastestBf16Products(int64_t depth) {
+  static const bool is_slow = !HasAmx() && Bf16DotProductIsSlow();
+  return HasNativeBf16Products(depth) && !is_slow ? Bf16Products::kNative : Bf16Products::kWidened;
 }
 
 }  // namespace zeroth::cpu

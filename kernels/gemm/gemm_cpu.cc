@@ -56,7 +56,7 @@ absl::Status Gemm(const GemmCall& call, Workspace& workspace) {
   if (call.dtype == DType::kFloat32) return Float32Gemm(call, workspace);
   // This oneDNN multiplies no fp16 on CPUs.
   const bool native =
-      call.dtype == DType::kBFloat16 && FastestBf16Products() == Bf16Products::kNative;
+      call.dtype == DType::kBFloat16 && FastestBf16Products(call.k) == Bf16Products::kNative;
   return native ? Bf16Matmul(call, workspace) : WidenedGemm(call, workspace);
 }
 

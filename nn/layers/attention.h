@@ -11,6 +11,7 @@
 
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/layers/norm.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/attention.h"
 
@@ -24,13 +25,20 @@ struct AttentionOptions {
   std::optional<float> rope_theta;  // rotary positions, or none
 };
 
+// Norms over the elements of each query head and of each key head, in front of the rotation (Henry
+// et al., "Query-key normalization for transformers", 2020); both or neither.
+struct HeadNorms {
+  std::unique_ptr<Norm> query;
+  std::unique_ptr<Norm> key;
+};
+
 // Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` gives queries, keys and
 // values side by side, `out` takes the heads back to dim; their names and storage are the model's
 // choice.
 class Attention : public Module {
  public:
   Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
-            std::unique_ptr<Linear> out);
+            std::unique_ptr<Linear> out, HeadNorms norms = {});
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   Role role() const override { return Role::kAttention; }
@@ -39,10 +47,13 @@ class Attention : public Module {
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
+  absl::StatusOr<Value> NormHeads(Context& context, const Value& qkv);
   AttentionShape shape_;
   std::optional<float> rope_theta_;
   Linear* qkv_;
   Linear* out_;
+  Norm* query_norm_ = nullptr;
+  Norm* key_norm_ = nullptr;
 };
 
 // Of the first attention in the order of the module tree; nothing if there is none.

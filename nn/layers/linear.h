@@ -4,6 +4,7 @@
 #define ZEROTH_NN_LAYERS_LINEAR_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +33,9 @@ struct LinearOptions {
 class Linear : public Module {
  public:
   Linear(std::string name, const LinearOptions& options);
+  // A plain layer with a bias.
+  Linear(std::string name, int64_t in, int64_t out)
+      : Linear(std::move(name), LinearOptions{in, {{"", out}}}) {}
 
   // See LinearOp for which `activation` may be fused.
   virtual absl::StatusOr<Value> Forward(Context& context, const Value& x,

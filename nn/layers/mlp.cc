@@ -9,9 +9,9 @@
 
 namespace zeroth {
 
-Mlp::Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in,
+Mlp::Mlp(std::string name, ActivationFunction activation, bool gated, std::unique_ptr<Linear> in,
          std::unique_ptr<Linear> out)
-    : Module(std::move(name)), activation_(activation) {
+    : Module(std::move(name)), activation_(activation), gated_(gated) {
   in_ = AddChild(std::move(in));
   out_ = AddChild(std::move(out));
 }
@@ -26,9 +26,17 @@ absl::StatusOr<Value> Mlp::Compute(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> Mlp::Hidden(Context& context, const Value& x) {
-  if (activation_ == MlpActivation::kGelu) return in_->Forward(context, x, Activation::kGelu);
+  if (activation_ == ActivationFunction::kGelu && !gated_) {
+    return in_->Forward(context, x, Activation::kGelu);
+  }
   ZEROTH_ASSIGN_OR_RETURN(const Value in, in_->Forward(context, x));
-  return SwiGluOp(context, in);
+  if (!gated_) return ActivationOp(context, in, activation_);
+  if (activation_ == ActivationFunction::kSilu) return SwiGluOp(context, in);
+  const int64_t width = in.data.dim(-1) / 2;
+  ZEROTH_ASSIGN_OR_RETURN(const Value gate, SliceOp(context, in, -1, 0, width));
+  ZEROTH_ASSIGN_OR_RETURN(const Value up, SliceOp(context, in, -1, width, width));
+  ZEROTH_ASSIGN_OR_RETURN(const Value opened, ActivationOp(context, gate, activation_));
+  return MultiplyOp(context, opened, up);
 }
 
 }  // namespace zeroth

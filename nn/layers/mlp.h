@@ -10,18 +10,15 @@
 
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"
+#include "zeroth/nn/ops/basic.h"
 
 namespace zeroth {
 
-enum class MlpActivation : uint8_t {
-  kGelu,    // in → hidden, GELU (tanh), → out
-  kSwiGlu,  // in → gate | up, silu(gate) * up, → out
-};
-
-// x [.., dim] → [.., dim] through a wider layer.
+// x [.., dim] → [.., dim] through a wider layer: out(activation(in(x))). If it is gated, `in` gives
+// gate | up side by side, and what `out` takes is activation(gate) * up.
 class Mlp : public Module {
  public:
-  Mlp(std::string name, MlpActivation activation, std::unique_ptr<Linear> in,
+  Mlp(std::string name, ActivationFunction activation, bool gated, std::unique_ptr<Linear> in,
       std::unique_ptr<Linear> out);
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -31,7 +28,8 @@ class Mlp : public Module {
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
   absl::StatusOr<Value> Hidden(Context& context, const Value& x);
 
-  MlpActivation activation_;
+  ActivationFunction activation_;
+  bool gated_;
   Linear* in_;
   Linear* out_;
 };

@@ -8,46 +8,25 @@
 
 namespace zeroth {
 
-LayerNorm::LayerNorm(std::string name, int64_t dim, double eps)
+Norm::Norm(std::string name, NormKind kind, int64_t dim, double eps)
     : Module(std::move(name)), eps_(static_cast<float>(eps)) {
   weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
-  bias_ = AddParameter("bias", Shape({dim}), Initializer::Zeros());
+  if (kind == NormKind::kLayer) {
+    bias_ = AddParameter("bias", Shape({dim}), Initializer::Zeros());
+  }
 }
 
-absl::StatusOr<Value> LayerNorm::Forward(Context& context, const Value& x) {
+absl::StatusOr<Value> Norm::Forward(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(NormResult result, ForwardResidual(context, x, Value()));
   return std::move(result.normalized);
 }
 
-absl::StatusOr<NormResult> LayerNorm::ForwardResidual(Context& context, const Value& x,
-                                                      const Value& residual) {
+absl::StatusOr<NormResult> Norm::ForwardResidual(Context& context, const Value& x,
+                                                 const Value& residual) {
   return Hooked(context, [&]() -> absl::StatusOr<NormResult> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
-    ZEROTH_ASSIGN_OR_RETURN(NormResult result,
-                            LayerNormOp(context, in, added, *weight_, *bias_, eps_));
-    ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
-    ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
-    return result;
-  });
-}
-
-RMSNorm::RMSNorm(std::string name, int64_t dim, double eps)
-    : Module(std::move(name)), eps_(static_cast<float>(eps)) {
-  weight_ = AddParameter("weight", Shape({dim}), Initializer::Ones());
-}
-
-absl::StatusOr<Value> RMSNorm::Forward(Context& context, const Value& x) {
-  ZEROTH_ASSIGN_OR_RETURN(NormResult result, ForwardResidual(context, x, Value()));
-  return std::move(result.normalized);
-}
-
-absl::StatusOr<NormResult> RMSNorm::ForwardResidual(Context& context, const Value& x,
-                                                    const Value& residual) {
-  return Hooked(context, [&]() -> absl::StatusOr<NormResult> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
-    ZEROTH_ASSIGN_OR_RETURN(NormResult result, RmsNormOp(context, in, added, *weight_, eps_));
+    ZEROTH_ASSIGN_OR_RETURN(NormResult result, NormOp(context, in, added, *weight_, bias_, eps_));
     ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
     ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
     return result;

@@ -3,6 +3,7 @@
 #ifndef ZEROTH_NN_LAYERS_NORM_H_
 #define ZEROTH_NN_LAYERS_NORM_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,10 +13,15 @@
 
 namespace zeroth {
 
-// Layer normalisation over the last dimension. Parameters weight and bias [dim].
-class LayerNorm : public Module {
+enum class NormKind : uint8_t {
+  kLayer,  // parameters weight and bias
+  kRms,    // by root mean square; parameter weight
+};
+
+// Normalisation over the last dimension. Parameters [dim].
+class Norm : public Module {
  public:
-  LayerNorm(std::string name, int64_t dim, double eps);
+  Norm(std::string name, NormKind kind, int64_t dim, double eps);
 
   // x [.., dim] → the same shape.
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -26,22 +32,7 @@ class LayerNorm : public Module {
 
  private:
   Parameter* weight_;
-  Parameter* bias_;
-  float eps_;
-};
-
-// Normalisation by root mean square over the last dimension. Parameter weight [dim].
-class RMSNorm : public Module {
- public:
-  RMSNorm(std::string name, int64_t dim, double eps);
-
-  absl::StatusOr<Value> Forward(Context& context, const Value& x);
-  absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
-                                             const Value& residual);
-  Role role() const override { return Role::kNorm; }
-
- private:
-  Parameter* weight_;
+  Parameter* bias_ = nullptr;
   float eps_;
 };
 

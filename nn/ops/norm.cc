@@ -49,103 +49,81 @@ absl::Status TakeIfTrainable(Parameter& parameter, Tensor* grad, bool* accumulat
   return absl::OkStatus();
 }
 
-struct Prepared {
-  NormResult result;
-  Tensor rstd;
-};
-
-absl::StatusOr<Prepared> Prepare(Context& context, const Value& x, const Value& residual) {
-  Prepared prepared;
-  const Shape& shape = x.data.shape();
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape, x.data.dtype()));
-  prepared.result.normalized = context.MakeValue(std::move(y));
-  const int64_t rows = shape.dim(-1) == 0 ? 0 : x.data.numel() / shape.dim(-1);
-  ZEROTH_ASSIGN_OR_RETURN(prepared.rstd, context.Empty(Shape({rows}), DType::kFloat32));
-  if (residual.data.defined()) {
-    ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, x.data.dtype()));
-    prepared.result.sum = context.MakeValue(std::move(sum));
-  } else {
-    prepared.result.sum = x;
+// Of the normalisation of `x`, whose gradient goes to `node`.
+absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, GradientNode& node,
+                      Parameter& gamma, Parameter* beta, const Tensor& mean, const Tensor& rstd) {
+  LayerNormBackwardArgs args;
+  args.dy = dy;
+  args.x = x;
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
+  args.mean = mean;
+  args.rstd = rstd;
+  ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, x));
+  args.dx = std::move(slot.tensor);
+  args.accumulate_dx = slot.accumulate;
+  ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &args.dgamma, &args.accumulate_dgamma));
+  if (beta != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(*beta, &args.dbeta, &args.accumulate_dbeta));
+    return kernels::LayerNormBackward(context.kernels(), args);
   }
-  return prepared;
+  return kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
+                                                      .x = args.x,
+                                                      .gamma = args.gamma,
+                                                      .rstd = args.rstd,
+                                                      .dx = args.dx,
+                                                      .accumulate_dx = args.accumulate_dx,
+                                                      .dgamma = args.dgamma,
+                                                      .accumulate_dgamma = args.accumulate_dgamma});
 }
 
 }  // namespace
 
-absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual,
-                                       Parameter& gamma, Parameter& beta, float eps) {
+absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
+                                  Parameter& gamma, Parameter* beta, float eps) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
-  ZEROTH_ASSIGN_OR_RETURN(Prepared prepared, Prepare(context, x, residual));
-  const NormResult& result = prepared.result;
-  LayerNormArgs args;
-  args.x = x.data;
-  args.residual = residual.data;
-  if (residual.data.defined()) args.sum = result.sum.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
-  ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(beta));
-  args.eps = eps;
-  args.y = result.normalized.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(prepared.rstd.shape(), DType::kFloat32));
-  args.rstd = prepared.rstd;
-  ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), args));
+  const Shape& shape = x.data.shape();
+  const bool summed = residual.data.defined();
+  NormResult result;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape, x.data.dtype()));
+  result.normalized = context.MakeValue(std::move(y));
+  const int64_t rows = shape.dim(-1) == 0 ? 0 : x.data.numel() / shape.dim(-1);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor rstd, context.Empty(Shape({rows}), DType::kFloat32));
+  Tensor sum;
+  result.sum = x;
+  if (summed) {
+    ZEROTH_ASSIGN_OR_RETURN(sum, context.Empty(shape, x.data.dtype()));
+    result.sum = context.MakeValue(sum);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor scale, FullValues(gamma));
+  Tensor mean;
+  if (beta != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor shift, FullValues(*beta));
+    ZEROTH_ASSIGN_OR_RETURN(mean, context.Empty(rstd.shape(), DType::kFloat32));
+    ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), {.x = x.data,
+                                                                  .residual = residual.data,
+                                                                  .sum = sum,
+                                                                  .gamma = scale,
+                                                                  .beta = shift,
+                                                                  .eps = eps,
+                                                                  .y = result.normalized.data,
+                                                                  .mean = mean,
+                                                                  .rstd = rstd}));
+  } else {
+    ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), {.x = x.data,
+                                                                .residual = residual.data,
+                                                                .sum = sum,
+                                                                .gamma = scale,
+                                                                .eps = eps,
+                                                                .y = result.normalized.data,
+                                                                .rstd = rstd}));
+  }
   if (!context.recording()) return result;
 
-  const bool summed = residual.data.defined();
-  context.tape().Record([&context, &gamma, &beta, input = result.sum.data, sum = result.sum.node,
+  context.tape().Record([&context, &gamma, beta, input = result.sum.data, sum = result.sum.node,
                          x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, mean = args.mean, rstd = args.rstd,
-                         summed]() -> absl::Status {
+                         out = result.normalized.node, mean, rstd, summed]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
-      LayerNormBackwardArgs backward;
-      backward.dy = out->grad;
-      backward.x = input;
-      ZEROTH_ASSIGN_OR_RETURN(backward.gamma, FullValues(gamma));
-      backward.mean = mean;
-      backward.rstd = rstd;
-      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input));
-      backward.dx = std::move(slot.tensor);
-      backward.accumulate_dx = slot.accumulate;
-      ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
-      ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(beta, &backward.dbeta, &backward.accumulate_dbeta));
-      ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), backward));
-    }
-    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
-                  : absl::OkStatus();
-  });
-  return result;
-}
-
-absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual,
-                                     Parameter& gamma, float eps) {
-  ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
-  ZEROTH_ASSIGN_OR_RETURN(Prepared prepared, Prepare(context, x, residual));
-  const NormResult& result = prepared.result;
-  RmsNormArgs args;
-  args.x = x.data;
-  args.residual = residual.data;
-  if (residual.data.defined()) args.sum = result.sum.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
-  args.eps = eps;
-  args.y = result.normalized.data;
-  args.rstd = prepared.rstd;
-  ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), args));
-  if (!context.recording()) return result;
-
-  const bool summed = residual.data.defined();
-  context.tape().Record([&context, &gamma, input = result.sum.data, sum = result.sum.node,
-                         x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, rstd = args.rstd, summed]() -> absl::Status {
-    if (out->grad.defined() && sum != nullptr) {
-      RmsNormBackwardArgs backward;
-      backward.dy = out->grad;
-      backward.x = input;
-      ZEROTH_ASSIGN_OR_RETURN(backward.gamma, FullValues(gamma));
-      backward.rstd = rstd;
-      ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, *sum, input));
-      backward.dx = std::move(slot.tensor);
-      backward.accumulate_dx = slot.accumulate;
-      ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &backward.dgamma, &backward.accumulate_dgamma));
-      ZEROTH_RETURN_IF_ERROR(kernels::RmsNormBackward(context.kernels(), backward));
+      ZEROTH_RETURN_IF_ERROR(Backward(context, out->grad, input, *sum, gamma, beta, mean, rstd));
     }
     return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
                   : absl::OkStatus();

@@ -17,12 +17,9 @@ struct NormResult {
 };
 
 // Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [..,
-// dim], gamma and beta [dim].
-absl::StatusOr<NormResult> LayerNormOp(Context& context, const Value& x, const Value& residual,
-                                       Parameter& gamma, Parameter& beta, float eps);
-// The same by root mean square.
-absl::StatusOr<NormResult> RmsNormOp(Context& context, const Value& x, const Value& residual,
-                                     Parameter& gamma, float eps);
+// dim], gamma and beta [dim]. Without a beta (nullptr) it is normalisation by root mean square.
+absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
+                                  Parameter& gamma, Parameter* beta, float eps);
 
 }  // namespace zeroth
 

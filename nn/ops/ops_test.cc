@@ -113,38 +113,25 @@ TEST_P(LinearOpTest, AParameterThatNobodyGatheredIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Layouts, LinearOpTest,
                          ::testing::Values(WeightLayout::kInOut, WeightLayout::kOutIn));
 
-TEST(NormOpTest, LayerNormWithAndWithoutResidual) {
-  for (const bool with_residual : {false, true}) {
-    Bench bench;
-    Parameter gamma("gamma", Shape({9})), beta("beta", Shape({9}));
-    bench.Own(gamma);
-    bench.Own(beta);
-    std::vector<Shape> shapes(with_residual ? 2 : 1, Shape({2, 3, 9}));
-    // The sum is used as well, so that its two gradients meet.
-    CheckGradients(bench, shapes, {&gamma, &beta},
-                   [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-                     const Value residual = with_residual ? in[1] : Value();
-                     const absl::StatusOr<NormResult> norm =
-                         LayerNormOp(context, in[0], residual, gamma, beta, 1e-5f);
-                     if (!norm.ok()) return norm.status();
-                     return AddOp(context, norm->sum, norm->normalized);
-                   });
-  }
-}
-
-TEST(NormOpTest, RmsNormWithAndWithoutResidual) {
-  for (const bool with_residual : {false, true}) {
-    Bench bench;
-    Parameter gamma("gamma", Shape({9}));
-    bench.Own(gamma);
-    std::vector<Shape> shapes(with_residual ? 2 : 1, Shape({2, 3, 9}));
-    CheckGradients(
-        bench, shapes, {&gamma}, [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
-          const Value residual = with_residual ? in[1] : Value();
-          const absl::StatusOr<NormResult> norm = RmsNormOp(context, in[0], residual, gamma, 1e-5f);
-          if (!norm.ok()) return norm.status();
-          return AddOp(context, norm->normalized, norm->sum);
-        });
+TEST(NormOpTest, EitherKindWithAndWithoutResidual) {
+  for (const bool has_beta : {false, true}) {
+    for (const bool with_residual : {false, true}) {
+      Bench bench;
+      Parameter gamma("gamma", Shape({9})), beta("beta", Shape({9}));
+      std::vector<Parameter*> parameters = {&gamma};
+      if (has_beta) parameters.push_back(&beta);
+      for (Parameter* parameter : parameters) bench.Own(*parameter);
+      std::vector<Shape> shapes(with_residual ? 2 : 1, Shape({2, 3, 9}));
+      // The sum is used as well, so that its two gradients meet.
+      CheckGradients(bench, shapes, parameters,
+                     [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                       const Value residual = with_residual ? in[1] : Value();
+                       const absl::StatusOr<NormResult> norm = NormOp(
+                           context, in[0], residual, gamma, has_beta ? &beta : nullptr, 1e-5f);
+                       if (!norm.ok()) return norm.status();
+                       return AddOp(context, norm->sum, norm->normalized);
+                     });
+    }
   }
 }
 

@@ -1,26 +1,39 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/full_shard/full_shard.h"
+//
+// ZeRO stage 3 / fully-sharded data parallelism (Rajbhandari et al., 2020; Zhao et al., "PyTorch
+// FSDP", 2023): a unit's full parameters exist only around its forward and its backward. The root
+// unit stays gathered in between, since it is used at both ends.
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
+
+#include "zeroth/strategies/flat_strategy.h"
+
 namespace zeroth {
-
-StatePlacement FullShard::placement() const {
-  return {.parameters = true, .gradients = true, .optimizer = true};
-}
-
-absl::StatusOr<int> FullShard::ShardSize(int world_size) const {
-  return FixedShardSize(kName, options(), world_size);
-}
-
-bool FullShard::KeepsGathered(const Unit& unit, Pass pass) const {
-  return pass == Pass::kForward && (unit.is_root() || !options().reshard_after_forward);
-}
-
 namespace {
 
-const StrategyRegistration registration(FullShard::kName, [](const StrategyOptions& options) {
+constexpr char kName[] = "full_shard";
+
+class FullShard : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return kName; }
+  StrategyCapabilities capabilities() const override {
+    StrategyCapabilities serves = FlatStrategy::capabilities();
+    serves.takes_turns = options().reshard_after_forward;
+    serves.post_forward_shard_size = options().reshard_after_forward;
+    return serves;
+  }
+
+ protected:
+  bool KeepsGathered(const Unit& unit, Pass pass) const override {
+    return KeepsAfterForward(unit, pass);
+  }
+};
+
+const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
   return std::make_unique<FullShard>(options);
 });
 

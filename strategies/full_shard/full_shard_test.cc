@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/full_shard/full_shard.h"
-
 #include "gtest/gtest.h"
 
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -9,8 +7,8 @@
 namespace zeroth {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(FullShard, StrategySuite,
-                         testing::ValuesIn(StrategyCases(FullShard::kName)), StrategyCaseName);
+INSTANTIATE_TEST_SUITE_P(FullShard, StrategySuite, testing::ValuesIn(StrategyCases("full_shard")),
+                         StrategyCaseName);
 
 }  // namespace
 }  // namespace zeroth

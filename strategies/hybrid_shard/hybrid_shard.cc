@@ -1,6 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/hybrid_shard/hybrid_shard.h"
+//
+// Fully sharded inside groups of ranks, replicated across them (FSDP's HYBRID_SHARD; MiCS: Zhang et
+// al., 2022): gathers stay inside a group, gradients are reduce-scattered inside it and their
+// shards all-reduced across groups. The optimizer's state may be sharded over all ranks all the
+// same, see StrategyOptions::shard_optimizer_over_world.
 
 #include <memory>
 #include <string>
@@ -8,34 +11,53 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/strategies/flat_strategy.h"
 
 namespace zeroth {
-
-StatePlacement HybridShard::placement() const {
-  return {.parameters = true, .gradients = true, .optimizer = true};
-}
-
-absl::StatusOr<int> HybridShard::ShardSize(int world_size) const {
-  const int size = options().shard_size;
-  if (size > 0 && world_size % size == 0) return size;
-  std::vector<int> allowed;
-  for (int divisor = 1; divisor <= world_size; ++divisor) {
-    if (world_size % divisor == 0) allowed.push_back(divisor);
-  }
-  const std::string wrong =
-      size == 0 ? "no shard size was given (the number of ranks in a group)"
-                : absl::StrCat("shard size ", size, " does not divide the world size ", world_size);
-  return absl::InvalidArgumentError(
-      absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
-}
-
-bool HybridShard::KeepsGathered(const Unit& unit, Pass pass) const {
-  return pass == Pass::kForward && (unit.is_root() || !options().reshard_after_forward);
-}
-
 namespace {
 
-const StrategyRegistration registration(HybridShard::kName, [](const StrategyOptions& options) {
+constexpr char kName[] = "hybrid_shard";
+
+class HybridShard : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return kName; }
+  StrategyCapabilities capabilities() const override {
+    StrategyCapabilities serves = FlatStrategy::capabilities();
+    serves.takes_turns = options().reshard_after_forward;
+    serves.post_forward_shard_size = options().reshard_after_forward;
+    serves.shard_optimizer_over_world = true;
+    // In groups of one there is nothing to sum before the last micro-batch.
+    serves.adds_up_in_full = options().shard_optimizer_over_world && options().shard_size == 1 &&
+                             options().tree_micro_batches == 0;
+    return serves;
+  }
+  absl::StatusOr<int> ShardSize(int world_size) const override {
+    const int size = options().shard_size;
+    if (size > 0 && world_size % size == 0) return size;
+    std::vector<int> allowed;
+    for (int divisor = 1; divisor <= world_size; ++divisor) {
+      if (world_size % divisor == 0) allowed.push_back(divisor);
+    }
+    const std::string wrong =
+        size == 0
+            ? "no shard size was given (the number of ranks in a group)"
+            : absl::StrCat("shard size ", size, " does not divide the world size ", world_size);
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
+  }
+
+ protected:
+  bool KeepsGathered(const Unit& unit, Pass pass) const override {
+    return KeepsAfterForward(unit, pass);
+  }
+  bool ReducesAcrossGroups() const override { return true; }
+};
+
+const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
   return std::make_unique<HybridShard>(options);
 });
 

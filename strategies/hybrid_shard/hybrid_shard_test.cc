@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/hybrid_shard/hybrid_shard.h"
-
 #include "gtest/gtest.h"
 
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -10,13 +8,12 @@ namespace zeroth {
 namespace {
 
 const StrategyCase kCases[] = {
-    {HybridShard::kName, 1, 1}, {HybridShard::kName, 2, 1}, {HybridShard::kName, 2, 2},
-    {HybridShard::kName, 3, 1}, {HybridShard::kName, 4, 2}, {HybridShard::kName, 4, 4},
-    {HybridShard::kName, 6, 3}, {HybridShard::kName, 8, 2},
+    {"hybrid_shard", 1, 1}, {"hybrid_shard", 2, 1}, {"hybrid_shard", 2, 2}, {"hybrid_shard", 3, 1},
+    {"hybrid_shard", 4, 2}, {"hybrid_shard", 4, 4}, {"hybrid_shard", 6, 3}, {"hybrid_shard", 8, 2},
 };
 
 StrategyCase OptimizerOverWorld(int world_size, int shard_size) {
-  StrategyCase over_world{HybridShard::kName, world_size, shard_size};
+  StrategyCase over_world{"hybrid_shard", world_size, shard_size};
   over_world.shard_optimizer_over_world = true;
   return over_world;
 }

@@ -1,24 +1,35 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/no_shard/no_shard.h"
+//
+// Plain data parallelism (DDP): parameters, gradients and optimizer state are whole on every rank,
+// and each unit's gradients are all-reduced while the units before it are still in backward.
+// Parameters leave sight with the step all the same, so that use outside of a pass shows as it
+// would under any other strategy.
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
+
+#include "zeroth/strategies/flat_strategy.h"
+
 namespace zeroth {
-
-StatePlacement NoShard::placement() const { return {}; }
-
-absl::StatusOr<int> NoShard::ShardSize(int) const { return FixedShardSize(kName, options(), 1); }
-
-// Parameters are whole anyway; they leave sight with the step so that use outside of a pass shows
-// as it would under any other strategy.
-bool NoShard::KeepsGathered(const Unit&, Pass pass) const {
-  return pass == Pass::kForward || pass == Pass::kBackward;
-}
-
 namespace {
 
-const StrategyRegistration registration(NoShard::kName, [](const StrategyOptions& options) {
+constexpr char kName[] = "no_shard";
+
+class NoShard : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return kName; }
+  StrategyCapabilities capabilities() const override {
+    StrategyCapabilities serves = FlatStrategy::capabilities();
+    serves.shards = false;
+    return serves;
+  }
+  absl::StatusOr<int> ShardSize(int) const override { return 1; }
+};
+
+const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
   return std::make_unique<NoShard>(options);
 });
 

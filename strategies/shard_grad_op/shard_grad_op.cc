@@ -1,26 +1,28 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/shard_grad_op/shard_grad_op.h"
+//
+// ZeRO stage 2 (Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter
+// models", 2020): gradients and optimizer state are sharded, parameters too between steps; a unit
+// is gathered at its first use in a step and kept until the step ends.
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
+
+#include "zeroth/strategies/flat_strategy.h"
+
 namespace zeroth {
-
-StatePlacement ShardGradOp::placement() const {
-  return {.parameters = true, .gradients = true, .optimizer = true};
-}
-
-absl::StatusOr<int> ShardGradOp::ShardSize(int world_size) const {
-  return FixedShardSize(kName, options(), world_size);
-}
-
-bool ShardGradOp::KeepsGathered(const Unit&, Pass pass) const {
-  return pass == Pass::kForward || pass == Pass::kBackward;
-}
-
 namespace {
 
-const StrategyRegistration registration(ShardGradOp::kName, [](const StrategyOptions& options) {
+constexpr char kName[] = "shard_grad_op";
+
+class ShardGradOp : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return kName; }
+};
+
+const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
   return std::make_unique<ShardGradOp>(options);
 });
 

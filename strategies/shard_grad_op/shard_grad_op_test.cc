@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/shard_grad_op/shard_grad_op.h"
-
 #include "gtest/gtest.h"
 
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -10,7 +8,7 @@ namespace zeroth {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(ShardGradOp, StrategySuite,
-                         testing::ValuesIn(StrategyCases(ShardGradOp::kName)), StrategyCaseName);
+                         testing::ValuesIn(StrategyCases("shard_grad_op")), StrategyCaseName);
 
 }  // namespace
 }  // namespace zeroth

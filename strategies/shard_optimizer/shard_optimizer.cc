@@ -1,26 +1,34 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-
-#include "zeroth/strategies/shard_optimizer/shard_optimizer.h"
+//
+// ZeRO stage 1 (Rajbhandari et al., 2020): the optimizer's state is sharded, while parameters and
+// gradients are full throughout a step. One all-gather and one reduce-scatter of each unit a step,
+// however many micro-batches it has: the least traffic that shards anything. Between steps, when
+// full parameters are stale and full gradients have been reduced, everything is sharded.
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
+
+#include "zeroth/strategies/flat_strategy.h"
+
 namespace zeroth {
-
-StatePlacement ShardOptimizer::placement() const {
-  return {.parameters = true, .gradients = true, .optimizer = true};
-}
-
-absl::StatusOr<int> ShardOptimizer::ShardSize(int world_size) const {
-  return FixedShardSize(kName, options(), world_size);
-}
-
-bool ShardOptimizer::KeepsGathered(const Unit&, Pass pass) const {
-  return pass == Pass::kForward || pass == Pass::kBackward;
-}
-
 namespace {
 
-const StrategyRegistration registration(ShardOptimizer::kName, [](const StrategyOptions& options) {
+constexpr char kName[] = "shard_optimizer";
+
+class ShardOptimizer : public FlatStrategy {
+ public:
+  using FlatStrategy::FlatStrategy;
+
+  absl::string_view name() const override { return kName; }
+  StrategyCapabilities capabilities() const override {
+    StrategyCapabilities serves = FlatStrategy::capabilities();
+    serves.adds_up_in_full = options().tree_micro_batches == 0;
+    return serves;
+  }
+};
+
+const StrategyRegistration registration(kName, [](const StrategyOptions& options) {
   return std::make_unique<ShardOptimizer>(options);
 });
 

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/strategies/shard_optimizer/shard_optimizer.h"
-
 #include "gtest/gtest.h"
 
 #include "zeroth/strategies/testing/strategy_suite.h"
@@ -10,7 +8,7 @@ namespace zeroth {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(ShardOptimizer, StrategySuite,
-                         testing::ValuesIn(StrategyCases(ShardOptimizer::kName)), StrategyCaseName);
+                         testing::ValuesIn(StrategyCases("shard_optimizer")), StrategyCaseName);
 
 }  // namespace
 }  // namespace zeroth

@@ -3,72 +3,70 @@
 // The example of docs/writing_a_strategy.md, held to the suite: a strategy that a project of its
 // own could register.
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
+#include "zeroth/strategies/testing/toy_model.h"
+#include "zeroth/strategies/testing/toy_training.h"
 #include "zeroth/strategies/unit.h"
 
 namespace my_project {
 
 using namespace zeroth;  // NOLINT: as an outside project would, in its own .cc
+using testing::AllOf;
+using testing::HasSubstr;
 
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
-// It costs twice the gradient traffic of shard_grad_op; its use is to look at whole gradients.
+// It costs twice the gradient traffic of shard_grad_op; its use is to look at whole gradients. They
+// travel in as many pieces as its own option says.
 class AllReduceShard : public ShardingStrategy {
  public:
   static constexpr char kName[] = "all_reduce_shard";
 
+  // What it keeps for each unit.
+  struct UnitState {
+    int64_t reductions = 0;
+  };
+
   explicit AllReduceShard(const StrategyOptions& options) : options_(options) {}
 
   absl::string_view name() const override { return kName; }
-  StatePlacement placement() const override {
-    return {.parameters = true, .gradients = true, .optimizer = true};
-  }
-  absl::StatusOr<int> ShardSize(int world_size) const override {
-    if (options_.post_forward_shard_size != 0 || options_.gradient_divide_factor != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kName, ": neither resharding to groups of ", options_.post_forward_shard_size,
-          " nor a gradient divide factor of ", options_.gradient_divide_factor, " is served"));
-    }
-    return FixedShardSize(kName, options_, world_size);
-  }
-
-  bool AddsUpInFull() const override { return true; }
+  // Units stay gathered during a step, so they take no turns in buffers.
+  StrategyCapabilities capabilities() const override { return {.adds_up_in_full = true}; }
+  absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
   absl::Status Attach(const StrategyContext& context) override {
-    mesh_ = context.mesh;
-    kernels_ = context.gather_kernels;
-    reduce_kernels_ = context.reduce_kernels;
-    // Units stay gathered during a step, so each has its own buffer; gradients take turns in the
-    // scheduler's.
-    full_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGatheredParameters,
-                                          nullptr);
-    gradients_ = std::make_unique<FullBuffers>(*context.device, MemoryCategory::kGradients,
-                                               context.gradients);
+    context_ = context;
     return absl::OkStatus();
   }
 
   absl::Status Gather(Unit& unit, Pass, Stream& comm) override {
-    return GatherSegments(unit, mesh_->shard_gather(), *full_, comm, kernels_);
+    return GatherSegments(unit, context_.mesh->shard_gather(),
+                          {context_.gathered, context_.gather_kernels}, comm);
   }
   absl::Status Reshard(Unit& unit, Pass pass) override {
     if (pass == Pass::kForward || pass == Pass::kBackward) return absl::OkStatus();
-    return FreeGathered(unit, *full_);
+    return FreeGathered(unit, *context_.gathered);
   }
 
   absl::Status PrepareGradients(Unit& unit) override {
-    return PrepareFullGradients(unit, *gradients_);
+    return PrepareFullGradients(unit, *context_.gradients);
   }
   absl::Status SyncGradients(Unit& unit, Stream& comm, GradientSync sync) override {
     // The next micro-batch adds to what is there.
@@ -78,56 +76,124 @@ class AllReduceShard : public ShardingStrategy {
       Unit::Segment& segment = unit.segment(i);
       if (!layout.trainable || segment.grad.numel() == 0) continue;
       // All that lies between parameters is summed too; zeros stay zeros.
-      for (const ShardLayout::Gap& gap : unit.layout().Gaps(i)) {
-        const Tensor view = segment.grad.View(gap.offset, Shape({gap.numel}));
-        ZEROTH_RETURN_IF_ERROR(unit.device().FillZero(view.raw_data(), view.bytes(), comm));
-      }
-      if (mesh_->world().size() > 1) {
-        ZEROTH_RETURN_IF_ERROR(
-            mesh_->world_reduce().AllReduce(segment.grad, options_.gradient_op, comm, unit.name()));
+      ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
+      if (context_.mesh->world().size() > 1) {
+        ZEROTH_RETURN_IF_ERROR(AllReduce(segment.grad, comm, unit.name()));
       }
       if (unit.is_whole(i)) continue;  // what the optimizer reads is the full buffer itself
       const Tensor mine =
           segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
       // What the optimizer reads may be fp32 where less was reduced.
-      ZEROTH_RETURN_IF_ERROR(segment.grad_shard.dtype() == mine.dtype()
-                                 ? unit.device().Copy(segment.grad_shard.raw_data(),
-                                                      mine.raw_data(), mine.bytes(), comm)
-                                 : kernels::Cast(*reduce_kernels_, mine, segment.grad_shard));
+      ZEROTH_RETURN_IF_ERROR(
+          segment.grad_shard.dtype() == mine.dtype()
+              ? unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(),
+                                   comm)
+              : kernels::Cast(*context_.reduce_kernels, mine, segment.grad_shard));
     }
+    ++unit.strategy_state<UnitState>().reductions;
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());
     ZEROTH_RETURN_IF_ERROR(unit.MarkReduced(done));
-    gradients_->Release(unit, std::move(done));
+    context_.gradients->Release(unit, std::move(done));
     return absl::OkStatus();
   }
 
-  void Abandon(Unit& unit) override {
-    unit.Abandon();
-    full_->Release(unit, nullptr);
-    gradients_->Release(unit, nullptr);
-  }
-  absl::Status Trim() override { return absl::OkStatus(); }
-
  private:
+  absl::Status AllReduce(const Tensor& values, Stream& comm, absl::string_view label) {
+    const int64_t pieces = std::min(options_.OwnNumber("pieces"), values.numel());
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t begin = values.numel() * i / pieces;
+      const int64_t end = values.numel() * (i + 1) / pieces;
+      ZEROTH_RETURN_IF_ERROR(context_.mesh->world_reduce().AllReduce(
+          values.View(begin, Shape({end - begin})), options_.gradient_op, comm, label));
+    }
+    return absl::OkStatus();
+  }
+
   StrategyOptions options_;
-  Mesh* mesh_ = nullptr;
-  Kernels* kernels_ = nullptr;
-  Kernels* reduce_kernels_ = nullptr;
-  std::unique_ptr<FullBuffers> full_;
-  std::unique_ptr<FullBuffers> gradients_;
+  StrategyContext context_;
 };
 
-const StrategyRegistration registration(AllReduceShard::kName, [](const StrategyOptions& options) {
-  return std::make_unique<AllReduceShard>(options);
-});
+const StrategyRegistration registration(
+    AllReduceShard::kName,
+    {{.name = "pieces", .default_value = "1", .least = 1, .most = 64},
+     {.name = "order", .default_value = "ascending", .choices = {"ascending", "any"}}},
+    [](const StrategyOptions& options) { return std::make_unique<AllReduceShard>(options); });
 
 INSTANTIATE_TEST_SUITE_P(AllReduceShard, StrategySuite,
-                         testing::ValuesIn(StrategyCases(AllReduceShard::kName)), StrategyCaseName);
+                         testing::ValuesIn(StrategyCases("all_reduce_shard:pieces=3")),
+                         StrategyCaseName);
+
+std::string Refusal(absl::string_view text, const StrategyOptions& options = {}) {
+  const absl::Status status = StrategyRegistry::Create(text, options).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << text << ": " << status;
+  return std::string(status.message());
+}
 
 TEST(CustomStrategyTest, IsFoundByNameLikeAnyOther) {
-  EXPECT_EQ((*StrategyRegistry::Create("all_reduce_shard", {}))->name(), AllReduceShard::kName);
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      (*StrategyRegistry::Create("all_reduce_shard", {2}))->ShardSize(4).status()));
+  const auto strategy = StrategyRegistry::Create("all_reduce_shard", {});
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ((*strategy)->name(), AllReduceShard::kName);
+  EXPECT_TRUE(absl::IsInvalidArgument(ShardSizeOf(**strategy, {2}, 4).status()));
+}
+
+TEST(CustomStrategyTest, ItsOptionsComeWithItsName) {
+  for (const char* text :
+       {"all_reduce_shard:pieces=64", "all_reduce_shard:", "all_reduce_shard:order=any,pieces=2"}) {
+    EXPECT_TRUE(StrategyRegistry::Create(text, {}).ok()) << text;
+  }
+  EXPECT_THAT(Refusal("all_reduce_shard:peices=2"),
+              AllOf(HasSubstr("'peices'"), HasSubstr("it has pieces, order")));
+  for (const char* value : {"", "0", "65", "2.5", "two", "2x"}) {
+    EXPECT_THAT(Refusal(absl::StrCat("all_reduce_shard:pieces=", value)),
+                AllOf(HasSubstr(absl::StrCat("pieces is '", value, "'")),
+                      HasSubstr("a number from 1 to 64")));
+  }
+  EXPECT_THAT(Refusal("all_reduce_shard:order=descending"),
+              AllOf(HasSubstr("'descending'"), HasSubstr("ascending, any")));
+  EXPECT_THAT(Refusal("all_reduce_shard:pieces"), HasSubstr("pieces is ''"));
+  EXPECT_THAT(Refusal("all_reduce_shard:pieces=1,pieces=2"), HasSubstr("twice"));
+}
+
+// What it does not claim is refused for it.
+TEST(CustomStrategyTest, WhatItDoesNotServeIsRefused) {
+  StrategyOptions post_forward;
+  post_forward.post_forward_shard_size = 2;
+  EXPECT_THAT(Refusal("all_reduce_shard", post_forward), HasSubstr("post_forward_shard_size"));
+  StrategyOptions factor;
+  factor.gradient_divide_factor = 2;
+  EXPECT_THAT(Refusal("all_reduce_shard", factor), HasSubstr("gradient_divide_factor"));
+  StrategyOptions over_world;
+  over_world.shard_optimizer_over_world = true;
+  EXPECT_THAT(Refusal("all_reduce_shard", over_world), HasSubstr("shard_optimizer_over_world"));
+  StrategyOptions tree;
+  tree.tree_micro_batches = 2;
+  tree.gradient_op = ReduceOp::kSum;
+  EXPECT_THAT(Refusal("all_reduce_shard", tree), HasSubstr("tree_micro_batches"));
+}
+
+TEST(CustomStrategyTest, KeepsWhatItLikesForEachUnitUntilAbandon) {
+  EXPECT_EQ(
+      RunToyRanks(2, "cpu",
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(2));
+                    ShardingOptions options;
+                    options.strategy = AllReduceShard::kName;
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, Sharding::Create(world, device, options, model.Specs()));
+                    ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+                    const auto expect_reductions = [&](int64_t count) -> absl::Status {
+                      for (Unit* unit : sharding->units()) {
+                        ZEROTH_TOY_EXPECT(
+                            unit->strategy_state<AllReduceShard::UnitState>().reductions == count);
+                      }
+                      return absl::OkStatus();
+                    };
+                    ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 3));
+                    ZEROTH_RETURN_IF_ERROR(expect_reductions(3));
+                    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
+                    return expect_reductions(0);
+                  }),
+      absl::OkStatus());
 }
 
 }  // namespace my_project

@@ -36,21 +36,15 @@ ShardingOptions StrategySuite::Options() const {
   return options;
 }
 
-bool StrategySuite::SupportsOffload() const {
+StrategyCapabilities StrategySuite::Capabilities() const {
   const ShardingOptions options = Options();
   const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
-  return strategy.ok() && (*strategy)->SupportsOffload();
-}
-
-bool StrategySuite::SupportsUnitCollectives() const {
-  const ShardingOptions options = Options();
-  const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
-  return strategy.ok() && (*strategy)->SupportsUnitCollectives();
+  return strategy.ok() ? (*strategy)->capabilities() : StrategyCapabilities();
 }
 
 bool StrategySuite::Serves(const ShardingOptions& options) const {
   const auto strategy = StrategyRegistry::Create(options.strategy, options.strategy_options);
-  return strategy.ok() && (*strategy)->ShardSize(world_size()).ok();
+  return strategy.ok() && ShardSizeOf(**strategy, options.strategy_options, world_size()).ok();
 }
 
 absl::StatusOr<std::unique_ptr<Sharding>> StrategySuite::Make(

@@ -22,6 +22,7 @@
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/testing/toy_model.h"
 
 namespace zeroth {
@@ -54,10 +55,10 @@ class StrategySuite : public ::testing::TestWithParam<StrategyCase> {
   // Those among which a test may share memory.
   int ranks_of_process() const { return GetParam().in_processes ? 1 : world_size(); }
   ShardingOptions Options() const;
-  // Whether the strategy serves offloaded parameters and gradients, collectives of units' own, and
-  // these options.
-  bool SupportsOffload() const;
-  bool SupportsUnitCollectives() const;
+  // What the strategy claims, and whether it serves these options.
+  StrategyCapabilities Capabilities() const;
+  bool SupportsOffload() const { return Capabilities().offload; }
+  bool SupportsUnitCollectives() const { return Capabilities().unit_collectives; }
   bool Serves(const ShardingOptions& options) const;
   absl::Status Run(const ToyRank& rank_main) const {
     return RunToyRanks(world_size(), GetParam().device, rank_main, GetParam().back_end);

@@ -115,7 +115,7 @@ TEST(TrainResumeTest, AKilledRunGoesOnWithTheSameBits) {
       {"offload", {"--offload=all", "--ema_decay=0.9"}},
       {"skip", {"--lr=1e38", "--on_nonfinite=skip"}},
       {"8bit",
-       {"--optimizer_state_dtype=int8", "--master_dtype=bf16", "--param_dtype=bf16",
+       {"--optimizer_state_dtype=float8_block", "--master_dtype=bf16", "--param_dtype=bf16",
         "--offload=optimizer"}},
   };
   for (const auto& [name, flags] : variants) {
@@ -467,7 +467,8 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
     // Enough for the model that is written at the end, not for half of the training state.
     limit.rlim_cur = 700'000;
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    // More saves than there are host buffers, so that the third failure is known before the last save.
+    // More saves than there are host buffers, so that the third failure is known before the last
+    // save.
     const Outcome full =
         RunTrainer(With(Training(out, 40), {"--checkpoint_every=2", "--resume=auto", async}));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);

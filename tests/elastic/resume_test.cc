@@ -70,7 +70,7 @@ TEST(ElasticResumeTest, RanksAndStrategiesMayChangeAtEveryCheckpoint) {
       {"24", {"--deterministic_batch=24", "--ema_decay=0.9"}},
       {"bf16",
        {"--deterministic_batch=8", "--param_dtype=bf16", "--reduce_dtype=bf16",
-        "--master_dtype=bf16", "--optimizer_state_dtype=int8"}},
+        "--master_dtype=bf16", "--optimizer_state_dtype=float8_block"}},
       {"fp16",
        {"--deterministic_batch=8", "--param_dtype=fp16", "--reduce_dtype=fp16",
         "--loss_scale_growth_interval=3"}}};

@@ -14,7 +14,7 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {

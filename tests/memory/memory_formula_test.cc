@@ -24,7 +24,7 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/train/trainer.h"
 

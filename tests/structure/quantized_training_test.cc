@@ -22,7 +22,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/kernels/quantize/quantized_blocks.h"
-#include "zeroth/nn/presets.h"
+#include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/train/trainer.h"
 

@@ -38,12 +38,11 @@ DirectFile::~DirectFile() {
 
 absl::Status DirectFile::Reserve() {
   if (size_ == 0) return absl::OkStatus();
-  int error = 0;
-  do {
-    error = fallocate(fd_, 0, 0, size_) == 0 ? 0 : errno;
-  } while (error == EINTR);
+  int error = TEMP_FAILURE_RETRY(fallocate(fd_, 0, 0, size_)) == 0 ? 0 : errno;
   // Some file systems cannot reserve; the size must be there all the same.
-  if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(fd_, size_) == 0 ? 0 : errno;
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    error = TEMP_FAILURE_RETRY(ftruncate(fd_, size_)) == 0 ? 0 : errno;
+  }
   if (error == 0) return absl::OkStatus();
   return ErrnoStatus(error, absl::StrCat("reserve ", size_, " bytes for ", path_));
 }

@@ -47,31 +47,34 @@ absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
 }
 
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int fd =
+      TEMP_FAILURE_RETRY(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
   absl::Status status = WriteAt(
       fd, path, 0,
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size()));
-  if (status.ok() && fsync(fd) != 0) status = ErrnoStatus(errno, absl::StrCat("flush ", path));
+  if (status.ok() && TEMP_FAILURE_RETRY(fsync(fd)) != 0)
+    status = ErrnoStatus(errno, absl::StrCat("flush ", path));
   // Network file systems report a failed write as late as here.
   if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("close ", path));
   return status;
 }
 
 absl::Status SyncDirectory(const std::string& directory) {
-  const int fd =
-      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = TEMP_FAILURE_RETRY(
+      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
   absl::Status status;
   // EINVAL: a file system without the notion, where nothing more can be done.
-  if (fsync(fd) != 0 && errno != EINVAL)
+  if (TEMP_FAILURE_RETRY(fsync(fd)) != 0 && errno != EINVAL)
     status = ErrnoStatus(errno, absl::StrCat("flush directory ", directory));
   close(fd);
   return status;
 }
 
 absl::Status PublishFile(int* fd, const std::string& temporary, const std::string& path) {
-  if (fsync(*fd) != 0) return ErrnoStatus(errno, absl::StrCat("flush ", temporary));
+  if (TEMP_FAILURE_RETRY(fsync(*fd)) != 0)
+    return ErrnoStatus(errno, absl::StrCat("flush ", temporary));
   const bool closed = close(std::exchange(*fd, -1)) == 0;
   if (!closed || rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;

@@ -64,7 +64,7 @@ absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(const std::string& path)
   RandomAccessFile file;
   file.path_ = path;
   // O_NONBLOCK, or opening a named pipe would wait for a writer instead of being refused.
-  file.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  file.fd_ = TEMP_FAILURE_RETRY(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd_ < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
   struct stat info = {};
   if (fstat(file.fd_, &info) != 0) {

@@ -49,9 +49,11 @@ bool IsTemporaryName(absl::string_view name, absl::string_view base) {
 }
 
 int OpenNew(const std::string& path, bool directory) {
-  if (!directory) return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (!directory)
+    return TEMP_FAILURE_RETRY(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (mkdir(path.c_str(), 0777) != 0) return -1;
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd =
+      TEMP_FAILURE_RETRY(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const int error = errno;
   if (fd < 0) rmdir(path.c_str());
   errno = error;

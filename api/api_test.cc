@@ -1,0 +1,342 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/api/zeroth.h"
+#include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/layers/linear.h"
+#include "zeroth/nn/ops/loss.h"
+#include "zeroth/nn/ops/pointwise.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kInputs = 5;
+constexpr int64_t kHidden = 7;
+constexpr int64_t kClasses = 3;
+constexpr int64_t kBatch = 4;
+
+struct Batch {
+  Tensor inputs;  // [rows, 1, kInputs]
+  Tensor labels;  // [rows, 1] int32
+};
+
+// Rows [first, first + rows) of one endless set.
+absl::StatusOr<Batch> Rows(Device& device, int64_t first, int64_t rows) {
+  std::vector<float> inputs(static_cast<size_t>(rows * kInputs));
+  CounterRng(1, "inputs")
+      .FillNormal(static_cast<uint64_t>(first * kInputs), 1.0f, absl::MakeSpan(inputs));
+  std::vector<int32_t> labels;
+  for (int64_t i = first; i < first + rows; ++i) {
+    labels.push_back(static_cast<int32_t>(i * 7 % 11 % kClasses));
+  }
+  Batch batch;
+  ZEROTH_ASSIGN_OR_RETURN(batch.inputs,
+                          Tensor::FromHost<float>(device, Shape({rows, 1, kInputs}), inputs,
+                                                  MemoryCategory::kActivations));
+  ZEROTH_ASSIGN_OR_RETURN(batch.labels, Tensor::FromHost<int32_t>(device, Shape({rows, 1}), labels,
+                                                                  MemoryCategory::kActivations));
+  return batch;
+}
+
+struct Classifier : Module {
+  Linear* hidden = AddChild(std::make_unique<Linear>("hidden", kInputs, kHidden));
+  Parameter* head = AddParameter("head", Shape({kClasses, kHidden}), Initializer::Normal(0.5f));
+  Classifier() : Module("") {}
+
+  absl::StatusOr<Value> Loss(Context& context, const Batch& batch) {
+    return Hooked(context, [&]() -> absl::StatusOr<Value> {
+      ZEROTH_ASSIGN_OR_RETURN(const Value x,
+                              hidden->Forward(context, {batch.inputs}, Activation::kGelu));
+      return LinearCrossEntropyOp(context, x, *head, batch.labels);
+    });
+  }
+};
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+absl::StatusOr<Weights> WeightsOf(Sharding& sharding) {
+  Weights weights;
+  ZEROTH_RETURN_IF_ERROR(
+      sharding.VisitFull([&](const Parameter& parameter, int64_t, absl::Span<const float> values) {
+        weights[parameter.name()].assign(values.begin(), values.end());
+        return absl::OkStatus();
+      }));
+  return weights;
+}
+
+// A rank's classifier with its optimizer.
+struct Training {
+  Rank& rank;
+  Classifier model;
+  std::unique_ptr<ShardedModule> sharded;
+  std::unique_ptr<AdamW> optimizer;
+
+  absl::Status Open(const ShardingOptions& options) {
+    ZEROTH_ASSIGN_OR_RETURN(sharded, FullyShard(rank, model, options, WrapByMinNumel(1), 3));
+    ZEROTH_ASSIGN_OR_RETURN(optimizer, AdamW::Create(*sharded, {.lr = 1e-2}));
+    return absl::OkStatus();
+  }
+
+  // A step on as many rows of each rank as `micro_batches` times kBatch.
+  absl::Status Step(int64_t step, const TrainingStepOptions& options = {}) {
+    TrainingStep training(*sharded, options);
+    for (int64_t i = 0; i < options.micro_batches; ++i) {
+      const int64_t at = (step * options.micro_batches + i) * rank.world_size() + rank.index();
+      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(rank.device(), at * kBatch, kBatch));
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(training.context(), batch));
+      ZEROTH_RETURN_IF_ERROR(training.Backward(loss));
+    }
+    ZEROTH_RETURN_IF_ERROR(training.Update(*optimizer, {.clip_grad_norm = 0.5}));
+    EXPECT_FALSE(training.skipped());
+    EXPECT_GT(training.grad_norm(), 0);
+    return absl::OkStatus();
+  }
+};
+
+// What rank 0 has after `train`.
+Weights Train(int world_size, const ShardingOptions& options,
+              const std::function<absl::Status(Training&)>& train) {
+  Weights weights;
+  RunOptions run;
+  run.launch.world_size = world_size;
+  const absl::Status status = RunRanks(run, [&](Rank& rank) -> absl::Status {
+    Training training{rank, {}, nullptr, nullptr};
+    ZEROTH_RETURN_IF_ERROR(training.Open(options));
+    ZEROTH_RETURN_IF_ERROR(train(training));
+    ZEROTH_ASSIGN_OR_RETURN(Weights mine, WeightsOf(training.sharded->sharding()));
+    if (rank.index() == 0) weights = std::move(mine);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return weights;
+}
+
+absl::Status ThreeSteps(Training& training) {
+  for (int64_t step = 0; step < 3; ++step) ZEROTH_RETURN_IF_ERROR(training.Step(step));
+  return absl::OkStatus();
+}
+
+TEST(ApiTest, EveryStrategyTrainsToTheSameBits) {
+  const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
+  ASSERT_EQ(expected.size(), 3u);
+  EXPECT_NE(expected,
+            Train(4, {.strategy = "no_shard"}, [](Training&) { return absl::OkStatus(); }));
+  for (const char* strategy : {"shard_optimizer", "shard_grad_op", "full_shard"}) {
+    EXPECT_EQ(Train(4, {.strategy = strategy}, ThreeSteps), expected) << strategy;
+  }
+  EXPECT_EQ(
+      Train(4, {.strategy = "hybrid_shard", .strategy_options = {.shard_size = 2}}, ThreeSteps),
+      expected);
+}
+
+// Losses are means over rows, so two micro-batches of four rows are one of eight.
+TEST(ApiTest, MicroBatchesAreAveraged) {
+  const auto train = [](bool sync) {
+    return Train(1, {}, [sync](Training& training) {
+      return training.Step(0, {.micro_batches = 2, .sync_every_micro_batch = sync});
+    });
+  };
+  const Weights whole = Train(1, {}, [](Training& training) -> absl::Status {
+    TrainingStep step(*training.sharded);
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, 2 * kBatch));
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    return step.Update(*training.optimizer, {.clip_grad_norm = 0.5});
+  });
+  for (const bool sync : {false, true}) {
+    for (const auto& [name, values] : train(sync)) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], whole.at(name)[i], 2e-5) << name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(ApiTest, AStepThatIsDroppedLeavesNothing) {
+  const Weights expected = Train(2, {}, ThreeSteps);
+  const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, kBatch));
+      ZEROTH_RETURN_IF_ERROR(training.model.Loss(step.context(), batch).status());
+    }
+    {
+      TrainingStep step(*training.sharded, {.micro_batches = 2});
+      ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, kBatch));
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+      EXPECT_EQ(step.Update(*training.optimizer).code(), absl::StatusCode::kFailedPrecondition);
+    }
+    return ThreeSteps(training);
+  });
+  EXPECT_EQ(found, expected);
+}
+
+TEST(ApiTest, AStepWithoutFiniteGradientsIsSkipped) {
+  const Weights found = Train(2, {}, [](Training& training) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Weights before, WeightsOf(training.sharded->sharding()));
+    TrainingStep step(*training.sharded,
+                      {.loss_scale = static_cast<double>(std::numeric_limits<float>::infinity())});
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, kBatch));
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+    ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+    ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer));
+    EXPECT_TRUE(step.skipped());
+    EXPECT_EQ(training.optimizer->step(), 0);
+    ZEROTH_ASSIGN_OR_RETURN(const Weights after, WeightsOf(training.sharded->sharding()));
+    EXPECT_EQ(after, before);
+    return ThreeSteps(training);
+  });
+  EXPECT_EQ(found, Train(2, {}, ThreeSteps));
+}
+
+TEST(ApiTest, GoesOnFromACheckpointAtOtherRanks) {
+  const std::string out = ::testing::TempDir() + "/api_checkpoint";
+  const auto step = [](int64_t at) {
+    return [at](Training& training) { return training.Step(at); };
+  };
+  const Weights saved = Train(2, {}, [&](Training& training) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(training.Step(0));
+    ZEROTH_RETURN_IF_ERROR(training.sharded->Save(out, training.optimizer.get()));
+    EXPECT_TRUE(absl::IsAlreadyExists(training.sharded->Save(out, training.optimizer.get())));
+    return absl::OkStatus();
+  });
+  const auto load = [&](Training& training) -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(training.sharded->Load(out, training.optimizer.get()));
+    EXPECT_EQ(training.sharded->steps(), 1);
+    EXPECT_EQ(training.optimizer->step(), 1);
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(Train(3, {.strategy = "no_shard"}, load), saved);
+  // With moments and the count of steps, the next step is the undisturbed run's.
+  EXPECT_EQ(Train(2, {.strategy = "shard_grad_op"},
+                  [&](Training& training) -> absl::Status {
+                    ZEROTH_RETURN_IF_ERROR(load(training));
+                    return step(1)(training);
+                  }),
+            Train(2, {}, [&](Training& training) -> absl::Status {
+              ZEROTH_RETURN_IF_ERROR(step(0)(training));
+              return step(1)(training);
+            }));
+  Train(2, {}, [&](Training& training) -> absl::Status {
+    EXPECT_TRUE(absl::IsNotFound(training.sharded->Load(out + "_none")));
+    return absl::OkStatus();
+  });
+}
+
+// A unit without a module against the same arithmetic in float64.
+TEST(ApiTest, GradientsByHandAddUp) {
+  RunOptions run;
+  run.launch.world_size = 2;
+  const absl::Status status = RunRanks(run, [](Rank& rank) -> absl::Status {
+    Parameter weight("weight", Shape({3}), Initializer::Normal(1.0f));
+    ZEROTH_ASSIGN_OR_RETURN(const auto sharded, FullyShard(rank, {{"unit", {&weight}}}));
+    ZEROTH_ASSIGN_OR_RETURN(const auto optimizer, AdamW::Create(*sharded, {}));
+    TrainingStep step(*sharded, {.micro_batches = 3});
+    for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+      ZEROTH_ASSIGN_OR_RETURN(UnitPass forward, step.Forward("unit"));
+      EXPECT_TRUE(weight.data().defined());
+      EXPECT_FALSE(forward.Gradient(weight).ok());
+      ZEROTH_RETURN_IF_ERROR(forward.End());
+      EXPECT_FALSE(forward.End().ok());
+      ZEROTH_ASSIGN_OR_RETURN(UnitPass backward, step.Backward("unit"));
+      for (const float part : {1.0f, 2.0f}) {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor gradient, backward.Gradient(weight));
+        for (int i = 0; i < 3; ++i) {
+          gradient.data<float>()[i] += step.loss_factor() * part *
+                                       static_cast<float>((micro_batch + 1) * (rank.index() + 1));
+        }
+      }
+      ZEROTH_RETURN_IF_ERROR(backward.End());
+      ZEROTH_RETURN_IF_ERROR(step.FinishBackward());
+    }
+    // The mean over micro-batches and ranks of 3 * (m + 1) * (r + 1), three times.
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor norm, step.GradNormAndScale(0));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, norm.ToHost<float>());
+    EXPECT_NEAR(values[0], std::sqrt(3.0) * 3 * 2 * 1.5, 1e-5);
+    return step.Update(*optimizer);
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ApiTest, MisuseIsNamed) {
+  Train(2, {}, [](Training& training) -> absl::Status {
+    const auto expect = [](const absl::Status& status, absl::StatusCode code, const char* words) {
+      EXPECT_EQ(status.code(), code) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), words)) << status;
+    };
+    ZEROTH_ASSIGN_OR_RETURN(const Batch batch, Rows(training.rank.device(), 0, kBatch));
+    {
+      TrainingStep step(*training.sharded);
+      expect(step.Update(*training.optimizer), absl::StatusCode::kFailedPrecondition,
+             "0 of 1 micro-batches");
+      expect(step.Forward("nonesuch").status(), absl::StatusCode::kNotFound, "root");
+      expect(step.Backward(Value{batch.inputs}), absl::StatusCode::kFailedPrecondition,
+             "not recorded");
+    }
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+      expect(step.Backward(loss), absl::StatusCode::kFailedPrecondition,
+             "another backward after 1 of 1 micro-batches");
+      ZEROTH_RETURN_IF_ERROR(step.Update(*training.optimizer));
+      expect(step.Update(*training.optimizer), absl::StatusCode::kFailedPrecondition,
+             "the step has ended");
+    }
+    {
+      TrainingStep step(*training.sharded);
+      { ZEROTH_RETURN_IF_ERROR(step.Forward("root").status()); }
+      expect(step.Forward("root").status(), absl::StatusCode::kFailedPrecondition,
+             "pass over unit 'root' went without End");
+    }
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, training.model.Loss(step.context(), batch));
+      ZEROTH_ASSIGN_OR_RETURN(const Value twice, AddOp(step.context(), loss, loss));
+      expect(step.Backward(twice), absl::StatusCode::kFailedPrecondition,
+             "follows a loss whose gradients were computed together with it");
+    }
+    {
+      TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(const Value x,
+                              training.model.hidden->Forward(step.context(), {batch.inputs}));
+      expect(step.Backward(x), absl::StatusCode::kInvalidArgument, "expected one element");
+    }
+    return ThreeSteps(training);
+  });
+  EXPECT_EQ(RunRanks(2, [](Rank&) { return absl::InternalError("as told"); }), 1);
+  EXPECT_EQ(RunRanks(2, [](Rank&) { return absl::OkStatus(); }), 0);
+}
+
+TEST(ApiTest, OptimizersAreFoundByName) {
+  Train(1, {}, [](Training& training) -> absl::Status {
+    Sharding& sharding = training.sharded->sharding();
+    Kernels& kernels = training.sharded->kernels();
+    EXPECT_TRUE(OptimizerRegistry::Create("adamw", sharding, kernels, {}).ok());
+    const absl::Status unknown =
+        OptimizerRegistry::Create("nonesuch", sharding, kernels, {}).status();
+    EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(unknown.message(), "adamw")) << unknown;
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+}  // namespace zeroth

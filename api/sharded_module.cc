@@ -1,0 +1,106 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/api/sharded_module.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/checkpoint/sharded/checkpoint_directory.h"
+#include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/checkpoint/sharded/checkpoint_reader.h"
+#include "zeroth/checkpoint/sharded/checkpoint_saver.h"
+#include "zeroth/checkpoint/sharded/training_state.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kSteps[] = "steps";
+constexpr char kOptimizerSteps[] = "optimizer_steps";
+
+// The checkpoint that Load takes.
+absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::exists(absl::StrCat(directory, "/", kCheckpointIndexName), error)) {
+    return directory;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(directory));
+  if (!steps.empty()) return CheckpointPath(directory, steps.back());
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": no checkpoint there; expected a directory step-N, or one that holds such"));
+}
+
+std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
+  return optimizer == nullptr ? std::vector<ShardState>() : optimizer->states();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardedModule>> ShardedModule::Create(
+    Rank& rank, const WrapPlan& plan, const ShardingOptions& options) {
+  std::unique_ptr<ShardedModule> sharded(new ShardedModule(rank));
+  ZEROTH_ASSIGN_OR_RETURN(sharded->sharding_,
+                          Sharding::Create(rank.world(), rank.device(), options, plan.units));
+  if (!plan.modules.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(sharded->hooks_, ShardingHooks::Attach(plan, *sharded->sharding_));
+  }
+  sharded->context_ = std::make_unique<Context>(rank.device(), rank.kernels(), sharded->tape_);
+  return sharded;
+}
+
+absl::Status ShardedModule::Save(const std::string& directory, const Optimizer* optimizer) {
+  CheckpointSaverOptions options;
+  options.directory = directory;
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointSaver> saver,
+                          CheckpointSaver::Create(rank_.world(), rank_.device(), options));
+  nlohmann::json training = {{kSteps, steps_}};
+  if (optimizer != nullptr) training[kOptimizerSteps] = optimizer->step();
+  return saver->Save(steps_, training, OwnedPieces(*sharding_, StatesOf(optimizer)), /*last=*/true)
+      .status();
+}
+
+absl::Status ShardedModule::LoadOwn(const std::string& path, Optimizer* optimizer) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                          CheckpointReader::Open(path));
+  ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *sharding_, StatesOf(optimizer)).status());
+  const nlohmann::json& training = reader->index().training;
+  steps_ = training.value(kSteps, int64_t{0});
+  if (optimizer != nullptr) optimizer->set_step(training.value(kOptimizerSteps, steps_));
+  return absl::OkStatus();
+}
+
+absl::Status ShardedModule::Load(const std::string& directory, Optimizer* optimizer) {
+  // Ranks may see a directory that is still being written to; all take the checkpoint of rank 0.
+  const absl::StatusOr<std::string> found =
+      rank_.index() == 0 ? FindCheckpoint(directory) : absl::StatusOr<std::string>("");
+  ZEROTH_RETURN_IF_ERROR(
+      AgreeOnStatus(rank_.world(), rank_.device(), found.status(), "find a checkpoint"));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string path, BroadcastText(rank_.world(), rank_.device(), 0,
+                                                                *found, "name of the checkpoint"));
+  return AgreeOnStatus(rank_.world(), rank_.device(), LoadOwn(path, optimizer),
+                       "load the checkpoint");
+}
+
+absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, Module& model,
+                                                          const ShardingOptions& options,
+                                                          const WrapPolicy& wrap, uint64_t seed) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardedModule> sharded,
+                          ShardedModule::Create(rank, PlanUnits(model, wrap), options));
+  ZEROTH_RETURN_IF_ERROR(sharded->sharding().Initialize(seed));
+  return sharded;
+}
+
+absl::StatusOr<std::unique_ptr<ShardedModule>> FullyShard(Rank& rank, std::vector<UnitSpec> units,
+                                                          const ShardingOptions& options,
+                                                          uint64_t seed) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<ShardedModule> sharded,
+                          ShardedModule::Create(rank, {std::move(units), {}}, options));
+  ZEROTH_RETURN_IF_ERROR(sharded->sharding().Initialize(seed));
+  return sharded;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,161 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/api/training_step.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/optim/clip_grad_norm.h"
+#include "zeroth/strategies/scheduler.h"
+
+namespace zeroth {
+
+TrainingStep::TrainingStep(ShardedModule& model, const TrainingStepOptions& options)
+    : model_(model), options_(options) {
+  context().set_loss_scale(loss_factor());
+  Scheduler& scheduler = model_.sharding().scheduler();
+  scheduler.SetIsLastBackward(options_.micro_batches == 1);
+  scheduler.SetRequiresGradientSync(options_.sync_every_micro_batch || options_.micro_batches == 1);
+}
+
+TrainingStep::~TrainingStep() {
+  if (ended_) return;
+  model_.tape().Clear();
+  model_.sharding().scheduler().Abandon().IgnoreError();
+}
+
+float TrainingStep::loss_factor() const {
+  const int64_t divisor =
+      options_.loss_divisor > 0 ? options_.loss_divisor : options_.micro_batches;
+  return static_cast<float>(options_.loss_scale) / static_cast<float>(divisor);
+}
+
+absl::Status TrainingStep::ExpectMicroBatch() const {
+  if (!unfinished_unit_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("training step: the pass over unit '", unfinished_unit_,
+                     "' went without End; end every UnitPass, or drop the step"));
+  }
+  if (!ended_ && finished_ < options_.micro_batches) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("training step: another backward after ", finished_, " of ",
+                   options_.micro_batches, " micro-batches", ended_ ? ", and after its end" : "",
+                   "; expected as many as TrainingStepOptions::micro_batches says"));
+}
+
+absl::Status TrainingStep::ExpectComplete() const {
+  if (!ended_ && finished_ == options_.micro_batches) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "training step: ", finished_, " of ", options_.micro_batches,
+      " micro-batches have had their backward", ended_ ? ", and the step has ended" : "",
+      "; expected all of them, and one update"));
+}
+
+absl::Status TrainingStep::Backward(const Value& loss) {
+  ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
+  ZEROTH_RETURN_IF_ERROR(zeroth::Backward(context(), loss));
+  return FinishBackward();
+}
+
+absl::Status TrainingStep::FinishBackward() {
+  ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
+  Scheduler& scheduler = model_.sharding().scheduler();
+  ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
+  ++finished_;
+  const bool is_last = finished_ + 1 >= options_.micro_batches;
+  scheduler.SetIsLastBackward(is_last);
+  scheduler.SetRequiresGradientSync(options_.sync_every_micro_batch || is_last);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UnitPass> TrainingStep::Forward(absl::string_view name) {
+  ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
+  ZEROTH_ASSIGN_OR_RETURN(Unit* const unit, FindUnit(name));
+  ZEROTH_RETURN_IF_ERROR(model_.sharding().scheduler().BeforeForward(*unit));
+  return UnitPass(*this, *unit, /*is_backward=*/false);
+}
+
+absl::StatusOr<UnitPass> TrainingStep::Backward(absl::string_view name) {
+  ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
+  ZEROTH_ASSIGN_OR_RETURN(Unit* const unit, FindUnit(name));
+  ZEROTH_RETURN_IF_ERROR(model_.sharding().scheduler().BeforeBackward(*unit));
+  return UnitPass(*this, *unit, /*is_backward=*/true);
+}
+
+absl::StatusOr<Unit*> TrainingStep::FindUnit(absl::string_view name) const {
+  if (Unit* const unit = model_.sharding().FindUnit(name); unit != nullptr) return unit;
+  std::vector<std::string> names;
+  for (const Unit* unit : model_.sharding().units()) names.push_back(unit->name());
+  return absl::NotFoundError(absl::StrCat("training step: no unit is called '", name,
+                                          "'; there are ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<Tensor> TrainingStep::GradNormAndScale(double max_norm) {
+  ZEROTH_RETURN_IF_ERROR(ExpectComplete());
+  return zeroth::GradNormAndScale(model_.sharding(), model_.kernels(), max_norm,
+                                  1 / options_.loss_scale);
+}
+
+absl::Status TrainingStep::Update(Optimizer& optimizer, const UpdateOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale, GradNormAndScale(options.clip_grad_norm));
+  ZEROTH_RETURN_IF_ERROR(optimizer.Step(options.lr.value_or(optimizer.lr()),
+                                        1 / options_.loss_scale,
+                                        norm_and_scale.View(1, Shape({1}))));
+  ZEROTH_RETURN_IF_ERROR(EndStep());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
+  grad_norm_ = static_cast<double>(norm[0]);
+  skipped_ = !std::isfinite(norm[0]);
+  if (skipped_) optimizer.ForgetSkippedStep();
+  ++model_.steps_;
+  return absl::OkStatus();
+}
+
+absl::Status TrainingStep::EndStep() {
+  ZEROTH_RETURN_IF_ERROR(model_.sharding().scheduler().EndStep());
+  ended_ = true;
+  return absl::OkStatus();
+}
+
+UnitPass::UnitPass(UnitPass&& other) noexcept
+    : step_(std::exchange(other.step_, nullptr)),
+      unit_(other.unit_),
+      is_backward_(other.is_backward_) {}
+
+UnitPass::~UnitPass() {
+  if (step_ != nullptr) step_->unfinished_unit_ = unit_->name();
+}
+
+absl::StatusOr<Tensor> UnitPass::Gradient(Parameter& parameter) {
+  if (!is_backward_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit_->name(),
+                     "': gradients are written in a backward, and this "
+                     "is a forward; take TrainingStep::Backward(unit)"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
+  if (!slot.accumulate) {
+    Device& device = unit_->device();
+    ZEROTH_RETURN_IF_ERROR(
+        device.FillZero(slot.tensor.raw_data(), slot.tensor.bytes(), device.compute_stream()));
+  }
+  return slot.tensor;
+}
+
+absl::Status UnitPass::End() {
+  if (step_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit_->name(), "': this pass has ended already"));
+  }
+  Scheduler& scheduler = step_->model_.sharding().scheduler();
+  ZEROTH_RETURN_IF_ERROR(is_backward_ ? scheduler.AfterBackward(*unit_)
+                                      : scheduler.AfterForward(*unit_));
+  step_ = nullptr;
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

@@ -1,0 +1,137 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One step of training: forward and backward of its micro-batches, and the update.
+
+#ifndef ZEROTH_API_TRAINING_STEP_H_
+#define ZEROTH_API_TRAINING_STEP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/api/sharded_module.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/tape.h"
+#include "zeroth/optim/optimizer.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+
+struct TrainingStepOptions {
+  // Backwards of the step (gradient accumulation): its gradients are the mean of theirs.
+  int64_t micro_batches = 1;
+  // What the loss of each of them is divided by; 0: micro_batches.
+  int64_t loss_divisor = 0;
+  // Losses are multiplied by this for backward, and gradients divided by it for the update: for
+  // fp16 (see LossScaler).
+  double loss_scale = 1;
+  // False: gradients of earlier micro-batches stay whole on each rank until the last one's are
+  // reduced: less traffic, more memory (FSDP2's set_requires_gradient_sync).
+  bool sync_every_micro_batch = true;
+};
+
+struct UpdateOptions {
+  double clip_grad_norm = 0;      // the largest norm; 0: no clipping
+  std::optional<double> lr = {};  // the optimizer's own if it is not given
+};
+
+class UnitPass;
+
+// A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: whatever
+// failed, everything is sharded again and gradients are gone, so that the next step starts afresh
+// (Scheduler::Abandon says what an error in a stream or in communication leaves). With autograd:
+//
+//   TrainingStep step(*sharded);
+//   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
+//   ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
+//   ZEROTH_RETURN_IF_ERROR(step.Update(*optimizer, {.clip_grad_norm = 1.0}));
+//
+// With kernels written by hand: Forward and Backward of each unit, then FinishBackward, for each
+// micro-batch. Collective, in the same order on every rank.
+class TrainingStep {
+ public:
+  explicit TrainingStep(ShardedModule& model, const TrainingStepOptions& options = {});
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
+
+  // What a forward of this step runs with.
+  Context& context() { return model_.context(); }
+
+  // The backward of one micro-batch from its loss, one element; starts the reduction of gradients.
+  // FailedPrecondition for a loss that was not computed with context(), and for one micro-batch too
+  // many.
+  absl::Status Backward(const Value& loss);
+
+  // A forward or a backward by hand of the unit of this name. NotFound if there is none.
+  absl::StatusOr<UnitPass> Forward(absl::string_view unit);
+  absl::StatusOr<UnitPass> Backward(absl::string_view unit);
+  // Ends a micro-batch after its backwards by hand; Backward(loss) does so itself.
+  absl::Status FinishBackward();
+  // What gradients by hand are to be multiplied by: loss_scale / loss_divisor.
+  float loss_factor() const;
+
+  // {global norm, factor} of the step's gradients, fp32 [2] in device memory: GradNormAndScale
+  // without the loss scale. FailedPrecondition before the last micro-batch.
+  absl::StatusOr<Tensor> GradNormAndScale(double max_norm);
+  // Updates the shards, skips the step if a gradient is not finite, ends it, and waits for the
+  // device. FailedPrecondition, and nothing is changed, before the last micro-batch.
+  absl::Status Update(Optimizer& optimizer, const UpdateOptions& options = {});
+  // Ends the step without an update, or after one by other means.
+  absl::Status EndStep();
+  // The step is the caller's from here on, who reads gradients and calls Scheduler::EndStep or
+  // Abandon.
+  void Release() { ended_ = true; }
+
+  // Of the step that Update has ended: the global norm before clipping, and whether it was skipped.
+  double grad_norm() const { return grad_norm_; }
+  bool skipped() const { return skipped_; }
+
+ private:
+  friend class UnitPass;
+  absl::StatusOr<Unit*> FindUnit(absl::string_view name) const;
+  absl::Status ExpectMicroBatch() const;
+  absl::Status ExpectComplete() const;
+
+  ShardedModule& model_;
+  const TrainingStepOptions options_;
+  int64_t finished_ = 0;         // micro-batches
+  std::string unfinished_unit_;  // whose UnitPass has gone without End; empty: none
+  bool ended_ = false;
+  double grad_norm_ = 0;
+  bool skipped_ = false;
+};
+
+// A forward or a backward of one unit by hand. Between its creation and End the unit's parameters
+// are whole: Parameter::data(), on the compute stream. One that goes without End has failed, and
+// the step with it.
+class UnitPass {
+ public:
+  UnitPass(UnitPass&& other) noexcept;
+  UnitPass& operator=(UnitPass&&) = delete;
+  ~UnitPass();
+
+  // In a backward: where to add this micro-batch's gradient of `parameter`, of its shape: zeros, or
+  // what earlier micro-batches have left there.
+  absl::StatusOr<Tensor> Gradient(Parameter& parameter);
+  // Frees the parameters; a backward starts the reduction of the unit's gradients.
+  absl::Status End();
+
+ private:
+  friend class TrainingStep;
+  UnitPass(TrainingStep& step, Unit& unit, bool is_backward)
+      : step_(&step), unit_(&unit), is_backward_(is_backward) {}
+
+  TrainingStep* step_;  // nullptr once it is over
+  Unit* unit_;
+  bool is_backward_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_API_TRAINING_STEP_H_

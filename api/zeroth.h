@@ -1,0 +1,16 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The front door: what a program of one's own includes to train under a sharding strategy.
+
+#ifndef ZEROTH_API_ZEROTH_H_
+#define ZEROTH_API_ZEROTH_H_
+
+#include "zeroth/api/rank.h"                 // IWYU pragma: export
+#include "zeroth/api/sharded_module.h"       // IWYU pragma: export
+#include "zeroth/api/training_step.h"        // IWYU pragma: export
+#include "zeroth/core/base/status_macros.h"  // IWYU pragma: export
+#include "zeroth/core/tensor/tensor.h"       // IWYU pragma: export
+#include "zeroth/nn/module.h"                // IWYU pragma: export
+#include "zeroth/optim/adamw.h"              // IWYU pragma: export
+
+#endif  // ZEROTH_API_ZEROTH_H_

@@ -1,0 +1,23 @@
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+"""The trainer as a program of one's own."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary")
+
+def zeroth_train_binary(name, deps = [], **kwargs):
+    """The trainer with the strategies, model families and optimizers of `deps` linked in.
+
+    Their targets register them at namespace scope (StrategyRegistration, ModelRegistration,
+    OptimizerRegistration) and have `alwayslink = True`. The flags are the trainer's: --strategy and
+    --optimizer take the registered names, --model a config.json of the registered model_type.
+
+    Args:
+      name: of the program.
+      deps: what to link in.
+      **kwargs: of cc_binary.
+    """
+    cc_binary(
+        name = name,
+        stamp = 1,
+        deps = deps + [Label("//train:train_main")],
+        **kwargs
+    )

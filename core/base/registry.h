@@ -1,0 +1,60 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_BASE_REGISTRY_H_
+#define ZEROTH_CORE_BASE_REGISTRY_H_
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/check.h"
+
+namespace zeroth {
+
+// What plug-ins of one `Kind`, a type that only tells registries apart, have registered, by name.
+// Plug-ins register before main, by objects at namespace scope; look-ups may outlive main, so a
+// registry is a static that is never destroyed. Thread-safe.
+template <typename Kind, typename Entry>
+class Registry {
+ public:
+  // The one registry of this kind.
+  static Registry& Global() {
+    static Registry* const registry = new Registry;
+    return *registry;
+  }
+
+  // A second entry of a name is a bug and aborts.
+  void Add(absl::string_view name, Entry entry) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool is_new = entries_.emplace(std::string(name), std::move(entry)).second;
+    ZEROTH_CHECK(is_new && "something with this name is already registered");
+  }
+
+  std::optional<Entry> Find(absl::string_view name) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = entries_.find(std::string(name));
+    if (found == entries_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  // Sorted.
+  std::vector<std::string> Names() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : entries_) names.push_back(name);
+    return names;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_BASE_REGISTRY_H_

@@ -1,0 +1,95 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Small operations for people who write layers, where no fused kernel exists: element by element,
+// row by row, and means. One call takes any of them, over matrices whose rows may lie apart, so
+// that it also copies into and out of parts of a tensor.
+
+#ifndef ZEROTH_KERNELS_BASIC_BASIC_H_
+#define ZEROTH_KERNELS_BASIC_BASIC_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/adamw/rounding.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/matrix.h"
+
+namespace zeroth {
+
+// What `out` becomes. In a Backward, b is the gradient of the operation's result.
+enum class BasicOp : uint8_t {
+  // Element by element; all matrices have one shape, and `out` may be a or b.
+  kScale,            // scalar * a
+  kMultiply,         // a * b
+  kRelu,             // the larger of a and 0
+  kReluBackward,     // b where a > 0, else 0; a is the operation's argument or its result
+  kSilu,             // a / (1 + e^-a)
+  kSiluBackward,     // b times the slope at a, the operation's argument
+  kTanh,             // tanh(a)
+  kTanhBackward,     // b * (1 - a^2), a the operation's result
+  kSigmoid,          // 1 / (1 + e^-a)
+  kSigmoidBackward,  // b * a * (1 - a), a the operation's result
+  kDropout,          // 0 where DropsElement says so, else a / (1 - scalar); its own backward
+  kFill,             // scalar; a is not there
+  // Row by row; all matrices have one shape, and `out` may be a or b.
+  kSoftmax,          // e^a over the sum of e^a along the row
+  kSoftmaxBackward,  // a * (b - sum of a * b along the row), a the operation's result
+  // Over `group` neighbouring rows.
+  kMean,          // out[r] = mean of rows [r * group, (r + 1) * group) of a
+  kMeanBackward,  // out[r] = a[r / group] / group
+};
+
+// Which elements a dropout drops, as a function of who they are: not of ranks, calls or devices.
+struct DropoutDraws {
+  RoundingKey key = {};       // of the seed and the step
+  uint64_t stream = 0;        // names the place in the model, see HashName of philox.h
+  int64_t first_element = 0;  // index of the matrix's first element; the others follow row by row
+};
+// Independent of every CounterRng of the seed and of stochastic rounding.
+RoundingKey MakeDropoutKey(uint64_t seed, int64_t step);
+// Element e has word e % 4 of the Philox 4x32-10 block with the counter {e / 4, stream} and this
+// key, and is dropped if the word is below the threshold.
+bool DropsElement(const DropoutDraws& draws, int64_t element, uint32_t threshold);
+// rate * 2^32, rounded down, for a rate in [0, 1).
+uint32_t DropoutThreshold(float rate);
+
+struct BasicArgs {
+  BasicOp op = BasicOp::kScale;
+  Matrix a = {};
+  Matrix b = {};
+  Matrix out = {};          // one element type for all three: fp32, bf16 or fp16
+  bool accumulate = false;  // add to out, in fp32, and round once
+  float scalar = 1;         // kScale, kFill; the rate of kDropout, in [0, 1)
+  int64_t group = 1;        // at least 1
+  DropoutDraws draws = {};
+};
+
+namespace kernels {
+
+absl::Status Basic(Kernels& kernels, const BasicArgs& args);
+
+}  // namespace kernels
+
+// What devices compute. Strides are between rows, in elements.
+struct BasicCall {
+  BasicOp op = BasicOp::kScale;
+  DType dtype = DType::kFloat32;
+  int64_t rows = 0;  // of out
+  int64_t cols = 0;
+  const void* a = nullptr;
+  int64_t a_stride = 0;
+  const void* b = nullptr;  // a where the operation has no b, and out where it has no a
+  int64_t b_stride = 0;
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  bool accumulate = false;
+  float scalar = 1;
+  int64_t group = 1;
+  DropoutDraws draws = {};
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_BASIC_BASIC_H_

@@ -1,0 +1,165 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/decoder/decoder.h"
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/pointwise.h"
+
+namespace zeroth {
+namespace {
+
+// From `in` to all of `outs` side by side, inside the module `scope`. With one of `names` it is a
+// layer of that name with one weight; with several, a weight for each of `outs`.
+std::unique_ptr<Linear> MakeLinear(const std::string& scope, const std::vector<std::string>& names,
+                                   int64_t in, const std::vector<int64_t>& outs,
+                                   LinearOptions options, const LoraOptions& lora) {
+  options.in = in;
+  if (names.size() == 1) {
+    options.projections = {{"", std::accumulate(outs.begin(), outs.end(), int64_t{0})}};
+    return BuildLinear(absl::StrCat(scope, ".", names[0]), options, lora);
+  }
+  for (size_t i = 0; i < outs.size(); ++i) options.projections.push_back({names[i], outs[i]});
+  return BuildLinear(scope, options, lora);
+}
+
+DecoderConfig WithoutZeros(DecoderConfig config) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
+  if (config.mlp_hidden == 0) config.mlp_hidden = 4 * config.dim;
+  return config;
+}
+
+}  // namespace
+
+DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const LoraOptions& lora)
+    : Module(std::move(name)), norm_placement_(config.norm_placement) {
+  const DecoderNames& names = config.names;
+  const int64_t q = config.heads * config.head_dim;
+  const int64_t kv = config.kv_heads * config.head_dim;
+  const std::vector<int64_t> mlp_in(config.gated ? 2 : 1, config.mlp_hidden);
+  const auto add_norm = [&](const std::string& norm) {
+    return AddChild(std::make_unique<Norm>(Scoped(norm), config.norm, config.dim, config.norm_eps));
+  };
+  const auto linear = [&](bool bias, bool onto_residual) {
+    LinearOptions options;
+    options.bias = bias;
+    options.layout = config.layout;
+    options.init_std = static_cast<float>(config.init_std);
+    if (onto_residual && config.scaled_residual_init) {
+      options.init_std /= std::sqrt(2.0f * static_cast<float>(config.layers));
+    }
+    return options;
+  };
+
+  attention_norm_ = add_norm(names.attention_norm);
+  const std::string attention = Scoped(names.attention);
+  AttentionOptions options;
+  options.heads = config.heads;
+  options.kv_heads = config.kv_heads;
+  options.head_dim = config.head_dim;
+  if (config.rotary) options.rope_theta = static_cast<float>(config.rope_theta);
+  const auto head_norm = [&](const std::string& norm) {
+    return norm.empty() ? nullptr
+                        : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
+                                                 config.head_dim, config.norm_eps);
+  };
+  attention_ = AddChild(
+      std::make_unique<Attention>(attention, options,
+                                  MakeLinear(attention, names.qkv, config.dim, {q, kv, kv},
+                                             linear(config.qkv_bias, false), lora),
+                                  MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                                             linear(config.attention_out_bias, true), lora),
+                                  HeadNorms{head_norm(names.q_norm), head_norm(names.k_norm)}));
+  mlp_norm_ = add_norm(names.mlp_norm);
+  const std::string mlp = Scoped(names.mlp);
+  mlp_ = AddChild(std::make_unique<Mlp>(
+      mlp, config.activation, config.gated,
+      MakeLinear(mlp, names.mlp_in, config.dim, mlp_in, linear(config.mlp_in_bias, false), lora),
+      MakeLinear(mlp, {names.mlp_out}, config.mlp_hidden, {config.dim},
+                 linear(config.mlp_out_bias, true), lora)));
+}
+
+absl::StatusOr<Value> DecoderBlock::Forward(Context& context, const Value& x) {
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
+  if (norm_placement_ == DecoderConfig::NormPlacement::kBefore) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, x));
+    ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, normed));
+    ZEROTH_ASSIGN_OR_RETURN(const NormResult middle,
+                            mlp_norm_->ForwardResidual(context, x, attended));
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle.normalized));
+    return AddOp(context, middle.sum, out);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Value attended, attention_->Forward(context, x));
+  ZEROTH_ASSIGN_OR_RETURN(const Value normed, attention_norm_->Forward(context, attended));
+  ZEROTH_ASSIGN_OR_RETURN(const Value middle, AddOp(context, x, normed));
+  ZEROTH_ASSIGN_OR_RETURN(const Value out, mlp_->Forward(context, middle));
+  ZEROTH_ASSIGN_OR_RETURN(const Value normed_out, mlp_norm_->Forward(context, out));
+  return AddOp(context, middle, normed_out);
+}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,
+                                                         nlohmann::json hf_config,
+                                                         const ModelOptions& options) {
+  if (config.window > 0 && config.window < config.max_positions) {
+    return absl::UnimplementedError(
+        absl::StrCat("decoder: a window of ", config.window,
+                     " tokens: attention has no windows; expected 0, or ", "at least the model's ",
+                     config.max_positions, " positions"));
+  }
+  return std::unique_ptr<Decoder>(
+      new Decoder(WithoutZeros(std::move(config)), std::move(hf_config), options));
+}
+
+Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options)
+    : LanguageModel(""), config_(std::move(config)), hf_config_(std::move(hf_config)) {
+  const DecoderNames& names = config_.names;
+  const Initializer normal = Initializer::Normal(static_cast<float>(config_.init_std));
+  embedding_ = AddChild(std::make_unique<Embedding>(
+      names.embedding, config_.vocab_size, config_.dim, static_cast<float>(config_.init_std)));
+  if (config_.tied_head) {
+    head_ = embedding_->weight();
+    ShareParameter(head_);
+  } else {
+    head_ = AddParameter(names.head + ".weight", Shape({config_.vocab_size, config_.dim}), normal);
+  }
+  if (!config_.rotary) {
+    positions_ = AddParameter(names.positions + ".weight",
+                              Shape({config_.max_positions, config_.dim}), normal);
+  }
+  for (int64_t i = 0; i < config_.layers; ++i) {
+    blocks_.push_back(AddChild(
+        std::make_unique<DecoderBlock>(absl::StrCat(names.blocks, ".", i), config_, options.lora)));
+  }
+  norm_ = AddChild(std::make_unique<Norm>(names.norm, config_.norm, config_.dim, config_.norm_eps));
+}
+
+absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
+  if (tokens.shape().rank() == 2 && tokens.dim(1) > config_.max_positions) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
+                                                   " exceeds the model's ", config_.max_positions,
+                                                   " positions"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
+  for (DecoderBlock* block : blocks_) {
+    ZEROTH_ASSIGN_OR_RETURN(x, block->Forward(context, x));
+  }
+  return norm_->Forward(context, x);
+}
+
+int64_t Decoder::MatmulWeights() const {
+  const int64_t q = config_.heads * config_.head_dim;
+  const int64_t kv = config_.kv_heads * config_.head_dim;
+  const int64_t mlp = (config_.gated ? 3 : 2) * config_.mlp_hidden;
+  return config_.layers * config_.dim * (2 * q + 2 * kv + mlp) + config_.vocab_size * config_.dim;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,139 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The one transformer decoder. Families such as GPT-2 and Llama are names and flags of it, see
+// decoder_family.h.
+
+#ifndef ZEROTH_NN_DECODER_DECODER_H_
+#define ZEROTH_NN_DECODER_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/attention.h"
+#include "zeroth/nn/layers/embedding.h"
+#include "zeroth/nn/layers/mlp.h"
+#include "zeroth/nn/layers/norm.h"
+
+namespace zeroth {
+
+// What the modules of a family are called; parameters are these names with ".weight" and ".bias".
+// Where a list has several names, the projections of one input are stored apart, in this order.
+struct DecoderNames {
+  std::string embedding;       // "transformer.wte"
+  std::string positions = {};  // "transformer.wpe"; of learned positions only
+  std::string blocks;          // "transformer.h": the blocks are "transformer.h.0" and so on
+  std::string norm;            // "transformer.ln_f"
+  std::string head = "lm_head";
+  // Inside a block.
+  std::string attention_norm;
+  std::string attention;
+  std::string mlp_norm;
+  std::string mlp;
+  // Inside the attention: one name for queries, keys and values side by side, or three.
+  std::vector<std::string> qkv;
+  std::string attention_out;
+  // Norms of query and key heads (HeadNorms), of the family's kind; empty: there are none.
+  std::string q_norm = {};
+  std::string k_norm = {};
+  // Inside the MLP. Of a gated one: two names, gate and up, or one for both side by side.
+  std::vector<std::string> mlp_in;
+  std::string mlp_out;
+};
+
+struct DecoderConfig {
+  DecoderNames names;
+
+  int64_t vocab_size = 0;
+  int64_t max_positions = 0;
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;    // 0: as many as heads
+  int64_t head_dim = 0;    // 0: dim / heads
+  int64_t mlp_hidden = 0;  // 0: 4 * dim
+
+  NormKind norm = NormKind::kRms;
+  // Of a block's two norms: kBefore normalises what attention and MLP take, x + f(norm(x)); kAfter
+  // what they give, x + norm(f(x)), as OLMo 2 does.
+  enum class NormPlacement : uint8_t { kBefore, kAfter } norm_placement = NormPlacement::kBefore;
+  double norm_eps = 1e-5;
+
+  // Rotary positions; otherwise there is a learned vector for each position.
+  bool rotary = true;
+  double rope_theta = 10000.0;
+  int64_t window = 0;  // a token attends to this many before it; 0: to all
+
+  ActivationFunction activation = ActivationFunction::kSilu;
+  bool gated = true;
+
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool mlp_in_bias = false;
+  bool mlp_out_bias = false;
+  WeightLayout layout = WeightLayout::kOutIn;
+  bool tied_head = false;  // the head is the embedding
+
+  double init_std = 0.02;  // of embeddings and linear layers
+  // Projections onto the residual stream start smaller, so that its variance does not grow with
+  // depth (GPT-2, §2.3).
+  bool scaled_residual_init = false;
+};
+
+// One block: attention, then the MLP, each added to the residual stream.
+class DecoderBlock : public Module {
+ public:
+  DecoderBlock(std::string name, const DecoderConfig& config, const LoraOptions& lora);
+
+  Role role() const override { return Role::kBlock; }
+  absl::StatusOr<Value> Forward(Context& context, const Value& x);
+
+ private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
+  DecoderConfig::NormPlacement norm_placement_;
+  Norm* attention_norm_;
+  Attention* attention_;
+  Norm* mlp_norm_;
+  Mlp* mlp_;
+};
+
+class Decoder : public LanguageModel {
+ public:
+  // `hf_config` is what HfConfig() gives. Unimplemented names what of `config` is not computed. The
+  // sizes are positive and fit each other, which a family's reader of config.json checks.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Create(DecoderConfig config,
+                                                         nlohmann::json hf_config,
+                                                         const ModelOptions& options);
+
+  int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t max_seq_len() const override { return config_.max_positions; }
+  nlohmann::json HfConfig() const override { return hf_config_; }
+
+ protected:
+  absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override;
+  Parameter& head() override { return *head_; }
+  int64_t MatmulWeights() const override;
+  int64_t AttentionWidth() const override {
+    return config_.layers * config_.heads * config_.head_dim;
+  }
+
+ private:
+  Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options);
+
+  const DecoderConfig config_;  // without zeros that stand for something
+  const nlohmann::json hf_config_;
+  Embedding* embedding_;
+  Parameter* positions_ = nullptr;
+  std::vector<DecoderBlock*> blocks_;
+  Norm* norm_;
+  Parameter* head_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_DECODER_DECODER_H_

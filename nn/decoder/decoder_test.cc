@@ -1,0 +1,141 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/decoder/decoder.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/nn/decoder/decoder_family.h"
+#include "zeroth/nn/testing/gradient_check.h"
+
+namespace zeroth {
+namespace {
+
+// A family that nobody built in: Llama's computation with Qwen2's biases.
+DecoderFamily Qwen2() {
+  DecoderFamily family;
+  family.model_type = "qwen2";
+  family.base.names = {.embedding = "model.embed_tokens",
+                       .blocks = "model.layers",
+                       .norm = "model.norm",
+                       .attention_norm = "input_layernorm",
+                       .attention = "self_attn",
+                       .mlp_norm = "post_attention_layernorm",
+                       .mlp = "mlp",
+                       .qkv = {"q_proj", "k_proj", "v_proj"},
+                       .attention_out = "o_proj",
+                       .mlp_in = {"gate_proj", "up_proj"},
+                       .mlp_out = "down_proj"};
+  family.base.qkv_bias = true;
+  family.base.norm_eps = 1e-6;
+  family.keys = {{"vocab_size", &DecoderConfig::vocab_size, /*required=*/true},
+                 {"max_position_embeddings", &DecoderConfig::max_positions, /*required=*/true},
+                 {"hidden_size", &DecoderConfig::dim, /*required=*/true},
+                 {"intermediate_size", &DecoderConfig::mlp_hidden, /*required=*/true},
+                 {"num_hidden_layers", &DecoderConfig::layers, /*required=*/true},
+                 {"num_attention_heads", &DecoderConfig::heads, /*required=*/true},
+                 {"num_key_value_heads", &DecoderConfig::kv_heads},
+                 {"rope_theta", &DecoderConfig::rope_theta},
+                 {"rms_norm_eps", &DecoderConfig::norm_eps},
+                 {"initializer_range", &DecoderConfig::init_std},
+                 {"tie_word_embeddings", &DecoderConfig::tied_head}};
+  family.fixed = {{"hidden_act", "silu"}, {"use_sliding_window", false}};
+  return family;
+}
+
+nlohmann::json SmallConfig() {
+  return {{"vocab_size", 13},        {"max_position_embeddings", 9}, {"hidden_size", 8},
+          {"intermediate_size", 10}, {"num_hidden_layers", 2},       {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}};
+}
+
+std::unique_ptr<LanguageModel> Build(const DecoderFamily& family, const nlohmann::json& config) {
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model =
+      BuildDecoder(family, config, ModelOptions());
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+// The gradients of a block's parameters and of its input against differences of what it computes.
+// `scale` is that of the parameters: where a norm follows a product, small products make it bend.
+void CheckBlock(const DecoderFamily& family, float scale) {
+  const std::unique_ptr<LanguageModel> model = Build(family, SmallConfig());
+  auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
+  ASSERT_NE(block, nullptr);
+  testing::Bench bench;
+  const std::vector<Parameter*> parameters = block->Parameters();
+  for (Parameter* parameter : parameters) bench.Own(*parameter, scale);
+  testing::CheckGradients(bench, {Shape({2, 3, 8})}, parameters,
+                          [&](Context& context, const std::vector<Value>& in) {
+                            return block->Forward(context, in[0]);
+                          });
+}
+
+TEST(DecoderTest, AFamilyIsATable) {
+  const std::unique_ptr<LanguageModel> model = Build(Qwen2(), SmallConfig());
+  std::vector<std::string> names;
+  for (const Parameter* parameter : model->Parameters()) names.push_back(parameter->name());
+  ASSERT_EQ(names.size(), 2u + 2 * 12 + 1);
+  EXPECT_EQ(names[0], "lm_head.weight");
+  EXPECT_EQ(names[1], "model.embed_tokens.weight");
+  EXPECT_EQ(names[3], "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_EQ(names[4], "model.layers.0.self_attn.q_proj.bias");
+  EXPECT_EQ(names[9], "model.layers.0.self_attn.o_proj.weight");
+  EXPECT_EQ(names[10], "model.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(names.back(), "model.norm.weight");
+  EXPECT_EQ(model->HfConfig()["num_key_value_heads"], 2);
+  EXPECT_EQ(Build(Qwen2(), model->HfConfig())->HfConfig(), model->HfConfig());
+  CheckBlock(Qwen2(), 0.3f);
+}
+
+TEST(DecoderTest, OtherFlagsHaveTheRightGradientsToo) {
+  DecoderFamily family = Qwen2();
+  DecoderConfig& base = family.base;
+  constexpr float kScale = 0.7f;
+  base.norm = NormKind::kLayer;
+  base.norm_placement = DecoderConfig::NormPlacement::kAfter;
+  CheckBlock(family, kScale);
+  base.names.qkv = {"qkv_proj"};
+  base.names.q_norm = "q_norm";
+  base.names.k_norm = "k_norm";
+  base.names.mlp_in = {"gate_up_proj"};
+  base.layout = WeightLayout::kInOut;
+  base.attention_out_bias = base.mlp_in_bias = base.mlp_out_bias = true;
+  CheckBlock(family, kScale);
+  base.gated = false;
+  for (const ActivationFunction activation :
+       {ActivationFunction::kGelu, ActivationFunction::kSilu, ActivationFunction::kTanh}) {
+    base.activation = activation;
+    CheckBlock(family, kScale);
+  }
+  base.gated = true;
+  CheckBlock(family, kScale);
+}
+
+TEST(DecoderTest, WhatNoKernelComputesIsUnimplemented) {
+  DecoderFamily family = Qwen2();
+  family.keys.push_back({"sliding_window", &DecoderConfig::window});
+  nlohmann::json config = SmallConfig();
+  config["sliding_window"] = 4;
+  const absl::Status windows = BuildDecoder(family, config, ModelOptions()).status();
+  EXPECT_EQ(windows.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(windows.ToString().find("window of 4"), std::string::npos) << windows;
+  config["sliding_window"] = 9;  // as far as the model reaches
+  EXPECT_TRUE(BuildDecoder(family, config, ModelOptions()).ok());
+}
+
+TEST(DecoderTest, SizesThatDoNotFitAreNamedByTheirKeys) {
+  nlohmann::json config = SmallConfig();
+  config["num_key_value_heads"] = 3;
+  const absl::Status status = BuildDecoder(Qwen2(), config, ModelOptions()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("'num_key_value_heads' is 3"), std::string::npos) << status;
+  EXPECT_NE(status.ToString().find("num_attention_heads = 4"), std::string::npos) << status;
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,63 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Operations from which a layer can be written where no fused one exists. Tensors of one call share
+// one element type, fp32, bf16 or fp16. Errors are InvalidArgument and name the operation and the
+// shapes.
+
+#ifndef ZEROTH_NN_OPS_BASIC_H_
+#define ZEROTH_NN_OPS_BASIC_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/tensor/shape.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// Element by element; a and b have one shape.
+absl::StatusOr<Value> MultiplyOp(Context& context, const Value& a, const Value& b);
+absl::StatusOr<Value> ScaleOp(Context& context, const Value& x, float factor);
+
+// kGelu is the tanh approximation.
+enum class ActivationFunction : uint8_t { kRelu, kGelu, kSilu, kTanh, kSigmoid };
+absl::StatusOr<Value> ActivationOp(Context& context, const Value& x, ActivationFunction function);
+
+// op(a) op(b) for a [.., m, k] and b [.., k, n], whose leading dimensions are the same. With a
+// transpose, the last two dimensions of that operand are stored the other way round. One product
+// after the other: few large ones are faster than many small ones.
+absl::StatusOr<Value> MatmulOp(Context& context, const Value& a, const Value& b,
+                               bool transpose_a = false, bool transpose_b = false);
+
+// e^x over the sum of e^x along the last dimension.
+absl::StatusOr<Value> SoftmaxOp(Context& context, const Value& x);
+
+// The mean along `dim`, which goes away; negative dimensions count from the end, here and below.
+absl::StatusOr<Value> MeanOp(Context& context, const Value& x, int dim);
+// The mean of all elements → [1].
+absl::StatusOr<Value> MeanOp(Context& context, const Value& x);
+
+// Elements [begin, begin + count) along `dim`: a copy.
+absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t begin,
+                              int64_t count);
+// Side by side along `dim`; all other dimensions are the same. At least one part.
+absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, int dim);
+// The same elements in the same order under another shape; shares x's memory.
+absl::StatusOr<Value> ReshapeOp(Context& context, const Value& x, const Shape& shape);
+
+// Zeroes each element with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate)
+// (Srivastava et al., 2014). Dimension 0 of x are the samples of the batch. What is dropped is a
+// function of the context's draws, of `name`, and of the element's index in the whole batch: ranks,
+// micro-batches and recomputation do not change it. Two dropouts of a model take two names. Without
+// draws in the context it is x itself, as evaluation has it; FailedPrecondition if that is so while
+// recording.
+absl::StatusOr<Value> DropoutOp(Context& context, const Value& x, float rate,
+                                absl::string_view name);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_BASIC_H_

@@ -1,0 +1,138 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/strategies/full_buffers.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// The largest unit's size and, if there are small ones, theirs.
+std::vector<int64_t> SizesOf(const std::vector<int64_t>& units) {
+  constexpr int64_t kMuchSmaller = 8;
+  int64_t largest = 0;
+  for (const int64_t bytes : units) largest = std::max(largest, bytes);
+  int64_t small = 0;
+  for (const int64_t bytes : units) {
+    if (bytes <= largest / kMuchSmaller) small = std::max(small, bytes);
+  }
+  if (small == 0) return {largest};
+  return {small, largest};
+}
+
+}  // namespace
+
+int64_t SegmentBytes(int64_t numel, DType dtype) {
+  const int64_t bytes = numel * static_cast<int64_t>(SizeOf(dtype));
+  return (bytes + ShardLayout::kAlignmentBytes - 1) / ShardLayout::kAlignmentBytes *
+         ShardLayout::kAlignmentBytes;
+}
+
+int64_t FullParameterBytes(const Unit& unit) {
+  int64_t bytes = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    if (unit.is_full(i)) continue;
+    bytes += SegmentBytes(unit.segment_layout(i).numel, unit.precision().param_dtype);
+  }
+  return bytes;
+}
+
+int64_t FullGradientBytes(const Unit& unit, MicroBatches how) {
+  int64_t bytes = 0;
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const ShardLayout::Segment& segment = unit.segment_layout(i);
+    if (unit.is_full_gradient(i) || !segment.trainable) continue;
+    bytes += SegmentBytes(segment.numel, unit.full_gradient_dtype(i, how));
+  }
+  return bytes;
+}
+
+FullBuffers::FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units,
+                         int limit, const BytesOf& bytes_of)
+    : device_(device), category_(category), held_(units.size()), own_(units.size()) {
+  if (limit == 0) return;
+  std::vector<std::vector<int64_t>> sizes;
+  for (size_t how = 0; how < turns_of_.size(); ++how) {
+    std::vector<int64_t> bytes;
+    for (const Unit* unit : units) {
+      if (!unit->is_root()) bytes.push_back(bytes_of(*unit, static_cast<MicroBatches>(how)));
+    }
+    const auto same = std::find(sizes.begin(), sizes.end(), SizesOf(bytes));
+    const auto index = static_cast<size_t>(same - sizes.begin());
+    if (same == sizes.end()) {
+      sizes.push_back(SizesOf(bytes));
+      turns_.push_back(std::make_unique<BufferSet>(device, category, sizes.back(), limit));
+    }
+    turns_of_[how] = turns_[index].get();
+  }
+}
+
+void FullBuffers::RegisterWith(const std::vector<Communicator*>& groups) {
+  if (!device_.allocator().has_transport_memory()) return;
+  for (Communicator* group : groups) {
+    if (group->size() > 1) groups_.push_back(group);
+  }
+  for (const std::unique_ptr<BufferSet>& turns : turns_) turns->RegisterWith(groups_);
+}
+
+BufferSet* FullBuffers::SetOf(const Unit& unit, int64_t bytes) {
+  BufferSet* const turns = turns_of_[static_cast<size_t>(unit.micro_batches())];
+  if (turns != nullptr && !unit.is_root()) return turns;
+  if (groups_.empty() || bytes == 0) return nullptr;
+  std::unique_ptr<BufferSet>& own = own_[static_cast<size_t>(unit.index())];
+  if (own == nullptr) {
+    own = std::make_unique<BufferSet>(device_, category_, std::vector<int64_t>{bytes}, 1);
+    own->RegisterWith(groups_);
+  }
+  return own.get();
+}
+
+bool FullBuffers::HasRoom(const Unit& unit, int64_t bytes) {
+  BufferSet* const turns = turns_of_[static_cast<size_t>(unit.micro_batches())];
+  return turns == nullptr || unit.is_root() || bytes == 0 || turns->HasRoom(bytes);
+}
+
+absl::StatusOr<Tensor> FullBuffers::Acquire(const Unit& unit, int64_t bytes, Stream& writer) {
+  Holding& held = held_[static_cast<size_t>(unit.index())];
+  if (held.buffer.defined()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(), "': it still has its ", MemoryCategoryName(category_),
+                     " of a step that has failed; call Scheduler::Abandon after an error"));
+  }
+  held.from = SetOf(unit, bytes);
+  if (held.from != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(held.buffer, held.from->Acquire(bytes, writer));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(held.buffer, AllocateBytes(device_, bytes, category_, writer));
+  }
+  return held.buffer;
+}
+
+void FullBuffers::Release(const Unit& unit, std::shared_ptr<Event> last_use) {
+  Holding held = std::exchange(held_[static_cast<size_t>(unit.index())], Holding());
+  if (!held.buffer.defined()) return;  // a unit whose segments are all full holds none
+  if (held.from != nullptr) {
+    held.from->Release(std::move(held.buffer), std::move(last_use));
+  } else if (last_use != nullptr) {
+    // The stream reports its own error.
+    device_.compute_stream().Wait(last_use).IgnoreError();
+  }
+}
+
+absl::Status FullBuffers::Trim() {
+  absl::Status status;
+  for (const auto* sets : {&turns_, &own_}) {
+    for (const std::unique_ptr<BufferSet>& set : *sets) {
+      if (set != nullptr) status.Update(set->Trim());
+    }
+  }
+  return status;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Full gradients → what the optimizer reads: one pipeline, whatever is sharded.
+
+#ifndef ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_
+#define ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/strategies/flat_collectives.h"
+#include "zeroth/strategies/strategy.h"
+#include "zeroth/strategies/stream_scratch.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+
+// Over which ranks gradients are summed, and what comes of the sum.
+struct GradientGroups {
+  // Sharded segments are reduce-scattered in this group.
+  Communicator* shard = nullptr;
+  // Then their shards are all-reduced across groups; nullptr or size 1: no groups to cross.
+  Communicator* replicate = nullptr;
+  // They are reduce-scattered across groups instead: owners span groups, see Mesh.
+  bool scatters_across = false;
+  // Segments that every rank holds whole are all-reduced in this group.
+  Communicator* world = nullptr;
+  ReduceOp op = ReduceOp::kMean;
+  // What the complete sum is multiplied by (a gradient divide factor other than the number of
+  // ranks). Needs kernels unless it is 1.
+  double scale = 1;
+  // Memory for a unit's own collectives.
+  StreamScratch* travel = nullptr;
+};
+
+// Takes every trainable segment of a unit, enqueued on `comm`, as ShardingStrategy::SyncGradients
+// says, through these steps: reduce inside the group → reduce across groups → scale → add to what
+// waits → round once → store, in memory or in the offload store. A step that a segment does not
+// need is left out. Everything after the first step is fp32 unless the step is the last one, so
+// that a sum in 16 bits is rounded once; `scratch` has the memory for it, and the kernels. Full
+// buffers go back to `buffers`.
+//
+// Without a tree, the shards of a step's earlier micro-batches are what the first step adds to, in
+// fp32; the steps after it are left to the last micro-batch. Where owners span groups,
+// micro-batches add up in memory, also if gradients are offloaded. Segments that are whole, to
+// whose full gradients layers add, are not reduced before the last micro-batch at all.
+//
+// Units with tree_micro_batches() above 1 take each micro-batch through all steps, and add it to
+// the sums of equal size that wait (tree_sum.h); what waits is fp32 and is rounded at the end.
+// Needs kernels. FailedPrecondition if the step has more or fewer micro-batches than it should.
+absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, GradientSync sync,
+                             FullBuffers& buffers, StreamScratch& scratch, Stream& comm);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_STRATEGIES_GRADIENT_REDUCTION_H_

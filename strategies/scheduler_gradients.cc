@@ -1,0 +1,120 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The scheduler's part in gradients: their buffers when a backward first writes them, and their
+// reductions.
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/strategies/scheduler.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status FrozenAtCreation(const Parameter& parameter, const Unit& unit) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("it was frozen when unit '", unit.name(),
+                   "' was made, so there is no place for its gradient; "
+                   "to train '",
+                   parameter.name(),
+                   "' later, make the unit while it is trainable and freeze it afterwards "
+                   "with set_requires_grad(false)"));
+}
+
+}  // namespace
+
+void Scheduler::ProvideGradients(Unit& unit) {
+  for (size_t i = 0; i < unit.parameters().size(); ++i) {
+    Parameter* const parameter = unit.parameters()[i];
+    if (unit.takes_gradient(static_cast<int>(i))) {
+      parameter->set_gradient_provider([this, &unit] { return PrepareGradients(unit); });
+    } else {
+      parameter->set_gradient_provider(
+          [parameter, &unit] { return FrozenAtCreation(*parameter, unit); });
+    }
+  }
+}
+
+absl::Status Scheduler::PrepareGradients(Unit& unit) {
+  if (track(unit).reduced) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("unit '", unit.name(),
+                     "': a gradient after its gradients of this "
+                     "step were reduced; run EndStep before the next backward"));
+  }
+  ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
+  return unit.ExpectGradientState(GradientState::kFull, "write gradients");
+}
+
+// The same on all ranks, whichever units they use.
+MicroBatches Scheduler::HowMicroBatchesComeTogether() const {
+  if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
+    return MicroBatches::kOne;
+  }
+  const bool in_full = !requires_gradient_sync_ || kept_in_full_ || capabilities_.adds_up_in_full;
+  return in_full ? MicroBatches::kAddedInFull : MicroBatches::kReducedEach;
+}
+
+absl::Status Scheduler::BeginGradients(Unit& unit) {
+  unit.set_micro_batches(HowMicroBatchesComeTogether());
+  return strategy_.PrepareGradients(unit);
+}
+
+// Of a micro-batch that is not the last.
+absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
+  if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
+  for (int i = 0; i < unit.segment_count(); ++i) {
+    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether());
+    if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "unit '", unit.name(), "': its gradients of this micro-batch began in ",
+        DTypeName(unit.segment(i).grad.dtype()),
+        ", as those of a step's only one, and the next are to be added to them in ", DTypeName(sum),
+        "; call SetRequiresGradientSync and SetIsLastBackward before the forward"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::SyncGradients(Unit& unit) {
+  track(unit).reduced = true;
+  track(unit).issued = true;
+  if (!unit.has_trainable()) return absl::OkStatus();
+  if (unit.gradient_state() == GradientState::kNone) ZEROTH_RETURN_IF_ERROR(BeginGradients(unit));
+  if (!is_last_backward_) ZEROTH_RETURN_IF_ERROR(ExpectRoomForSum(unit));
+  ZEROTH_RETURN_IF_ERROR(ZeroMissingGradients(unit));
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> written, device_.compute_stream().Record());
+  ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
+  ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
+  const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
+  ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_, sync));
+  ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
+  if (!is_last_backward_) return absl::OkStatus();
+  return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");
+}
+
+absl::Status Scheduler::ZeroMissingGradients(Unit& unit) {
+  for (Parameter* parameter : unit.parameters()) {
+    if (!parameter->grad().defined() || parameter->has_gradient()) continue;
+    const Tensor& grad = parameter->grad();
+    ZEROTH_RETURN_IF_ERROR(
+        device_.FillZero(grad.raw_data(), grad.bytes(), device_.compute_stream()));
+    parameter->set_has_gradient(true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::BackwardIsOver(Unit& unit) {
+  track(unit).reduced = true;
+  if (!in_fixed_order_) return SyncGradients(unit);
+  for (; next_reduction_ < reduction_order_.size(); ++next_reduction_) {
+    Unit& next = *reduction_order_[next_reduction_];
+    if (!next.has_trainable()) continue;
+    if (!track(next).reduced) break;
+    ZEROTH_RETURN_IF_ERROR(SyncGradients(next));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

@@ -1,0 +1,127 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What Sharding::Create refuses.
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
+  if (units.empty())
+    return absl::InvalidArgumentError("sharding: no units were given; expected at least one");
+  std::set<std::string> unit_names;
+  std::map<const Parameter*, std::string> unit_of;
+  std::map<std::string, std::string> unit_of_name;
+  const UnitSpec* root = nullptr;
+  for (const UnitSpec& unit : units) {
+    if (!unit_names.insert(unit.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two units are named '", unit.name, "'; names must differ"));
+    }
+    if (unit.is_root && root != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("units '", root->name, "' and '", unit.name,
+                                                     "' are both the root; at most one unit is"));
+    }
+    if (unit.is_root) root = &unit;
+    for (const Parameter* parameter : unit.parameters) {
+      if (parameter == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("unit '", unit.name, "' has a null parameter"));
+      }
+      const auto [owner, first] = unit_of.emplace(parameter, unit.name);
+      if (!first) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "parameter '", parameter->name(), "' is in unit '", owner->second,
+            "' and again in unit '", unit.name,
+            "'; a parameter belongs to one unit: put everything that shares it into one unit"));
+      }
+      const auto [named, fresh] = unit_of_name.emplace(parameter->name(), unit.name);
+      if (!fresh) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("two parameters are named '", parameter->name(), "', in units '",
+                         named->second, "' and '", unit.name, "'; names must differ"));
+      }
+      if (parameter->dtype() != DType::kFloat32) {
+        return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter->name(), "' is ",
+                                                       DTypeName(parameter->dtype()),
+                                                       "; parameters are kept in fp32"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Where the result is to be the same at all world sizes that can be.
+absl::Status ExpectTreeOverRanks(int world_size) {
+  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
+                   "(tree_micro_batches), but there are ",
+                   world_size, " ranks; expected a power of two"));
+}
+
+absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
+                          const StrategyCapabilities& serves) {
+  if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sharding: unit '", unit.name, "' is to be cut between rows, and block_numel is ",
+        options.block_numel, "; expected 1 with rows, or the flat layout"));
+  }
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
+      absl::StrCat("unit '", unit.name, "'"));
+  if (unit.collectives == nullptr) return absl::OkStatus();
+  if (!serves.unit_collectives) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy '", options.strategy, "' does not serve collectives of your own, which unit '",
+        unit.name, "' has; leave them out, or take another strategy"));
+  }
+  if (options.strategy_options.tree_micro_batches == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("unit '", unit.name,
+                   "' has collectives of its own, whose rounding may depend on the ranks, and "
+                   "tree_micro_batches asks for sums that do not; leave one of them out"));
+}
+
+}  // namespace
+
+absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
+                                const ShardingStrategy& strategy, int world_size) {
+  ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
+  ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
+  if (options.min_shard_numel < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding: min_shard_numel is ", options.min_shard_numel,
+                     ", expected 0 (shard every parameter) or a number of elements"));
+  }
+  if (options.block_numel < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("sharding: block_numel is ", options.block_numel,
+                                                   ", expected at least 1 element"));
+  }
+  if (options.strategy_options.tree_micro_batches > 0) {
+    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world_size));
+  }
+  const StrategyCapabilities serves = strategy.capabilities();
+  if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy '", options.strategy,
+                     "' does not serve offloaded parameters or gradients; offload nothing but "
+                     "optimizer state, or take another strategy"));
+  }
+  for (const UnitSpec& unit : units) {
+    ZEROTH_RETURN_IF_ERROR(ValidateUnit(options, unit, serves));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

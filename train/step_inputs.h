@@ -1,0 +1,66 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TRAIN_STEP_INPUTS_H_
+#define ZEROTH_TRAIN_STEP_INPUTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/data/loader.h"
+
+namespace zeroth {
+
+// What a step, or an evaluation, reads in device memory, and what ranks exchange at its end: the
+// losses of its micro-batches and a flag. A handle: copies share the memory.
+class StepInputs {
+ public:
+  StepInputs() = default;
+  // Uninitialised, for micro-batches of these shapes. With a deterministic batch above 0 (see
+  // TrainerOptions) the losses of all ranks are exchanged one by one, in places of their own.
+  // `world` and `device` outlive the result.
+  static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,
+                                           absl::Span<const Batch> micro_batches,
+                                           int64_t deterministic_batch);
+
+  int64_t micro_batches() const { return static_cast<int64_t>(tokens_.size()); }
+  // Of one micro-batch, int32 [batch, seq].
+  const Tensor& tokens(int64_t i) const { return tokens_[static_cast<size_t>(i)]; }
+  const Tensor& targets(int64_t i) const { return targets_[static_cast<size_t>(i)]; }
+
+  // In the order of the compute stream; waits for it, so that the caller's memory is free.
+  absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag) const;
+
+  // Uninitialised, fp32 [micro_batches].
+  absl::StatusOr<Tensor> MakeLosses() const;
+  // losses[i] = loss, on the device.
+  absl::Status KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
+  // Collective: exchanges this rank's losses, and the flag, on the device.
+  absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
+
+  struct Shared {
+    float loss = 0;     // the mean over micro-batches and ranks
+    bool flag = false;  // some rank had it
+  };
+  // Waits for the device.
+  absl::StatusOr<Shared> ReadShared() const;
+
+ private:
+  Communicator* world_ = nullptr;
+  Device* device_ = nullptr;
+  bool is_deterministic_ = false;
+  std::vector<Tensor> tokens_;
+  std::vector<Tensor> targets_;
+  Tensor shared_;  // fp32 [losses + 1]: zeros where losses will be, the flag
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TRAIN_STEP_INPUTS_H_
