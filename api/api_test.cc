@@ -18,6 +18,7 @@
 
 #include "zeroth/api/zeroth.h"
 #include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/ops/loss.h"
 #include "zeroth/nn/ops/pointwise.h"

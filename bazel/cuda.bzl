@@ -115,19 +115,20 @@ def _host_sources(name, srcs):
     return sources
 
 def _cubins(library):
-    return "_%s_cubins" % library
+    package, _, name = library.rpartition(":")
+    return "%s:_%s_cubins" % (package, name)
 
 def cuda_code_test(name, libraries, deps = [], **kwargs):
     """A toolkit_cc_test of the machine code that ptxas makes of libraries; needs no GPU.
 
     Args:
       name: as in toolkit_cc_test, like whatever is not named here.
-      libraries: names of cuda_library targets of the package. The test finds their code by the
+      libraries: labels of cuda_library targets. The test finds their code by the
         variable CUBINS of its environment: paths of runfiles, with spaces between.
       deps: as usual.
       **kwargs: passed to toolkit_cc_test.
     """
-    cubins = [":" + _cubins(library) for library in libraries]
+    cubins = [_cubins(library) for library in libraries]
     toolkit_cc_test(
         name = name,
         data = _only(_GPU, cubins, []),
@@ -159,7 +160,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
         deps = _guarded(headers, deps, testonly),
     )
     objects = "_" + name + "_objects"
-    for rule, target in [(cuda_objects, objects), (cuda_cubins, _cubins(name))]:
+    for rule, target in [(cuda_objects, objects), (cuda_cubins, _cubins(name)[1:])]:
         rule(
             name = target,
             srcs = srcs,
@@ -171,7 +172,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nvcc_copts = [], testonly = F
                 _GPU: "@cuda//:toolkit",
                 _OTHERWISE: None,
             }),
-            visibility = ["//visibility:private"],
+            visibility = kwargs.get("visibility"),
             deps = if_cuda([":" + headers]),
         )
     zeroth_cc_library(

@@ -14,7 +14,10 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
-#include "zeroth/kernels/fp8.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 namespace {
@@ -106,11 +109,11 @@ absl::StatusOr<Tensor> CudaBench::Values(const Shape& shape, DType dtype, float 
   Stream& stream = device_->compute_stream();
   ZEROTH_RETURN_IF_ERROR(
       device_->Copy(scaled.raw_data(), pattern_.raw_data(), pattern_.bytes(), stream));
-  ZEROTH_RETURN_IF_ERROR(kernels_->Scale(scaled, stddev));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(*kernels_, scaled, stddev));
   Tensor repeated = scaled;
   if (dtype != DType::kFloat32) {
     ZEROTH_ASSIGN_OR_RETURN(repeated, Tensor::Empty(*device_, pattern_.shape(), dtype, category));
-    ZEROTH_RETURN_IF_ERROR(kernels_->Cast(scaled, repeated));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*kernels_, scaled, repeated));
   }
   for (size_t begin = 0; begin < tensor.bytes(); begin += repeated.bytes()) {
     ZEROTH_RETURN_IF_ERROR(
@@ -155,19 +158,19 @@ absl::StatusOr<std::function<absl::Status()>> CudaBench::SquareProduct(Precision
   if (precision == Precision::kFp8) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor values, Values(shape, dtype));
     ZEROTH_ASSIGN_OR_RETURN(const CastFp8Args cast, Fp8Cast(values, /*transposed=*/false));
-    ZEROTH_RETURN_IF_ERROR(kernels_->CastFp8(cast));
+    ZEROTH_RETURN_IF_ERROR(kernels::CastFp8(*kernels_, cast));
     Fp8GemmArgs args;
     args.a = {cast.codes, cast.format, cast.scale};
     args.b = args.a;
     ZEROTH_ASSIGN_OR_RETURN(args.c, Values(shape, dtype));
-    return [this, args] { return kernels_->Fp8Gemm(args); };
+    return [this, args] { return kernels::Fp8Gemm(*kernels_, args); };
   }
   GemmArgs args;
   ZEROTH_ASSIGN_OR_RETURN(args.a, Values(shape, dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.b, Values(shape, dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.c, Values(shape, dtype));
   Kernels& kernels = precision == Precision::kTf32 ? *tf32_kernels_ : *kernels_;
-  return [&kernels, args] { return kernels.Gemm(args); };
+  return [&kernels, args] { return kernels::Gemm(kernels, args); };
 }
 
 absl::StatusOr<CudaBench::Floor*> CudaBench::ProductFloor(Precision precision) {

@@ -18,6 +18,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {

@@ -20,7 +20,11 @@
 
 #include "zeroth/benchmarks/cuda_bench.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/fp8.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace zeroth {
 namespace {
@@ -107,7 +111,8 @@ absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Pr
   const DType dtype = precision == Precision::kBFloat16 ? kBf16 : DType::kFloat32;
   ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args, LayerProduct(*bench, layer, pass, dtype));
   Kernels& kernels = precision == Precision::kTf32 ? bench->tf32_kernels() : bench->kernels();
-  return bench->Run(state, {LayerFlops(layer), 0, precision}, [&] { return kernels.Gemm(args); });
+  return bench->Run(state, {LayerFlops(layer), 0, precision},
+                    [&] { return kernels::Gemm(kernels, args); });
 }
 
 // The forward product of a layer in 8-bit floats: alone, against what a large one reaches, or with
@@ -130,14 +135,14 @@ absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_
       x_cast.codes_transposed,
       bench->Zeros(Shape({layer.in, PaddedFp8Depth(layer.tokens)}), DType::kUInt8));
   const auto cast = [&]() -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(kernels.CastFp8(x_cast));
-    return kernels.CastFp8(weight_cast);
+    ZEROTH_RETURN_IF_ERROR(kernels::CastFp8(kernels, x_cast));
+    return kernels::CastFp8(kernels, weight_cast);
   };
   ZEROTH_RETURN_IF_ERROR(cast());
   const Precision floor = with_casts ? Precision::kBFloat16 : Precision::kFp8;
   return bench->Run(state, {LayerFlops(layer), 0, floor}, [&]() -> absl::Status {
     if (with_casts) ZEROTH_RETURN_IF_ERROR(cast());
-    return kernels.Fp8Gemm(gemm);
+    return kernels::Fp8Gemm(kernels, gemm);
   });
 }
 
@@ -168,7 +173,7 @@ absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, 
   ZEROTH_ASSIGN_OR_RETURN(args.out, bench->Zeros(out, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(
       args.lse, bench->Zeros(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
-  const auto forward = [&] { return kernels.Attention(args); };
+  const auto forward = [&] { return kernels::Attention(kernels, args); };
   if (!backward) return bench->Run(state, {TriangleFlops(shape, 2.0)}, forward);
   ZEROTH_RETURN_IF_ERROR(forward());
   AttentionBackwardArgs gradients;
@@ -179,7 +184,7 @@ absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, 
   ZEROTH_ASSIGN_OR_RETURN(gradients.dout, bench->Values(out, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(gradients.dqkv, bench->Zeros(packed, kBf16));
   return bench->Run(state, {TriangleFlops(shape, 5.0)},
-                    [&] { return kernels.AttentionBackward(gradients); });
+                    [&] { return kernels::AttentionBackward(kernels, gradients); });
 }
 
 absl::Status RunLoss(benchmark::State& state, int64_t rows, int64_t dim, int64_t vocab) {
@@ -194,7 +199,8 @@ absl::Status RunLoss(benchmark::State& state, int64_t rows, int64_t dim, int64_t
   Work work;
   work.flops = 6.0 * static_cast<double>(rows * dim * vocab);
   work.bytes = static_cast<double>(rows * vocab) * (4 + 2);
-  return bench->Run(state, work, [&] { return bench->kernels().LinearCrossEntropy(args); });
+  return bench->Run(state, work,
+                    [&] { return kernels::LinearCrossEntropy(bench->kernels(), args); });
 }
 
 void Register(const std::string& name, std::function<absl::Status(benchmark::State&)> run) {

@@ -19,7 +19,15 @@
 
 #include "zeroth/benchmarks/cuda_bench.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/embedding/embedding.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/norm/norm.h"
+#include "zeroth/kernels/rope/rope.h"
+#include "zeroth/kernels/sum_of_squares/exact_sum.h"
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {
 namespace {
@@ -62,13 +70,13 @@ absl::StatusOr<Prepared> PrepareAdd(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor b, bench.Values(shape, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Zeros(shape, kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 3),
-                  [&bench, a, b, out] { return bench.kernels().Add(a, b, out); }};
+                  [&bench, a, b, out] { return kernels::Add(bench.kernels(), a, b, out); }};
 }
 
 absl::StatusOr<Prepared> PrepareScale(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(Shape({on.rows(), on.dim}), kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 2),
-                  [&bench, x] { return bench.kernels().Scale(x, -1.0f); }};
+                  [&bench, x] { return kernels::Scale(bench.kernels(), x, -1.0f); }};
 }
 
 // A master shard into the buffer that is gathered.
@@ -77,7 +85,7 @@ absl::StatusOr<Prepared> PrepareCast(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor from, bench.Values(shape, kFp32));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor to, bench.Zeros(shape, kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 3),
-                  [&bench, from, to] { return bench.kernels().Cast(from, to); }};
+                  [&bench, from, to] { return kernels::Cast(bench.kernels(), from, to); }};
 }
 
 absl::StatusOr<Prepared> PrepareGelu(CudaBench& bench, const Activations& on) {
@@ -85,7 +93,7 @@ absl::StatusOr<Prepared> PrepareGelu(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(shape, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor y, bench.Zeros(shape, kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.hidden, 2),
-                  [&bench, x, y] { return bench.kernels().Gelu(x, y); }};
+                  [&bench, x, y] { return kernels::Gelu(bench.kernels(), x, y); }};
 }
 
 absl::StatusOr<Prepared> PrepareGeluBackward(CudaBench& bench, const Activations& on) {
@@ -93,16 +101,18 @@ absl::StatusOr<Prepared> PrepareGeluBackward(CudaBench& bench, const Activations
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(shape, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, bench.Values(shape, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dx, bench.Zeros(shape, kBf16));
-  return Prepared{Bf16Bytes(on.rows(), on.hidden, 3),
-                  [&bench, x, dy, dx] { return bench.kernels().GeluBackward(x, dy, dx); }};
+  return Prepared{Bf16Bytes(on.rows(), on.hidden, 3), [&bench, x, dy, dx] {
+                    return kernels::GeluBackward(bench.kernels(), x, dy, dx);
+                  }};
 }
 
 absl::StatusOr<Prepared> PrepareSwiGlu(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor gate_up,
                           bench.Values(Shape({on.rows(), 2 * on.hidden}), kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Zeros(Shape({on.rows(), on.hidden}), kBf16));
-  return Prepared{Bf16Bytes(on.rows(), on.hidden, 3),
-                  [&bench, gate_up, out] { return bench.kernels().SwiGlu(gate_up, out); }};
+  return Prepared{Bf16Bytes(on.rows(), on.hidden, 3), [&bench, gate_up, out] {
+                    return kernels::SwiGlu(bench.kernels(), gate_up, out);
+                  }};
 }
 
 absl::StatusOr<Prepared> PrepareSwiGluBackward(CudaBench& bench, const Activations& on) {
@@ -111,7 +121,7 @@ absl::StatusOr<Prepared> PrepareSwiGluBackward(CudaBench& bench, const Activatio
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dout, bench.Values(Shape({on.rows(), on.hidden}), kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor gradient, bench.Zeros(pair, kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.hidden, 5), [&bench, gate_up, dout, gradient] {
-                    return bench.kernels().SwiGluBackward(gate_up, dout, gradient);
+                    return kernels::SwiGluBackward(bench.kernels(), gate_up, dout, gradient);
                   }};
 }
 
@@ -128,7 +138,7 @@ absl::StatusOr<Prepared> PrepareLayerNorm(CudaBench& bench, const Activations& o
   ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Zeros(Shape({on.rows()}), kFp32));
   ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Zeros(Shape({on.rows()}), kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 4),
-                  [&bench, args] { return bench.kernels().LayerNorm(args); }};
+                  [&bench, args] { return kernels::LayerNorm(bench.kernels(), args); }};
 }
 
 // Adds to dx, as a residual stream does.
@@ -145,7 +155,7 @@ absl::StatusOr<Prepared> PrepareLayerNormBackward(CudaBench& bench, const Activa
   ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Zeros(Shape({on.dim}), kFp32));
   ZEROTH_ASSIGN_OR_RETURN(args.dbeta, bench.Zeros(Shape({on.dim}), kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 4),
-                  [&bench, args] { return bench.kernels().LayerNormBackward(args); }};
+                  [&bench, args] { return kernels::LayerNormBackward(bench.kernels(), args); }};
 }
 
 absl::StatusOr<Prepared> PrepareRmsNorm(CudaBench& bench, const Activations& on) {
@@ -158,7 +168,7 @@ absl::StatusOr<Prepared> PrepareRmsNorm(CudaBench& bench, const Activations& on)
   ZEROTH_ASSIGN_OR_RETURN(args.y, bench.Zeros(shape, kBf16));
   ZEROTH_ASSIGN_OR_RETURN(args.rstd, bench.Zeros(Shape({on.rows()}), kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 4),
-                  [&bench, args] { return bench.kernels().RmsNorm(args); }};
+                  [&bench, args] { return kernels::RmsNorm(bench.kernels(), args); }};
 }
 
 absl::StatusOr<Prepared> PrepareRmsNormBackward(CudaBench& bench, const Activations& on) {
@@ -172,7 +182,7 @@ absl::StatusOr<Prepared> PrepareRmsNormBackward(CudaBench& bench, const Activati
   args.accumulate_dx = true;
   ZEROTH_ASSIGN_OR_RETURN(args.dgamma, bench.Zeros(Shape({on.dim}), kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 4),
-                  [&bench, args] { return bench.kernels().RmsNormBackward(args); }};
+                  [&bench, args] { return kernels::RmsNormBackward(bench.kernels(), args); }};
 }
 
 // Queries and keys, in place.
@@ -182,7 +192,7 @@ absl::StatusOr<Prepared> PrepareRope(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(args.qkv,
                           bench.Values(Shape({on.batch, on.seq, args.shape.packed_dim()}), kBf16));
   return Prepared{Bf16Bytes(on.rows(), (on.heads + on.kv_heads) * args.shape.head_dim, 2),
-                  [&bench, args] { return bench.kernels().Rope(args); }};
+                  [&bench, args] { return kernels::Rope(bench.kernels(), args); }};
 }
 
 absl::StatusOr<Prepared> PrepareEmbedding(CudaBench& bench, const Activations& on) {
@@ -191,7 +201,7 @@ absl::StatusOr<Prepared> PrepareEmbedding(CudaBench& bench, const Activations& o
   ZEROTH_ASSIGN_OR_RETURN(const Tensor positions, bench.Values(Shape({on.seq, on.dim}), kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor out, bench.Zeros(Shape({on.batch, on.seq, on.dim}), kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 2), [&bench, tokens, table, positions, out] {
-                    return bench.kernels().Embedding(tokens, table, positions, out);
+                    return kernels::Embedding(bench.kernels(), tokens, table, positions, out);
                   }};
 }
 
@@ -203,7 +213,7 @@ absl::StatusOr<Prepared> PrepareEmbeddingBackward(CudaBench& bench, const Activa
                           bench.Values(Shape({on.batch, on.seq, on.dim}), kBf16));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 1) + Bf16Bytes(on.vocab, on.dim, 2),
                   [&bench, tokens, dout, dtable] {
-                    return bench.kernels().EmbeddingBackward(tokens, dout, dtable, false);
+                    return kernels::EmbeddingBackward(bench.kernels(), tokens, dout, dtable, false);
                   }};
 }
 
@@ -213,15 +223,16 @@ absl::StatusOr<Prepared> PreparePositionBackward(CudaBench& bench, const Activat
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dpositions, bench.Zeros(Shape({on.seq, on.dim}), kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 1) + Bf16Bytes(on.seq, on.dim, 2),
                   [&bench, dout, dpositions] {
-                    return bench.kernels().PositionBackward(dout, dpositions, false);
+                    return kernels::PositionBackward(bench.kernels(), dout, dpositions, false);
                   }};
 }
 
 absl::StatusOr<Prepared> PrepareBiasGradient(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, bench.Values(Shape({on.rows(), on.hidden}), kBf16));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dbias, bench.Zeros(Shape({on.hidden}), kFp32));
-  return Prepared{Bf16Bytes(on.rows(), on.hidden, 1),
-                  [&bench, dy, dbias] { return bench.kernels().BiasGradient(dy, dbias, false); }};
+  return Prepared{Bf16Bytes(on.rows(), on.hidden, 1), [&bench, dy, dbias] {
+                    return kernels::BiasGradient(bench.kernels(), dy, dbias, false);
+                  }};
 }
 
 // On fp32 gradients: reads four, writes three.
@@ -237,7 +248,7 @@ absl::StatusOr<Prepared> PrepareAdamW(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(args.m, bench.Zeros(shape, kFp32));
   ZEROTH_ASSIGN_OR_RETURN(args.v, bench.Zeros(shape, kFp32));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 2 * 7),
-                  [&bench, args] { return bench.kernels().AdamW(args); }};
+                  [&bench, args] { return kernels::AdamW(bench.kernels(), args); }};
 }
 
 // A step of the model's blocks, whose parameters are ranges of their own: matrices, which decay,
@@ -275,15 +286,16 @@ absl::StatusOr<ManyRanges> CutAdamW(CudaBench& bench, const Activations& on) {
 
 absl::StatusOr<Prepared> PrepareAdamWRanges(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const ManyRanges many, CutAdamW(bench, on));
-  return Prepared{many.bytes,
-                  [&bench, ranges = many.ranges] { return bench.kernels().AdamW(ranges); }};
+  return Prepared{many.bytes, [&bench, ranges = many.ranges] {
+                    return kernels::AdamW(bench.kernels(), ranges);
+                  }};
 }
 
 absl::StatusOr<Prepared> PrepareAdamWRangesOneByOne(CudaBench& bench, const Activations& on) {
   ZEROTH_ASSIGN_OR_RETURN(const ManyRanges many, CutAdamW(bench, on));
   return Prepared{many.bytes, [&bench, ranges = many.ranges]() -> absl::Status {
                     for (const AdamWArgs& range : ranges) {
-                      ZEROTH_RETURN_IF_ERROR(bench.kernels().AdamW(range));
+                      ZEROTH_RETURN_IF_ERROR(kernels::AdamW(bench.kernels(), range));
                     }
                     return absl::OkStatus();
                   }};
@@ -309,7 +321,7 @@ absl::StatusOr<Prepared> PrepareLowAdamW(CudaBench& bench, const Activations& on
   }
   return Prepared{Bf16Bytes(on.rows(), on.dim, bytes / 2), [&bench, args]() mutable {
                     ++args.step;
-                    return bench.kernels().AdamW(args);
+                    return kernels::AdamW(bench.kernels(), args);
                   }};
 }
 
@@ -325,7 +337,7 @@ absl::StatusOr<Prepared> PrepareAddSquares(CudaBench& bench, const Activations& 
   ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench.Values(Shape({on.rows() * on.dim}), kFp32));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, bench.Zeros(Shape({ExactSum::kWords}), DType::kInt64));
   return Prepared{Bf16Bytes(on.rows(), on.dim, 2),
-                  [&bench, x, sum] { return bench.kernels().AddSquares(x, sum); }};
+                  [&bench, x, sum] { return kernels::AddSquares(bench.kernels(), x, sum); }};
 }
 
 struct Case {

@@ -26,7 +26,11 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
@@ -58,7 +62,7 @@ class Bench {
     if (dtype_ == DType::kFloat32) return floats;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor tensor,
                             Tensor::Empty(*device_, shape, dtype_, MemoryCategory::kActivations));
-    ZEROTH_RETURN_IF_ERROR(kernels_->Cast(floats, tensor));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*kernels_, floats, tensor));
     return tensor;
   }
 
@@ -86,7 +90,8 @@ class Bench {
     double best = std::numeric_limits<double>::infinity();
     double best_peak = best;
     for (auto _ : state) {
-      ZEROTH_RETURN_IF_ERROR(Time([&] { return kernels_->Gemm(peak_); }, best_peak).status());
+      ZEROTH_RETURN_IF_ERROR(
+          Time([&] { return kernels::Gemm(*kernels_, peak_); }, best_peak).status());
       ZEROTH_ASSIGN_OR_RETURN(const double seconds, Time(op, best));
       state.SetIterationTime(seconds);
     }
@@ -155,7 +160,7 @@ absl::Status RunGemm(benchmark::State& state, DType dtype, const GemmShape& shap
     ZEROTH_ASSIGN_OR_RETURN(args.bias, bench->Random({shape.n}));
   }
   const double flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
-  return bench->Run(state, flops, [&] { return bench->kernels().Gemm(args); });
+  return bench->Run(state, flops, [&] { return kernels::Gemm(bench->kernels(), args); });
 }
 
 void BM_Gemm(benchmark::State& state, DType dtype, const GemmShape& shape) {
@@ -214,7 +219,7 @@ absl::Status RunAttention(benchmark::State& state, DType dtype, bool backward) {
   ZEROTH_ASSIGN_OR_RETURN(args.out,
                           bench->Random({shape.batch, shape.seq, shape.heads * shape.head_dim}));
   ZEROTH_ASSIGN_OR_RETURN(args.lse, bench->RandomFloats({shape.batch, shape.heads, shape.seq}));
-  const auto forward = [&] { return bench->kernels().Attention(args); };
+  const auto forward = [&] { return kernels::Attention(bench->kernels(), args); };
   if (!backward) return bench->Run(state, TriangleFlops(shape, 2.0), forward);
   ZEROTH_RETURN_IF_ERROR(forward());
   AttentionBackwardArgs gradients;
@@ -225,7 +230,7 @@ absl::Status RunAttention(benchmark::State& state, DType dtype, bool backward) {
   ZEROTH_ASSIGN_OR_RETURN(gradients.dout, bench->Random(args.out.shape()));
   ZEROTH_ASSIGN_OR_RETURN(gradients.dqkv, bench->Random(args.qkv.shape()));
   return bench->Run(state, TriangleFlops(shape, 5.0),
-                    [&] { return bench->kernels().AttentionBackward(gradients); });
+                    [&] { return kernels::AttentionBackward(bench->kernels(), gradients); });
 }
 
 void BM_Attention(benchmark::State& state, DType dtype) {
@@ -262,7 +267,8 @@ absl::Status RunLinearCrossEntropy(benchmark::State& state, DType dtype) {
   ZEROTH_ASSIGN_OR_RETURN(args.dweight, bench->RandomFloats({vocab, dim}));
   args.accumulate_dweight = true;
   const double flops = 6.0 * static_cast<double>(rows * dim * vocab);
-  return bench->Run(state, flops, [&] { return bench->kernels().LinearCrossEntropy(args); });
+  return bench->Run(state, flops,
+                    [&] { return kernels::LinearCrossEntropy(bench->kernels(), args); });
 }
 
 void BM_LinearCrossEntropy(benchmark::State& state, DType dtype) {

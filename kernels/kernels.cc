@@ -24,6 +24,7 @@ struct Implementation {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, Implementation> implementations;
+  std::map<std::string, int> numbers;  // of device types, in the tables
 };
 
 // Never destroyed: registrations of other translation units may outlive this one's statics.
@@ -66,6 +67,21 @@ absl::Status CheckSupport(absl::string_view device_type, const KernelSupport& su
 
 }  // namespace
 
+Kernels::Kernels(Device& device, Stream& stream, const KernelOptions& options)
+    : device_(device),
+      stream_(stream),
+      options_(options),
+      device_type_(DeviceTypeNumber(device.type())) {}
+
+int DeviceTypeNumber(absl::string_view device_type) {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const int next = static_cast<int>(registry.numbers.size());
+  const int number = registry.numbers.emplace(std::string(device_type), next).first->second;
+  ZEROTH_CHECK(number < kMostDeviceTypes);
+  return number;
+}
+
 void KernelRegistry::Register(absl::string_view device_type, Factory factory,
                               const KernelSupport& support) {
   Registry& registry = GlobalRegistry();
@@ -92,6 +108,14 @@ absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, 
                      stream.name(), "' belongs to ", stream.device().name()));
   }
   return implementation.factory(device, stream, options);
+}
+
+std::vector<std::string> KernelRegistry::DeviceTypes() {
+  Registry& registry = GlobalRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<std::string> types;
+  for (const auto& [type, implementation] : registry.implementations) types.push_back(type);
+  return types;
 }
 
 }  // namespace zeroth

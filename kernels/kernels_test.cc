@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/device/device.h"
+#include "zeroth/kernels/operation.h"
 
 namespace zeroth {
 namespace {
@@ -87,6 +88,43 @@ TEST(KernelRegistryTest, RefusesAnotherDevicesStream) {
 
 TEST(KernelRegistryTest, ASecondRegistrationAborts) {
   EXPECT_DEATH(KernelRegistry::Register("cpu", nullptr), "invariant");
+}
+
+// An operation that no device has.
+struct StrangeCall {};
+
+TEST(KernelTableTest, AMissingFunctionNamesOperationAndDevice) {
+  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  const std::unique_ptr<Kernels> kernels =
+      *KernelRegistry::Create(*device, device->compute_stream());
+  Operation operation("Juggle", *kernels);
+  EXPECT_EQ(operation.Run(StrangeCall()),
+            absl::UnimplementedError("Juggle: devices of type 'cpu' have no kernel for it"));
+}
+
+struct CountedCall {
+  int* count = nullptr;
+};
+
+absl::Status Count(Kernels&, const CountedCall& call, CallTensors) {
+  ++*call.count;
+  return absl::OkStatus();
+}
+
+TEST(KernelTableTest, RunsTheDevicesFunctionUnlessAFieldIsWrong) {
+  using Registration = KernelTable<CountedCall>::Registration;
+  const Registration registration("cpu", Count);
+  EXPECT_DEATH(Registration("cpu", Count), "invariant");
+  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions{});
+  const std::unique_ptr<Kernels> kernels =
+      *KernelRegistry::Create(*device, device->compute_stream());
+  int count = 0;
+  Operation operation("Count", *kernels);
+  EXPECT_EQ(operation.Run(CountedCall{&count}), absl::OkStatus());
+  EXPECT_EQ(count, 1);
+  EXPECT_FALSE(operation.Require(false, "x", "is wrong"));
+  EXPECT_EQ(operation.Run(CountedCall{&count}), absl::InvalidArgumentError("Count: x is wrong"));
+  EXPECT_EQ(count, 1);
 }
 
 }  // namespace

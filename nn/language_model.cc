@@ -10,6 +10,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/registry.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/nn/ops/loss.h"
@@ -64,7 +65,7 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     ZEROTH_ASSIGN_OR_RETURN(
         Tensor logits, context.Empty(Shape({batch, seq - from, weight.dim(0)}), DType::kFloat32));
     gemm.c = logits;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
     return logits;
   });
 }

@@ -13,6 +13,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/linear.h"
@@ -238,7 +239,7 @@ absl::Status LossesUnder(const WrapPolicy& policy, Communicator& world,
     for (Unit* unit : sharding->units()) {
       for (int i = 0; i < unit->segment_count(); ++i) {
         const Tensor& shard = unit->segment(i).shard;
-        ZEROTH_RETURN_IF_ERROR(kernels->Add(shard, unit->segment(i).grad_shard, shard));
+        ZEROTH_RETURN_IF_ERROR(kernels::Add(*kernels, shard, unit->segment(i).grad_shard, shard));
       }
     }
     ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());

@@ -6,6 +6,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -101,7 +102,7 @@ absl::Status AddGradient(Context& context, GradientNode& node, Tensor contributi
     return absl::OkStatus();
   }
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, node, contribution));
-  return context.kernels().Add(slot.tensor, contribution, slot.tensor);
+  return kernels::Add(context.kernels(), slot.tensor, contribution, slot.tensor);
 }
 
 absl::Status Backward(Context& context, const Value& loss) {
@@ -116,7 +117,8 @@ absl::Status Backward(Context& context, const Value& loss) {
   }
   if (!loss.node->is_end) {
     ZEROTH_ASSIGN_OR_RETURN(loss.node->grad, context.Empty(loss.data.shape(), loss.data.dtype()));
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(),
         {.op = BasicOp::kFill, .out = loss.node->grad, .scalar = context.loss_scale()}));
   }
   return context.tape().Backward();

@@ -10,6 +10,7 @@
 
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/state_passes.h"
 
@@ -277,13 +278,13 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
                     int64_t begin, absl::Span<const Tensor> chunk) -> absl::Status {
       std::vector<AdamWArgs> updates;
       AppendUpdates(ranges, grad_factor, begin, chunk, updates);
-      ZEROTH_RETURN_IF_ERROR_WITH(kernels_.AdamW(updates),
+      ZEROTH_RETURN_IF_ERROR_WITH(kernels::AdamW(kernels_, updates),
                                   absl::StrCat("unit '", state.unit->name(), "'"));
       return absl::OkStatus();
     };
     passes.push_back(std::move(pass));
   }
-  ZEROTH_RETURN_IF_ERROR(kernels_.AdamW(in_memory));
+  ZEROTH_RETURN_IF_ERROR(kernels::AdamW(kernels_, in_memory));
   ZEROTH_RETURN_IF_ERROR_WITH(sharding_.offload().passes().Run(passes), "AdamW");
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/adamw_coefficients.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/optim/parameter_group.h"

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/optim/clip_grad_norm.h"
 #include "zeroth/optim/testing_ranks.h"
 

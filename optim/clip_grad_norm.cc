@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/sum_of_squares/exact_sum.h"
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/state_passes.h"
 
@@ -40,14 +41,14 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
         continue;
       }
       pass.body = [&](int64_t, absl::Span<const Tensor> chunk) {
-        return kernels.AddSquares(chunk[0], sum);
+        return kernels::AddSquares(kernels, chunk[0], sum);
       };
       passes.push_back(std::move(pass));
     }
   }
   ZEROTH_RETURN_IF_ERROR(sharding.scheduler().ExpectBackwardFinished("take the gradient norm"));
   if (!in_memory.empty()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels.AddSquares(in_memory, sum), "gradient norm");
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::AddSquares(kernels, in_memory, sum), "gradient norm");
   }
   ZEROTH_RETURN_IF_ERROR_WITH(sharding.offload().passes().Run(passes), "gradient norm");
   return absl::OkStatus();
@@ -89,7 +90,7 @@ absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, do
   ZEROTH_ASSIGN_OR_RETURN(
       const Tensor norm_and_scale,
       Tensor::Empty(sharding.device(), Shape({2}), DType::kFloat32, MemoryCategory::kWorkspace));
-  ZEROTH_RETURN_IF_ERROR(kernels.ClipFactor(sum, grad_scale, max_norm, norm_and_scale));
+  ZEROTH_RETURN_IF_ERROR(kernels::ClipFactor(kernels, sum, grad_scale, max_norm, norm_and_scale));
   return norm_and_scale;
 }
 

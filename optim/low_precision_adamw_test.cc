@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/testing_ranks.h"
 

@@ -11,6 +11,7 @@
 
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw/adamw.h"
 
 namespace zeroth {
 
@@ -91,7 +92,7 @@ absl::Status NamedAdamW::Update(State& state, const Tensor& param, const Tensor&
   args.weight_decay = decay;
   args.correction1 = 1 - std::pow(options_.beta1, static_cast<double>(state.step));
   args.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(state.step));
-  return kernels_.AdamW(args);
+  return kernels::AdamW(kernels_, args);
 }
 
 absl::StatusOr<NamedAdamW::Buffers> NamedAdamW::Step(const Buffers& gradients, double lr) {

@@ -19,6 +19,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"

@@ -11,7 +11,7 @@
 
 namespace zeroth {
 
-// Which codes of kernels/moment_codes.h a state has where it is kept in 8 bits, with a state of
+// Which codes of kernels/adamw/moment_codes.h a state has where it is kept in 8 bits, with a state of
 // scales beside it whose name has "_scale" added.
 enum class StateCoding { kNone, kFirstMoment, kSecondMoment };
 

@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
 
@@ -66,7 +67,7 @@ absl::Status WeightEma::Update() {
     pass.operands = {{state.average, /*written=*/true}, {state.unit->ShardState(state.segment)}};
     pass.body = [this, first](int64_t, absl::Span<const Tensor> chunk) {
       return first ? Copy(chunk[0], chunk[1])
-                   : kernels_.Lerp(chunk[0], chunk[1], static_cast<float>(1 - decay_));
+                   : kernels::Lerp(kernels_, chunk[0], chunk[1], static_cast<float>(1 - decay_));
     };
     passes.push_back(std::move(pass));
   }

@@ -11,6 +11,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 
 namespace zeroth {
 
@@ -50,7 +51,7 @@ absl::Status ReadRounded(const Unit& unit, int segment, const Tensor& slice, Ker
     const int64_t numel = std::min(chunk, shard.numel() - begin);
     ZEROTH_ASSIGN_OR_RETURN(const Tensor values, staging.Take(numel, comm));
     ZEROTH_RETURN_IF_ERROR(shard.Read(begin, values, comm));
-    ZEROTH_RETURN_IF_ERROR(kernels.Cast(values, slice.View(begin, Shape({numel}))));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels, values, slice.View(begin, Shape({numel}))));
   }
   return absl::OkStatus();
 }
@@ -64,7 +65,7 @@ absl::StatusOr<Tensor> OwnPart(const Unit& unit, int i, const Tensor& slice,
   if (rounds && tools.kernels == nullptr) return NeedsKernels(unit, "a gather");
   if (!unit.offloads_parameters()) {
     if (!rounds) return segment.shard;
-    ZEROTH_RETURN_IF_ERROR(tools.kernels->Cast(segment.shard, slice));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(*tools.kernels, segment.shard, slice));
     return slice;
   }
   if (!rounds) {

@@ -17,6 +17,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/shard_layout.h"
@@ -87,7 +88,7 @@ absl::Status Put(const Reduction& in, const Tensor& values, const Tensor& target
     return in.unit.device().Copy(target.raw_data(), values.raw_data(), values.bytes(), in.comm);
   }
   ZEROTH_ASSIGN_OR_RETURN(Kernels* const kernels, KernelsOf(in));
-  return kernels->Cast(values, target);
+  return kernels::Cast(*kernels, values, target);
 }
 
 bool Holds(const Tensor& place, int64_t numel, DType dtype) {
@@ -162,7 +163,7 @@ absl::StatusOr<Tensor> SumOverRanks(const Reduction& in, const Tensor& end, DTyp
   }
   if (!scales) return values;
   ZEROTH_ASSIGN_OR_RETURN(Kernels* const kernels, KernelsOf(in));
-  ZEROTH_RETURN_IF_ERROR(kernels->Scale(values, static_cast<float>(groups.scale)));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(*kernels, values, static_cast<float>(groups.scale)));
   return values;
 }
 
@@ -237,7 +238,7 @@ absl::StatusOr<Tensor> Level(const Reduction& in, int level) {
 absl::Status AddToLevel(const Reduction& in, int level, const Tensor& upper) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor lower, Level(in, level));
   ZEROTH_ASSIGN_OR_RETURN(Kernels* const kernels, KernelsOf(in));
-  return kernels->Add(lower, upper, lower);
+  return kernels::Add(*kernels, lower, upper, lower);
 }
 
 // Adds neighbours, the topmost first, until as many sums as `left` wait.

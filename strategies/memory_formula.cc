@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/state_passes.h"
 #include "zeroth/strategies/tree_sum.h"

@@ -8,7 +8,8 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/quantized_blocks.h"
+#include "zeroth/kernels/quantize/quantize.h"
+#include "zeroth/kernels/quantize/quantized_blocks.h"
 
 namespace zeroth {
 namespace {
@@ -25,7 +26,7 @@ class Int8Gather : public GatherExtension {
     args.values = mine;
     args.block = block_;
     args.quantized = encoded;
-    return kernels.Quantize(args);
+    return kernels::Quantize(kernels, args);
   }
   absl::Status Decode(const Tensor& encoded, int pieces, const Tensor& full,
                       Kernels& kernels) override {
@@ -34,7 +35,7 @@ class Int8Gather : public GatherExtension {
     args.pieces = pieces;
     args.block = block_;
     args.values = full;
-    return kernels.Dequantize(args);
+    return kernels::Dequantize(kernels, args);
   }
 
  private:
@@ -69,7 +70,7 @@ class Quantized : public ExtendedGather {
       args.values = full.View(piece * mine.numel(), mine.shape());
       args.block = options_.block;
       args.quantized = sent.View(piece * bytes, Shape({bytes}));
-      ZEROTH_RETURN_IF_ERROR(travel.kernels->Quantize(args));
+      ZEROTH_RETURN_IF_ERROR(kernels::Quantize(*travel.kernels, args));
     }
     ZEROTH_RETURN_IF_ERROR(travel.group.AllToAll(sent, received, travel.stream, travel.label));
     SumQuantizedArgs args;
@@ -79,7 +80,7 @@ class Quantized : public ExtendedGather {
     args.mean = op == ReduceOp::kMean;
     args.sum = mine;
     args.accumulate = accumulate;
-    return travel.kernels->SumQuantized(args);
+    return kernels::SumQuantized(*travel.kernels, args);
   }
 
  private:

@@ -13,6 +13,8 @@
 
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 namespace {
@@ -36,7 +38,7 @@ absl::StatusOr<Tensor> RandomMatrix(Device& device, Kernels& kernels, int64_t si
   ZEROTH_ASSIGN_OR_RETURN(const Tensor matrix, Tensor::Empty(device, Shape({size, size}), dtype,
                                                              MemoryCategory::kWorkspace));
   for (int64_t at = 0; at < size * size; at += block) {
-    ZEROTH_RETURN_IF_ERROR(kernels.Cast(random, matrix.View(at, Shape({block}))));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels, random, matrix.View(at, Shape({block}))));
   }
   return matrix;
 }
@@ -66,7 +68,7 @@ absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device, Kernel
     if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "GEMM rate"));
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < products; ++i) ZEROTH_RETURN_IF_ERROR(kernels.Gemm(gemm));
+    for (int i = 0; i < products; ++i) ZEROTH_RETURN_IF_ERROR(kernels::Gemm(kernels, gemm));
     ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     seconds.push_back(std::max(taken.count(), 1e-9) / products);

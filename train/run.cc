@@ -20,6 +20,7 @@
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/train/back_end.h"
@@ -205,9 +206,9 @@ class RankRun {
     if (!shape.has_value()) return absl::OkStatus();
     shape->batch = options_.batch_size;
     shape->seq = options_.seq_len;
-    ZEROTH_ASSIGN_OR_RETURN(
-        const std::string attention,
-        trainer_->kernels().DescribeAttention(*shape, options_.mixed_precision().param_dtype));
+    ZEROTH_ASSIGN_OR_RETURN(const std::string attention,
+                            kernels::DescribeAttention(trainer_->kernels(), *shape,
+                                                       options_.mixed_precision().param_dtype));
     if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
     return absl::OkStatus();
   }

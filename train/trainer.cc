@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/fp8/fp8.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/train/deterministic_batch.h"
@@ -83,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
   ZEROTH_ASSIGN_OR_RETURN(trainer->rank_, Rank::Open(world, device, options.kernels));
   Kernels& kernels = trainer->rank_->kernels();
   if (!FindFp8Layers(*trainer->model_).in_fp8.empty()) {
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels.SupportsFp8(), "fp8");
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::SupportsFp8(kernels), "fp8");
     if (options.sharding.mixed_precision.param_dtype == DType::kFloat32) {
       return absl::InvalidArgumentError(
           "fp8: parameters are computed in fp32, expected bf16 or fp16 (param_dtype), the types of "

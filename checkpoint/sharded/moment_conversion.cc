@@ -9,8 +9,9 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/adamw/moment_codes_scalar.h"
 #include "zeroth/kernels/kernels.h"
-#include "zeroth/kernels/moment_codes_scalar.h"
 
 namespace zeroth {
 namespace {

@@ -20,6 +20,7 @@
 #include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {

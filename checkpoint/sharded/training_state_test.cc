@@ -30,7 +30,8 @@
 #include "zeroth/checkpoint/sharded/testing_state.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/moment_codes_scalar.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/adamw/moment_codes_scalar.h"
 
 namespace zeroth {
 namespace {

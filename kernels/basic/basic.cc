@@ -5,7 +5,10 @@
 #include <array>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/philox.h"
+#include "zeroth/kernels/operation.h"
 
 namespace zeroth {
 namespace {
@@ -32,23 +35,60 @@ uint32_t DropoutThreshold(float rate) {
   return static_cast<uint32_t>(static_cast<double>(rate) * 4294967296.0);
 }
 
-BasicCall CallOf(const BasicArgs& args) {
-  const Matrix& a = args.a.tensor.defined() ? args.a : args.out;
-  const Matrix& b = args.b.tensor.defined() ? args.b : a;
-  return {.op = args.op,
-          .dtype = args.out.tensor.dtype(),
-          .rows = args.out.rows,
-          .cols = args.out.cols,
-          .a = a.raw_data(),
-          .a_stride = a.stride,
-          .b = b.raw_data(),
-          .b_stride = b.stride,
-          .out = args.out.raw_data(),
-          .out_stride = args.out.stride,
-          .accumulate = args.accumulate,
-          .scalar = args.scalar,
-          .group = args.group,
-          .draws = args.draws};
+namespace kernels {
+namespace {
+
+bool Check(Operation& op, const BasicArgs& args) {
+  SharedType type;
+  op.Inside("out", args.out, type);
+  op.Require(args.group >= 1, "group", absl::StrCat("is ", args.group, ", expected at least 1"));
+  if (!op.ok() || args.op == BasicOp::kFill) return op.ok();
+  const Matrix& out = args.out;
+  const bool mean_gradient = args.op == BasicOp::kMeanBackward;
+  op.Require(
+      !mean_gradient || out.rows % args.group == 0, "out",
+      absl::StrCat("has ", out.rows, " rows, expected a multiple of the group of ", args.group));
+  const int64_t group = args.op == BasicOp::kMean ? args.group : 1;
+  op.Sized("a", args.a, mean_gradient ? out.rows / args.group : out.rows * group, out.cols, type);
+  switch (args.op) {
+    case BasicOp::kMultiply:
+    case BasicOp::kReluBackward:
+    case BasicOp::kSiluBackward:
+    case BasicOp::kTanhBackward:
+    case BasicOp::kSigmoidBackward:
+    case BasicOp::kSoftmaxBackward:
+      return op.Sized("b", args.b, out.rows, out.cols, type);
+    case BasicOp::kDropout:
+      return op.Require(
+          args.scalar >= 0 && args.scalar < 1, "scalar",
+          absl::StrCat("is ", args.scalar, ", expected a rate of at least 0 and below 1"));
+    default:
+      return op.ok();
+  }
 }
 
+}  // namespace
+
+absl::Status Basic(Kernels& kernels, const BasicArgs& args) {
+  Operation op("Basic", kernels);
+  if (!Check(op, args)) return op.status();
+  const Matrix& a = args.a.tensor.defined() ? args.a : args.out;
+  const Matrix& b = args.b.tensor.defined() ? args.b : a;
+  return op.Run(BasicCall{.op = args.op,
+                          .dtype = args.out.tensor.dtype(),
+                          .rows = args.out.rows,
+                          .cols = args.out.cols,
+                          .a = a.raw_data(),
+                          .a_stride = a.stride,
+                          .b = b.raw_data(),
+                          .b_stride = b.stride,
+                          .out = args.out.raw_data(),
+                          .out_stride = args.out.stride,
+                          .accumulate = args.accumulate,
+                          .scalar = args.scalar,
+                          .group = args.group,
+                          .draws = args.draws});
+}
+
+}  // namespace kernels
 }  // namespace zeroth

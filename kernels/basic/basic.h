@@ -9,9 +9,12 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/adamw/rounding.h"
+#include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/matrix.h"
-#include "zeroth/kernels/rounding.h"
 
 namespace zeroth {
 
@@ -63,7 +66,13 @@ struct BasicArgs {
   DropoutDraws draws = {};
 };
 
-// BasicArgs that are checked, as the devices take them. Strides are between rows, in elements.
+namespace kernels {
+
+absl::Status Basic(Kernels& kernels, const BasicArgs& args);
+
+}  // namespace kernels
+
+// What devices compute. Strides are between rows, in elements.
 struct BasicCall {
   BasicOp op = BasicOp::kScale;
   DType dtype = DType::kFloat32;
@@ -80,7 +89,6 @@ struct BasicCall {
   int64_t group = 1;
   DropoutDraws draws = {};
 };
-BasicCall CallOf(const BasicArgs& args);
 
 }  // namespace zeroth
 

@@ -1,14 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/basic/basic_cpu.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
 
-#include "zeroth/kernels/cpu/by_element_type.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,7 +16,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/activation-inl.h"
+#include "zeroth/kernels/activation/activation-inl.h"
 #include "zeroth/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -207,15 +206,10 @@ HWY_INLINE void PieceOf(const BasicCall& call, int64_t row, int64_t column, int6
   }
 }
 
-// HWY_EXPORT takes the name of a function.
-void PieceF32(const BasicCall& call, int64_t row, int64_t column, int64_t count) {
-  PieceOf<float>(call, row, column, count);
-}
-void PieceBF16(const BasicCall& call, int64_t row, int64_t column, int64_t count) {
-  PieceOf<BFloat16>(call, row, column, count);
-}
-void PieceF16(const BasicCall& call, int64_t row, int64_t column, int64_t count) {
-  PieceOf<Float16>(call, row, column, count);
+void Piece(const BasicCall& call, int64_t row, int64_t column, int64_t count) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    PieceOf<decltype(element)>(call, row, column, count);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -224,28 +218,30 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zeroth::cpu {
+namespace {
 
-HWY_EXPORT(PieceF32);
-HWY_EXPORT(PieceBF16);
-HWY_EXPORT(PieceF16);
+HWY_EXPORT(Piece);
 
-void Basic(const BasicCall& call) {
-  if (call.rows == 0 || call.cols == 0) return;
-  const auto piece = ByElementType(call.dtype, HWY_DYNAMIC_DISPATCH(PieceF32),
-                                   HWY_DYNAMIC_DISPATCH(PieceBF16), HWY_DYNAMIC_DISPATCH(PieceF16));
+// An element's result depends neither on the team nor on its place.
+absl::Status Basic(const BasicCall& call, CpuKernels&) {
+  if (call.rows == 0 || call.cols == 0) return absl::OkStatus();
+  const auto piece = HWY_DYNAMIC_DISPATCH(Piece);
   const bool by_element = call.op < BasicOp::kSoftmax;
   const bool one_piece =
       call.a_stride == call.cols && call.b_stride == call.cols && call.out_stride == call.cols;
   if (by_element && one_piece) {  // columns of the first row that go on through all others
     ParallelFor(call.rows * call.cols, kElementGrain,
                 [&](int64_t, int64_t begin, int64_t end) { piece(call, 0, begin, end - begin); });
-    return;
+    return absl::OkStatus();
   }
   const int64_t read = call.op == BasicOp::kMean ? call.group : 1;
   ParallelFor(call.rows, RowGrain(read * call.cols), [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) piece(call, row, 0, call.cols);
   });
+  return absl::OkStatus();
 }
+const OnCpu<Basic> basic;
 
+}  // namespace
 }  // namespace zeroth::cpu
 #endif  // HWY_ONCE

@@ -1,11 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include "zeroth/core/device/cuda/kernel_language.h"
-#include "zeroth/kernels/basic/basic_cuda.h"
-#include "zeroth/kernels/cuda/activation.h"
+#include "zeroth/kernels/activation/activation_device.h"
+#include "zeroth/kernels/adamw/low_precision_device.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/elements.h"
-#include "zeroth/kernels/cuda/low_precision.h"
 #include "zeroth/kernels/cuda/warp.h"
 
 namespace zeroth::cuda {
@@ -221,12 +222,14 @@ absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
   return absl::InternalError("no such basic operation");
 }
 
-}  // namespace
-
-absl::Status Basic(const BasicCall& call, const LaunchTarget& target) {
+absl::Status Basic(const BasicCall& call, CudaKernels& kernels) {
   if (call.rows == 0 || call.cols == 0) return absl::OkStatus();
-  return DispatchType(
-      call.dtype, [&](auto tag) { return BasicOf<typename decltype(tag)::type>(call, target); });
+  return DispatchType(call.dtype, [&](auto tag) {
+    return BasicOf<typename decltype(tag)::type>(call, kernels.target());
+  });
 }
+const OnCuda<Basic> basic;
+
+}  // namespace
 
 }  // namespace zeroth::cuda

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/basic/basic_suite.h"
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +10,13 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/matrix.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {
+
+class BasicSuite : public KernelsSuite {};
+
 namespace {
 
 using Doubles = std::vector<double>;
@@ -85,7 +87,7 @@ TEST_P(BasicSuite, ElementsAreThoseOfFloat64) {
         args.a = a.In(Upload(a.shape, a.values, dtype));
         args.b = b.In(Upload(b.shape, b.values, dtype));
         args.out = before.In(out);
-        ASSERT_TRUE(kernels().Basic(args).ok());
+        ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
         Doubles expected = ToDouble(before.values);
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t c = 0; c < cols; ++c) {
@@ -106,7 +108,7 @@ TEST_P(BasicSuite, ActivationsKeepNaNAndStandInfinity) {
   const Shape shape({static_cast<int64_t>(values.size())});
   const auto of = [&](BasicOp op) {
     const Tensor out = Unwritten(shape);
-    EXPECT_TRUE(kernels().Basic({.op = op, .a = Upload(shape, values), .out = out}).ok());
+    EXPECT_TRUE(kernels::Basic(kernels(), {.op = op, .a = Upload(shape, values), .out = out}).ok());
     std::vector<float> results = Download(out);
     EXPECT_TRUE(std::isnan(results[0]));
     results.erase(results.begin());
@@ -132,12 +134,13 @@ TEST_P(BasicSuite, SoftmaxAndItsBackward) {
     const Shape shape({rows, cols});
     const Tensor y = Unwritten(shape, dtype);
     ASSERT_TRUE(
-        kernels().Basic({.op = BasicOp::kSoftmax, .a = Upload(shape, a, dtype), .out = y}).ok());
+        kernels::Basic(kernels(), {.op = BasicOp::kSoftmax, .a = Upload(shape, a, dtype), .out = y})
+            .ok());
     const Tensor dx = Unwritten(shape, dtype);
     ASSERT_TRUE(
-        kernels()
-            .Basic(
-                {.op = BasicOp::kSoftmaxBackward, .a = y, .b = Upload(shape, dy, dtype), .out = dx})
+        kernels::Basic(
+            kernels(),
+            {.op = BasicOp::kSoftmaxBackward, .a = y, .b = Upload(shape, dy, dtype), .out = dx})
             .ok());
     const std::vector<float> actual = Download(y);
     Doubles expected(a.size()), gradient(a.size());
@@ -162,7 +165,8 @@ TEST_P(BasicSuite, SoftmaxOfHugeAndAbsentScores) {
   const float inf = std::numeric_limits<float>::infinity();
   const Shape shape({2, 3});
   const Tensor x = Upload(shape, {3e38f, 3e38f, -3e38f, -inf, 1.0f, -inf});
-  ASSERT_TRUE(kernels().Basic({.op = BasicOp::kSoftmax, .a = x, .out = x}).ok());  // in place
+  ASSERT_TRUE(
+      kernels::Basic(kernels(), {.op = BasicOp::kSoftmax, .a = x, .out = x}).ok());  // in place
   EXPECT_EQ(Download(x), (std::vector<float>{0.5f, 0.5f, 0, 0, 1, 0}));
 }
 
@@ -183,21 +187,19 @@ TEST_P(BasicSuite, MeansOverGroupsOfRowsAndTheirBackward) {
     }
     const Shape whole({rows * group, cols});
     const Tensor out = Upload(Shape({rows, cols}), before, dtype);
-    ASSERT_TRUE(kernels()
-                    .Basic({.op = BasicOp::kMean,
-                            .a = Upload(whole, a, dtype),
-                            .out = out,
-                            .accumulate = accumulate,
-                            .group = group})
+    ASSERT_TRUE(kernels::Basic(kernels(), {.op = BasicOp::kMean,
+                                           .a = Upload(whole, a, dtype),
+                                           .out = out,
+                                           .accumulate = accumulate,
+                                           .group = group})
                     .ok());
     ExpectCloseIn(dtype, Download(out), expected, 1e-6, 1e-7, "mean");
     const Tensor back = Upload(whole, a, dtype);
-    ASSERT_TRUE(kernels()
-                    .Basic({.op = BasicOp::kMeanBackward,
-                            .a = Upload(Shape({rows, cols}), before, dtype),
-                            .out = back,
-                            .accumulate = accumulate,
-                            .group = group})
+    ASSERT_TRUE(kernels::Basic(kernels(), {.op = BasicOp::kMeanBackward,
+                                           .a = Upload(Shape({rows, cols}), before, dtype),
+                                           .out = back,
+                                           .accumulate = accumulate,
+                                           .group = group})
                     .ok());
     Doubles gradient = accumulate ? ToDouble(a) : Doubles(a.size());
     for (size_t at = 0; at < a.size(); ++at) {
@@ -229,14 +231,14 @@ TEST_P(BasicSuite, DropoutDropsWhoTheDefinitionSays) {
   const Tensor from = Upload(shape, x);
   const Tensor out = Unwritten(shape);
   BasicArgs args{.op = BasicOp::kDropout, .a = from, .out = out, .scalar = kRate, .draws = draws};
-  ASSERT_TRUE(kernels().Basic(args).ok());
+  ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(out), expected);
   // The same of the last rows alone, which know where they begin.
   args.a = from.Rows(4, rows);
   args.draws.first_element += 4 * cols;
   const Tensor part = Unwritten(Shape({rows - 4, cols}));
   args.out = part;
-  ASSERT_TRUE(kernels().Basic(args).ok());
+  ASSERT_TRUE(kernels::Basic(kernels(), args).ok());
   EXPECT_EQ(Download(part), std::vector<float>(expected.begin() + 4 * cols, expected.end()));
 }
 
@@ -258,19 +260,24 @@ TEST_P(BasicSuite, DropoutsOfOtherSeedsStepsAndPlacesDropOthers) {
 TEST_P(BasicSuite, RefusesWhatDoesNotFit) {
   const Tensor x = Upload({2, 3}, std::vector<float>(6));
   const Tensor y = Upload({3, 2}, std::vector<float>(6));
-  ExpectInvalid(kernels().Basic({.op = BasicOp::kRelu, .a = y, .out = x}),
+  ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kRelu, .a = y, .out = x}),
                 {"Basic", "a is [3, 2], expected [2, 3]"});
-  ExpectInvalid(kernels().Basic({.op = BasicOp::kMultiply, .a = x, .out = x}),
+  ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kMultiply, .a = x, .out = x}),
                 {"Basic", "b is undefined"});
   ExpectInvalid(
-      kernels().Basic({.op = BasicOp::kRelu, .a = x, .out = Unwritten({2, 3}, DType::kBFloat16)}),
+      kernels::Basic(kernels(),
+                     {.op = BasicOp::kRelu, .a = x, .out = Unwritten({2, 3}, DType::kBFloat16)}),
       {"Basic", "a is fp32, expected bf16 as out"});
-  ExpectInvalid(kernels().Basic({.op = BasicOp::kDropout, .a = x, .out = x, .scalar = 1.0f}),
-                {"Basic", "scalar is 1", "below 1"});
-  ExpectInvalid(kernels().Basic({.op = BasicOp::kMeanBackward, .a = x, .out = y, .group = 2}),
-                {"Basic", "out has 3 rows", "group of 2"});
-  ExpectInvalid(kernels().Basic({.op = BasicOp::kMean, .a = x, .out = x, .group = 0}),
+  ExpectInvalid(
+      kernels::Basic(kernels(), {.op = BasicOp::kDropout, .a = x, .out = x, .scalar = 1.0f}),
+      {"Basic", "scalar is 1", "below 1"});
+  ExpectInvalid(
+      kernels::Basic(kernels(), {.op = BasicOp::kMeanBackward, .a = x, .out = y, .group = 2}),
+      {"Basic", "out has 3 rows", "group of 2"});
+  ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kMean, .a = x, .out = x, .group = 0}),
                 {"Basic", "group is 0"});
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, BasicSuite, ::testing::ValuesIn(TestedDevices()));
 
 }  // namespace zeroth::testing

@@ -6,7 +6,6 @@
 #include <cstddef>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/cpu/by_element_type.h"
 #include "zeroth/kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -86,30 +85,18 @@ HWY_INLINE void AddPartial(int64_t rows, int64_t cols, int64_t stride, const flo
   }
 }
 
-// HWY_EXPORT takes the name of a function.
-void SumRowsF32(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
-                float* sums) {
-  SumRows<float>(begin, end, cols, stride, x, sums);
+void SumAnyRows(int64_t begin, int64_t end, int64_t cols, int64_t stride, DType dtype,
+                const void* x, float* sums) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    SumRows<decltype(element)>(begin, end, cols, stride, x, sums);
+  });
 }
-void SumRowsBF16(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
-                 float* sums) {
-  SumRows<BFloat16>(begin, end, cols, stride, x, sums);
-}
-void SumRowsF16(int64_t begin, int64_t end, int64_t cols, int64_t stride, const void* x,
-                float* sums) {
-  SumRows<Float16>(begin, end, cols, stride, x, sums);
-}
-void AddPartialF32(int64_t rows, int64_t cols, int64_t stride, const float* partial,
-                   bool accumulate, void* out) {
-  AddPartial<float>(rows, cols, stride, partial, accumulate, out);
-}
-void AddPartialBF16(int64_t rows, int64_t cols, int64_t stride, const float* partial,
-                    bool accumulate, void* out) {
-  AddPartial<BFloat16>(rows, cols, stride, partial, accumulate, out);
-}
-void AddPartialF16(int64_t rows, int64_t cols, int64_t stride, const float* partial,
-                   bool accumulate, void* out) {
-  AddPartial<Float16>(rows, cols, stride, partial, accumulate, out);
+
+void AddAnyPartial(int64_t rows, int64_t cols, int64_t stride, const float* partial,
+                   bool accumulate, DType dtype, void* out) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    AddPartial<decltype(element)>(rows, cols, stride, partial, accumulate, out);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -119,12 +106,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zeroth::cpu {
 
-HWY_EXPORT(SumRowsF32);
-HWY_EXPORT(SumRowsBF16);
-HWY_EXPORT(SumRowsF16);
-HWY_EXPORT(AddPartialF32);
-HWY_EXPORT(AddPartialBF16);
-HWY_EXPORT(AddPartialF16);
+HWY_EXPORT(SumAnyRows);
+HWY_EXPORT(AddAnyPartial);
 
 int64_t BlockRows(int64_t rows) {
   constexpr int64_t kMostBlocks = 16;  // what more than that many threads could gain is little
@@ -136,21 +119,16 @@ int64_t BlockCount(int64_t rows) { return (rows + BlockRows(rows) - 1) / BlockRo
 
 void AddBlocks(int64_t blocks, int64_t cols, int64_t stride, const float* partial, bool accumulate,
                DType out_dtype, void* out) {
-  const auto add =
-      ByElementType(out_dtype, HWY_DYNAMIC_DISPATCH(AddPartialF32),
-                    HWY_DYNAMIC_DISPATCH(AddPartialBF16), HWY_DYNAMIC_DISPATCH(AddPartialF16));
-  add(blocks, cols, stride, partial, accumulate, out);
+  HWY_DYNAMIC_DISPATCH(AddAnyPartial)(blocks, cols, stride, partial, accumulate, out_dtype, out);
 }
 
 absl::Status ColumnSum(int64_t rows, int64_t cols, int64_t stride, DType dtype, const void* x,
                        bool accumulate, DType out_dtype, void* out, Workspace& workspace) {
   const int64_t blocks = BlockCount(rows);
   ZEROTH_ASSIGN_OR_RETURN(float* partial, workspace.ReserveFloats(blocks * cols));
-  const auto sum_rows =
-      ByElementType(dtype, HWY_DYNAMIC_DISPATCH(SumRowsF32), HWY_DYNAMIC_DISPATCH(SumRowsBF16),
-                    HWY_DYNAMIC_DISPATCH(SumRowsF16));
+  const auto sum_rows = HWY_DYNAMIC_DISPATCH(SumAnyRows);
   ParallelFor(rows, BlockRows(rows), [=](int64_t block, int64_t begin, int64_t end) {
-    sum_rows(begin, end, cols, stride, x, partial + block * cols);
+    sum_rows(begin, end, cols, stride, dtype, x, partial + block * cols);
   });
   AddBlocks(blocks, cols, cols, partial, accumulate, out_dtype, out);
   return absl::OkStatus();

@@ -25,6 +25,32 @@ namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// function(T()) for the type of elements that `dtype` names: fp32, bf16 or fp16, which the
+// operation's check has made sure of. For what HWY_EXPORT names, which can be no template.
+template <class Function>
+HWY_INLINE auto WithElementType(DType dtype, const Function& function) {
+  if (dtype == DType::kBFloat16) return function(BFloat16());
+  if (dtype == DType::kFloat16) return function(Float16());
+  return function(float());
+}
+
+// function(T(), U()) for the types of a call's operands and of its results, which share their
+// 16-bit type if both have one.
+template <class Function>
+HWY_INLINE auto WithElementTypes(DType dtype, DType other, const Function& function) {
+  if (dtype == DType::kFloat32) {
+    if (other == DType::kBFloat16) return function(float(), BFloat16());
+    if (other == DType::kFloat16) return function(float(), Float16());
+    return function(float(), float());
+  }
+  if (dtype == DType::kBFloat16) {
+    if (other == DType::kBFloat16) return function(BFloat16(), BFloat16());
+    return function(BFloat16(), float());
+  }
+  if (other == DType::kFloat16) return function(Float16(), Float16());
+  return function(Float16(), float());
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const float* from) {
   return hn::LoadU(d, from);

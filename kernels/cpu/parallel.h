@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace zeroth::cpu {
@@ -56,6 +57,14 @@ void ParallelForRanges(absl::Span<const int64_t> lengths, int64_t grain, const B
 // Elements per piece of elementwise work: small enough to divide a layer's activations over a few
 // threads, large enough to repay handing a piece to another core.
 inline constexpr int64_t kElementGrain = 32 * 1024;
+
+// piece(call, begin, end) for all pieces of an elementwise call.
+template <typename Call>
+absl::Status ForPieces(const Call& call, void (*piece)(const Call&, int64_t, int64_t)) {
+  ParallelFor(call.count, kElementGrain,
+              [&](int64_t, int64_t begin, int64_t end) { piece(call, begin, end); });
+  return absl::OkStatus();
+}
 
 // Rows per piece of about kElementGrain elements.
 inline int64_t RowGrain(int64_t row_elements) {

@@ -15,14 +15,15 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/kernels/cpu/attention.h"
-#include "zeroth/kernels/cpu/cross_entropy.h"
-#include "zeroth/kernels/cpu/gemm.h"
-#include "zeroth/kernels/cpu/gemm_call.h"
-#include "zeroth/kernels/cpu/gemm_epilogue.h"
-#include "zeroth/kernels/cpu/linear_cross_entropy.h"
-#include "zeroth/kernels/cpu/widened_gemm.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/attention_cpu.h"
 #include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+#include "zeroth/kernels/gemm/widened_gemm.h"
+#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
 namespace zeroth::cpu {
 namespace {

@@ -14,8 +14,15 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/exact_sum.h"
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/embedding/embedding.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/norm/norm.h"
+#include "zeroth/kernels/sum_of_squares/exact_sum.h"
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
 
 namespace zeroth {
 namespace {
@@ -48,14 +55,14 @@ class ThreadsTest : public testing::Test {
     const Tensor wide =
         *Tensor::FromHost<float>(*device_, shape, values, MemoryCategory::kActivations);
     const Tensor tensor = *Tensor::Empty(*device_, shape, dtype, MemoryCategory::kActivations);
-    EXPECT_TRUE(kernels_->Cast(wide, tensor).ok());
+    EXPECT_TRUE(kernels::Cast(*kernels_, wide, tensor).ok());
     return tensor;
   }
 
   std::vector<float> Values(const Tensor& tensor) {
     const Tensor wide =
         *Tensor::Empty(*device_, tensor.shape(), DType::kFloat32, MemoryCategory::kActivations);
-    EXPECT_TRUE(kernels_->Cast(tensor, wide).ok());
+    EXPECT_TRUE(kernels::Cast(*kernels_, tensor, wide).ok());
     return *wide.ToHost<float>();
   }
 
@@ -96,7 +103,7 @@ TEST_F(ThreadsTest, LayerNormBackward) {
     args.dx = Random({kRows, kDim});
     args.dgamma = Random({kDim});
     args.dbeta = Random({kDim});
-    EXPECT_TRUE(kernels_->LayerNormBackward(args).ok());
+    EXPECT_TRUE(kernels::LayerNormBackward(*kernels_, args).ok());
     return {args.dx, args.dgamma, args.dbeta};
   });
 }
@@ -104,7 +111,7 @@ TEST_F(ThreadsTest, LayerNormBackward) {
 TEST_F(ThreadsTest, BiasGradient) {
   ExpectSameBits([&]() -> std::vector<Tensor> {
     const Tensor dbias = Random({300});
-    EXPECT_TRUE(kernels_->BiasGradient(Random({1001, 300}), dbias, true).ok());
+    EXPECT_TRUE(kernels::BiasGradient(*kernels_, Random({1001, 300}), dbias, true).ok());
     return {dbias};
   });
 }
@@ -116,7 +123,8 @@ TEST_F(ThreadsTest, EmbeddingBackward) {
     const Tensor ids =
         *Tensor::FromHost<int32_t>(*device_, {5, 100}, tokens, MemoryCategory::kActivations);
     const Tensor dtable = Random({40, 130});
-    EXPECT_TRUE(kernels_->EmbeddingBackward(ids, Random({5, 100, 130}), dtable, false).ok());
+    EXPECT_TRUE(
+        kernels::EmbeddingBackward(*kernels_, ids, Random({5, 100, 130}), dtable, false).ok());
     return {dtable};
   });
 }
@@ -125,14 +133,14 @@ TEST_F(ThreadsTest, ElementwiseAndAdamW) {
   ExpectSameBits([&]() -> std::vector<Tensor> {
     constexpr int64_t kCount = 100003;
     const Tensor y = Random({kCount});
-    EXPECT_TRUE(kernels_->Gelu(Random({kCount}), y).ok());
+    EXPECT_TRUE(kernels::Gelu(*kernels_, Random({kCount}), y).ok());
     AdamWArgs args;
     args.lr = 0.1;
     args.param = Random({kCount}, DType::kFloat32);
     args.grad = y;
     args.m = Random({kCount}, DType::kFloat32);
     args.v = *Tensor::Zeros(*device_, {kCount}, DType::kFloat32, MemoryCategory::kOptimizer);
-    EXPECT_TRUE(kernels_->AdamW(args).ok());
+    EXPECT_TRUE(kernels::AdamW(*kernels_, args).ok());
     return {y, args.param, args.m, args.v};
   });
 }
@@ -155,7 +163,7 @@ TEST_F(ThreadsTest, AdamWOfManyRanges) {
       ranges.push_back(args);
       results.insert(results.end(), {args.param, args.m, args.v});
     }
-    EXPECT_TRUE(kernels_->AdamW(ranges).ok());
+    EXPECT_TRUE(kernels::AdamW(*kernels_, ranges).ok());
     return results;
   });
 }
@@ -163,7 +171,7 @@ TEST_F(ThreadsTest, AdamWOfManyRanges) {
 TEST_F(ThreadsTest, PositionBackward) {
   ExpectSameBits([&]() -> std::vector<Tensor> {
     const Tensor dpositions = Random({301, 130}, DType::kBFloat16);
-    EXPECT_TRUE(kernels_->PositionBackward(Random({5, 300, 130}), dpositions, true).ok());
+    EXPECT_TRUE(kernels::PositionBackward(*kernels_, Random({5, 300, 130}), dpositions, true).ok());
     return {dpositions};
   });
 }
@@ -175,10 +183,10 @@ TEST_F(ThreadsTest, AddSquares) {
       Open(threads);
       const Tensor sum =
           *Tensor::Zeros(*device_, {ExactSum::kWords}, DType::kInt64, MemoryCategory::kWorkspace);
-      ASSERT_TRUE(kernels_->AddSquares(Random({600001}, dtype), sum).ok());
+      ASSERT_TRUE(kernels::AddSquares(*kernels_, Random({600001}, dtype), sum).ok());
       const std::vector<Tensor> more = {Random({3}, dtype), Random({0}, dtype),
                                         Random({300000}, dtype), Random({7}, dtype)};
-      ASSERT_TRUE(kernels_->AddSquares(more, sum).ok());
+      ASSERT_TRUE(kernels::AddSquares(*kernels_, more, sum).ok());
       const std::vector<int64_t> words = *sum.ToHost<int64_t>();
       if (threads == 1) expected = words;
       EXPECT_EQ(words, expected) << threads << " threads";

@@ -23,7 +23,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/memory.h"
-#include "zeroth/kernels/fp8.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
 
 namespace zeroth::cuda {
 

@@ -18,7 +18,8 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/cuda/gemm.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_cuda.h"
 
 namespace zeroth::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/kernels/cuda/attention_plan.h"
+#include "zeroth/kernels/attention/attention_plan.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
 namespace zeroth::cuda {

@@ -24,6 +24,8 @@ T ValueOrDie(absl::StatusOr<T> value) {
 
 }  // namespace
 
+std::vector<std::string> TestedDevices() { return KernelRegistry::DeviceTypes(); }
+
 void KernelsSuite::SetUp() {
   const std::vector<std::string> words = absl::StrSplit(GetParam(), '/');
   ZEROTH_SKIP_WITHOUT_DEVICE(words[0]);

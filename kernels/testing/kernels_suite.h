@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What the shared kernel tests stand on: a device by name, tensors from and to the host, random
-// values. Every implementation of Kernels passes the same suites; see cpu/*_test.cc for how one is
-// instantiated.
+// values. Every device passes the same suites: a program of tests has those of the operations that
+// it links, for the devices that it links.
 
 #ifndef ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
 #define ZEROTH_KERNELS_TESTING_KERNELS_SUITE_H_
@@ -58,6 +58,9 @@ class KernelsSuite : public testing::TestWithParam<std::string> {
   std::shared_ptr<Device> device_;
   std::unique_ptr<Kernels> kernels_;
 };
+
+// What suites are instantiated for: the device types whose kernels are linked in.
+std::vector<std::string> TestedDevices();
 
 // What activations and parameters, and gradients of parameters, may be.
 inline constexpr DType kElementTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};

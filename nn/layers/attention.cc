@@ -1,11 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/nn/layers/attention.h"
+#include "zeroth/kernels/attention/attention.h"
 
 #include <utility>
 #include <vector>
 
 #include "zeroth/nn/ops/basic.h"
+
+#include "zeroth/nn/layers/attention.h"
 
 namespace zeroth {
 

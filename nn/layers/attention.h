@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/layers/norm.h"
 #include "zeroth/nn/module.h"

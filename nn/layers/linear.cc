@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/fp8_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
 

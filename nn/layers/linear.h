@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/ops/linear.h"
 

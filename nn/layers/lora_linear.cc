@@ -13,6 +13,8 @@
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -152,13 +154,13 @@ absl::Status FreezeAllButAdapters(const Module& model, const LoraOptions& option
 
 absl::Status MergeLora(Kernels& kernels, const LoraAdapter& adapter, const Tensor& weight,
                        const Tensor& a, const Tensor& b) {
-  ZEROTH_RETURN_IF_ERROR(kernels.Scale(b, adapter.scale));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels, b, adapter.scale));
   GemmArgs gemm;
   gemm.a = adapter.layout == WeightLayout::kInOut ? a : b;
   gemm.b = adapter.layout == WeightLayout::kInOut ? b : a;
   gemm.c = weight;
   gemm.accumulate = true;
-  return Annotate(kernels.Gemm(gemm), adapter.weight->name());
+  return Annotate(kernels::Gemm(kernels, gemm), adapter.weight->name());
 }
 
 }  // namespace zeroth

@@ -18,6 +18,7 @@
 
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/linear.h"
 #include "zeroth/nn/module.h"

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
 namespace zeroth {

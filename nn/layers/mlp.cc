@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {

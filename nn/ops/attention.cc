@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
 
@@ -24,7 +26,7 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   rope.qkv = qkv.data;
   if (rope_theta.has_value()) {
     rope.theta = *rope_theta;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Rope(rope));
+    ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), rope));
   }
   AttentionArgs args;
   args.shape = shape;
@@ -36,7 +38,7 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
     ZEROTH_ASSIGN_OR_RETURN(
         args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
   }
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Attention(args));
+  ZEROTH_RETURN_IF_ERROR(kernels::Attention(context.kernels(), args));
   Value result = context.MakeValue(args.out);
   if (context.recording() && qkv.node != nullptr) {
     context.tape().Record(
@@ -49,14 +51,14 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
           backward.out = args.out;
           backward.lse = args.lse;
           ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
-          ZEROTH_RETURN_IF_ERROR(context.kernels().AttentionBackward(backward));
+          ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
           if (rope_theta.has_value()) {
             RopeArgs rotate_back;
             rotate_back.shape = args.shape;
             rotate_back.qkv = backward.dqkv;
             rotate_back.theta = *rope_theta;
             rotate_back.inverse = true;
-            ZEROTH_RETURN_IF_ERROR(context.kernels().Rope(rotate_back));
+            ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), rotate_back));
           }
           return AddGradient(context, *node, std::move(backward.dqkv));
         });

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/tape.h"
 

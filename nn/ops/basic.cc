@@ -10,6 +10,7 @@
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/ops/pointwise.h"
 
@@ -20,7 +21,7 @@ namespace {
 absl::StatusOr<Value> Make(Context& context, const Shape& shape, BasicArgs args) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(shape, args.a.tensor.dtype()));
   args.out = out;
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(args));
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
   return context.MakeValue(std::move(out));
 }
 
@@ -31,7 +32,7 @@ absl::Status Contribute(Context& context, GradientNode* node, const Shape& shape
                           TakeGradient(context, *node, shape, args.a.tensor.dtype()));
   args.out = slot.tensor;
   args.accumulate = slot.accumulate;
-  return context.kernels().Basic(args);
+  return kernels::Basic(context.kernels(), args);
 }
 
 absl::Status ExpectSame(const char* operation, const Tensor& a, const Tensor& b) {
@@ -95,11 +96,11 @@ absl::StatusOr<Value> MeanOver(Context& context, const Value& x, const Axis& axi
                    if (node == nullptr) return absl::OkStatus();
                    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
                                            TakeGradient(context, *node, full, dy.dtype()));
-                   return context.kernels().Basic({.op = BasicOp::kMeanBackward,
-                                                   .a = dy.Reshape(means),
-                                                   .out = slot.tensor.Reshape(rows),
-                                                   .accumulate = slot.accumulate,
-                                                   .group = axis.size});
+                   return kernels::Basic(context.kernels(), {.op = BasicOp::kMeanBackward,
+                                                             .a = dy.Reshape(means),
+                                                             .out = slot.tensor.Reshape(rows),
+                                                             .accumulate = slot.accumulate,
+                                                             .group = axis.size});
                  });
   return y;
 }
@@ -121,7 +122,7 @@ absl::Status Products(Context& context, const Tensor& a, bool transpose_a, const
     gemm.transpose_a = transpose_a;
     gemm.transpose_b = transpose_b;
     gemm.accumulate = accumulate;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
   return absl::OkStatus();
 }
@@ -255,7 +256,8 @@ absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t
   Axis part = axis;
   part.size = count;
   const int64_t column = begin * axis.inner;
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+      context.kernels(),
       {.a = axis.Rows(x.data).Columns(column, count * axis.inner), .out = part.Rows(out)}));
   const Value y = context.MakeValue(std::move(out));
   RecordBackward(
@@ -267,11 +269,12 @@ absl::StatusOr<Value> SliceOp(Context& context, const Value& x, int dim, int64_t
         const Matrix whole = axis.Rows(slot.tensor);
         if (!slot.accumulate) {
           ZEROTH_RETURN_IF_ERROR(
-              context.kernels().Basic({.op = BasicOp::kFill, .out = whole, .scalar = 0}));
+              kernels::Basic(context.kernels(), {.op = BasicOp::kFill, .out = whole, .scalar = 0}));
         }
-        return context.kernels().Basic({.a = part.Rows(dy),
-                                        .out = whole.Columns(column, part.size * part.inner),
-                                        .accumulate = true});
+        return kernels::Basic(context.kernels(),
+                              {.a = part.Rows(dy),
+                               .out = whole.Columns(column, part.size * part.inner),
+                               .accumulate = true});
       });
   return y;
 }
@@ -297,7 +300,8 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
   int64_t column = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const int64_t width = axes[i].size * axes[i].inner;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+        context.kernels(),
         {.a = axes[i].Rows(parts[i].data), .out = whole.Rows(out).Columns(column, width)}));
     column += width;
   }
@@ -318,7 +322,8 @@ absl::StatusOr<Value> ConcatOp(Context& context, absl::Span<const Value> parts, 
           if (nodes[i] == nullptr) continue;
           ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
                                   TakeGradient(context, *nodes[i], shapes[i], dy.dtype()));
-          ZEROTH_RETURN_IF_ERROR(context.kernels().Basic(
+          ZEROTH_RETURN_IF_ERROR(kernels::Basic(
+              context.kernels(),
               {.a = part, .out = axes[i].Rows(slot.tensor), .accumulate = slot.accumulate}));
         }
         return absl::OkStatus();

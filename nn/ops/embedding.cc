@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -17,11 +18,12 @@ absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
   if (table.requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, table.TakeGradient());
     ZEROTH_RETURN_IF_ERROR(
-        context.kernels().EmbeddingBackward(tokens, dout, slot.tensor, slot.accumulate));
+        kernels::EmbeddingBackward(context.kernels(), tokens, dout, slot.tensor, slot.accumulate));
   }
   if (positions != nullptr && positions->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, positions->TakeGradient());
-    ZEROTH_RETURN_IF_ERROR(context.kernels().PositionBackward(dout, slot.tensor, slot.accumulate));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::PositionBackward(context.kernels(), dout, slot.tensor, slot.accumulate));
   }
   return absl::OkStatus();
 }
@@ -49,7 +51,8 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
                           context.Empty(Shape({tokens.dim(0), tokens.dim(1), table.shape().dim(1)}),
                                         table_values.dtype()));
   ZEROTH_RETURN_IF_ERROR_WITH(
-      context.kernels().Embedding(tokens, table_values, position_values, out), table.name());
+      kernels::Embedding(context.kernels(), tokens, table_values, position_values, out),
+      table.name());
   Value result = context.MakeValue(std::move(out));
   if (context.recording()) {
     context.tape().Record(

@@ -14,7 +14,9 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/fp8.h"
+#include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -44,7 +46,7 @@ absl::StatusOr<Fp8Matrix> CastToFp8(Context& context, const Matrix& values, Fp8F
         cast.codes_transposed,
         context.Empty(Shape({values.cols, PaddedFp8Depth(values.rows)}), DType::kUInt8));
   }
-  ZEROTH_RETURN_IF_ERROR(context.kernels().CastFp8(cast));
+  ZEROTH_RETURN_IF_ERROR(kernels::CastFp8(context.kernels(), cast));
   return Fp8Matrix{{cast.codes, format, cast.scale}, {cast.codes_transposed, format, cast.scale}};
 }
 
@@ -68,7 +70,7 @@ absl::Status Multiply(Context& context, const Fp8Operand& a, const Fp8Operand& b
   gemm.c = c;
   gemm.accumulate = accumulate;
   gemm.bias = bias;
-  return context.kernels().Fp8Gemm(gemm);
+  return kernels::Fp8Gemm(context.kernels(), gemm);
 }
 
 absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout layout,
@@ -94,7 +96,8 @@ absl::Status ParameterGradients(Context& context, const LinearPart& part, Weight
   }
   if (part.bias != nullptr && part.bias->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
-    ZEROTH_RETURN_IF_ERROR(context.kernels().BiasGradient(dy, slot.tensor, slot.accumulate));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::BiasGradient(context.kernels(), dy, slot.tensor, slot.accumulate));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 namespace {
@@ -23,11 +25,12 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
     gemm.transpose_a = true;
     gemm.c = slot.tensor;
     gemm.accumulate = slot.accumulate;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
   if (part.bias != nullptr && part.bias->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
-    ZEROTH_RETURN_IF_ERROR(context.kernels().BiasGradient(dy, slot.tensor, slot.accumulate));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::BiasGradient(context.kernels(), dy, slot.tensor, slot.accumulate));
   }
   return absl::OkStatus();
 }
@@ -49,7 +52,7 @@ absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, We
     gemm.transpose_b = layout == WeightLayout::kInOut;
     gemm.c = slot.tensor;
     gemm.accumulate = slot.accumulate;
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Gemm(gemm));
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
   return absl::OkStatus();
 }
@@ -61,7 +64,7 @@ absl::Status GeluBackward(Context& context, GradientNode& node, const Tensor& ge
   if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
     ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(gelu_input.shape(), gelu_input.dtype()));
   }
-  ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(gelu_input, node.grad, dx));
+  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), gelu_input, node.grad, dx));
   node.grad = std::move(dx);
   return absl::OkStatus();
 }
@@ -124,7 +127,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
     }
     gemm.activation = activation;
     gemm.pre_activation = gelu_input;
-    ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().Gemm(gemm), part.weight->name());
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
     column += OutFeatures(part, layout);
   }
   Value result = context.MakeValue(std::move(y));

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/tensor/parameter.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/tape.h"
 

@@ -8,6 +8,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace zeroth {
 
@@ -39,7 +40,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
       args.accumulate_dweight = slot.accumulate;
     }
   }
-  ZEROTH_RETURN_IF_ERROR_WITH(context.kernels().LinearCrossEntropy(args), "loss");
+  ZEROTH_RETURN_IF_ERROR_WITH(kernels::LinearCrossEntropy(context.kernels(), args), "loss");
   Value loss = context.MakeValue(args.loss);
   if (loss.node != nullptr) loss.node->is_end = true;
   if (context.recording() && hidden.node != nullptr) {

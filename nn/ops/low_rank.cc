@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -57,7 +59,7 @@ absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
   gemm.transpose_b = layout == WeightLayout::kOutIn;
   gemm.c = c;
   gemm.accumulate = accumulate;
-  return Annotate(context.kernels().Gemm(gemm), weight.name());
+  return Annotate(kernels::Gemm(context.kernels(), gemm), weight.name());
 }
 
 // dx (+)= dy w^T.
@@ -70,7 +72,7 @@ absl::Status InputGradient(Context& context, const Matrix& dy, const Parameter& 
   gemm.transpose_b = layout == WeightLayout::kInOut;
   gemm.c = dx;
   gemm.accumulate = accumulate;
-  return context.kernels().Gemm(gemm);
+  return kernels::Gemm(context.kernels(), gemm);
 }
 
 // dw (+)= x^T dy, as the weight is stored; nothing for a frozen one.
@@ -84,7 +86,7 @@ absl::Status WeightGradient(Context& context, const Matrix& x, const Matrix& dy,
   gemm.transpose_a = true;
   gemm.c = slot.tensor;
   gemm.accumulate = slot.accumulate;
-  return context.kernels().Gemm(gemm);
+  return kernels::Gemm(context.kernels(), gemm);
 }
 
 // `inner` is scale * x a, which forward has made.
@@ -96,7 +98,7 @@ absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout la
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner, context.Empty(inner.shape(), inner.dtype()));
   ZEROTH_RETURN_IF_ERROR(
       InputGradient(context, dy_part, *part.b, layout, dinner, /*accumulate=*/false));
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Scale(dinner, scale));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), dinner, scale));
   ZEROTH_RETURN_IF_ERROR(WeightGradient(context, x, dinner, *part.a, layout));
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
@@ -113,7 +115,7 @@ absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
     ZEROTH_ASSIGN_OR_RETURN(const Tensor inner,
                             context.Empty(WithLast(x.data.shape(), rank), x.data.dtype()));
     ZEROTH_RETURN_IF_ERROR(Forward(context, x.data, *part.a, layout, inner, /*accumulate=*/false));
-    ZEROTH_RETURN_IF_ERROR(context.kernels().Scale(inner, scale));
+    ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
     const Matrix target = Matrix(y.data).Columns(part.column, ExtentOf(*part.b, layout).out);
     ZEROTH_RETURN_IF_ERROR(Forward(context, inner, *part.b, layout, target, /*accumulate=*/true));
     if (!context.recording()) continue;

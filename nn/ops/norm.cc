@@ -9,6 +9,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/norm/norm.h"
 
 namespace zeroth {
 namespace {
@@ -63,16 +64,16 @@ absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, Gradi
   ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &args.dgamma, &args.accumulate_dgamma));
   if (beta != nullptr) {
     ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(*beta, &args.dbeta, &args.accumulate_dbeta));
-    return context.kernels().LayerNormBackward(args);
+    return kernels::LayerNormBackward(context.kernels(), args);
   }
-  return context.kernels().RmsNormBackward({.dy = args.dy,
-                                            .x = args.x,
-                                            .gamma = args.gamma,
-                                            .rstd = args.rstd,
-                                            .dx = args.dx,
-                                            .accumulate_dx = args.accumulate_dx,
-                                            .dgamma = args.dgamma,
-                                            .accumulate_dgamma = args.accumulate_dgamma});
+  return kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
+                                                      .x = args.x,
+                                                      .gamma = args.gamma,
+                                                      .rstd = args.rstd,
+                                                      .dx = args.dx,
+                                                      .accumulate_dx = args.accumulate_dx,
+                                                      .dgamma = args.dgamma,
+                                                      .accumulate_dgamma = args.accumulate_dgamma});
 }
 
 }  // namespace
@@ -98,23 +99,23 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
   if (beta != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor shift, FullValues(*beta));
     ZEROTH_ASSIGN_OR_RETURN(mean, context.Empty(rstd.shape(), DType::kFloat32));
-    ZEROTH_RETURN_IF_ERROR(context.kernels().LayerNorm({.x = x.data,
-                                                        .residual = residual.data,
-                                                        .sum = sum,
-                                                        .gamma = scale,
-                                                        .beta = shift,
-                                                        .eps = eps,
-                                                        .y = result.normalized.data,
-                                                        .mean = mean,
-                                                        .rstd = rstd}));
+    ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), {.x = x.data,
+                                                                  .residual = residual.data,
+                                                                  .sum = sum,
+                                                                  .gamma = scale,
+                                                                  .beta = shift,
+                                                                  .eps = eps,
+                                                                  .y = result.normalized.data,
+                                                                  .mean = mean,
+                                                                  .rstd = rstd}));
   } else {
-    ZEROTH_RETURN_IF_ERROR(context.kernels().RmsNorm({.x = x.data,
-                                                      .residual = residual.data,
-                                                      .sum = sum,
-                                                      .gamma = scale,
-                                                      .eps = eps,
-                                                      .y = result.normalized.data,
-                                                      .rstd = rstd}));
+    ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), {.x = x.data,
+                                                                .residual = residual.data,
+                                                                .sum = sum,
+                                                                .gamma = scale,
+                                                                .eps = eps,
+                                                                .y = result.normalized.data,
+                                                                .rstd = rstd}));
   }
   if (!context.recording()) return result;
 

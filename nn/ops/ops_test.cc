@@ -4,6 +4,8 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/attention.h"
 #include "zeroth/nn/ops/embedding.h"
 #include "zeroth/nn/ops/linear.h"

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 
 namespace zeroth {
@@ -15,7 +17,7 @@ namespace zeroth {
 absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
   if (x.data.dtype() == dtype) return x;
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(x.data, y));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), x.data, y));
   Value result = context.MakeValue(std::move(y));
   if (context.recording() && x.node != nullptr) {
     context.tape().Record([&context, dtype = x.data.dtype(), x_node = x.node,
@@ -23,7 +25,7 @@ absl::StatusOr<Value> CastOp(Context& context, const Value& x, DType dtype) {
       if (!y_node->grad.defined()) return absl::OkStatus();
       const Tensor dy = std::exchange(y_node->grad, Tensor());
       ZEROTH_ASSIGN_OR_RETURN(Tensor dx, context.Empty(dy.shape(), dtype));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().Cast(dy, dx));
+      ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), dy, dx));
       return AddGradient(context, *x_node, std::move(dx));
     });
   }
@@ -36,7 +38,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
         "add: shapes differ: ", a.data.shape().ToString(), " and ", b.data.shape().ToString()));
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(a.data.shape(), a.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Add(a.data, b.data, out));
+  ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), a.data, b.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording()) {
     context.tape().Record(
@@ -54,7 +56,7 @@ absl::StatusOr<Value> AddOp(Context& context, const Value& a, const Value& b) {
 
 absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape(), x.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(context.kernels().Gelu(x.data, y));
+  ZEROTH_RETURN_IF_ERROR(kernels::Gelu(context.kernels(), x.data, y));
   Value result = context.MakeValue(std::move(y));
   if (context.recording() && x.node != nullptr) {
     context.tape().Record(
@@ -67,7 +69,7 @@ absl::StatusOr<Value> GeluOp(Context& context, const Value& x) {
           if (dy.buffer().use_count() > 2) {
             ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(x_data.shape(), x_data.dtype()));
           }
-          ZEROTH_RETURN_IF_ERROR(context.kernels().GeluBackward(x_data, dy, dx));
+          ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), x_data, dy, dx));
           dy = Tensor();
           return AddGradient(context, *x_node, std::move(dx));
         });
@@ -85,14 +87,15 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims.back() /= 2;
   ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(Shape(dims), gate_up.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGlu(gate_up.data, out));
+  ZEROTH_RETURN_IF_ERROR(kernels::SwiGlu(context.kernels(), gate_up.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording() && gate_up.node != nullptr) {
     context.tape().Record([&context, data = gate_up.data, node = gate_up.node,
                            out_node = result.node]() -> absl::Status {
       if (!out_node->grad.defined()) return absl::OkStatus();
       ZEROTH_ASSIGN_OR_RETURN(Tensor grad, context.Empty(data.shape(), data.dtype()));
-      ZEROTH_RETURN_IF_ERROR(context.kernels().SwiGluBackward(data, out_node->grad, grad));
+      ZEROTH_RETURN_IF_ERROR(
+          kernels::SwiGluBackward(context.kernels(), data, out_node->grad, grad));
       return AddGradient(context, *node, std::move(grad));
     });
   }

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/strategies/strategy.h"
@@ -83,10 +84,11 @@ class AllReduceShard : public ShardingStrategy {
       const Tensor mine =
           segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
       // What the optimizer reads may be fp32 where less was reduced.
-      ZEROTH_RETURN_IF_ERROR(segment.grad_shard.dtype() == mine.dtype()
-                                 ? unit.device().Copy(segment.grad_shard.raw_data(),
-                                                      mine.raw_data(), mine.bytes(), comm)
-                                 : context_.reduce_kernels->Cast(mine, segment.grad_shard));
+      ZEROTH_RETURN_IF_ERROR(
+          segment.grad_shard.dtype() == mine.dtype()
+              ? unit.device().Copy(segment.grad_shard.raw_data(), mine.raw_data(), mine.bytes(),
+                                   comm)
+              : kernels::Cast(*context_.reduce_kernels, mine, segment.grad_shard));
     }
     ++unit.strategy_state<UnitState>().reductions;
     ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> done, comm.Record());

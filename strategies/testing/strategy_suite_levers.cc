@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
 #include "zeroth/strategies/testing/toy_training.h"
@@ -66,9 +67,9 @@ class Complement : public GatherExtension {
   }
   absl::Status Encode(const Tensor& mine, const Tensor& encoded, Kernels& kernels) override {
     const Tensor as_values = encoded.ViewAs(0, mine.shape(), mine.dtype());
-    ZEROTH_RETURN_IF_ERROR(kernels.Scale(as_values, 0.0f));
-    ZEROTH_RETURN_IF_ERROR(kernels.Cast(mine, as_values));
-    return kernels.Scale(as_values, -1.0f);
+    ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels, as_values, 0.0f));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(kernels, mine, as_values));
+    return kernels::Scale(kernels, as_values, -1.0f);
   }
   absl::Status Decode(const Tensor& encoded, int pieces, const Tensor& full,
                       Kernels& kernels) override {
@@ -77,8 +78,8 @@ class Complement : public GatherExtension {
     for (int piece = 0; piece < pieces; ++piece) {
       const Tensor part = full.View(piece * numel, Shape({numel}));
       ZEROTH_RETURN_IF_ERROR(
-          kernels.Cast(encoded.ViewAs(piece * bytes, part.shape(), part.dtype()), part));
-      ZEROTH_RETURN_IF_ERROR(kernels.Scale(part, -1.0f));
+          kernels::Cast(kernels, encoded.ViewAs(piece * bytes, part.shape(), part.dtype()), part));
+      ZEROTH_RETURN_IF_ERROR(kernels::Scale(kernels, part, -1.0f));
     }
     return absl::OkStatus();
   }

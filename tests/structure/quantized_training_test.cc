@@ -21,7 +21,7 @@
 #include "zeroth/data/byte_tokenizer.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
-#include "zeroth/kernels/quantized_blocks.h"
+#include "zeroth/kernels/quantize/quantized_blocks.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/train/trainer.h"

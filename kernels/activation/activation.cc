@@ -1,0 +1,50 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/activation/activation.h"
+
+#include "zeroth/kernels/matrix.h"
+#include "zeroth/kernels/operation.h"
+
+namespace zeroth::kernels {
+
+absl::Status Gelu(Kernels& kernels, const Tensor& x, const Tensor& y) {
+  Operation op("Gelu", kernels);
+  SharedType type;
+  if (!op.Kind("x", x, type) || !op.Exactly("y", y, x.shape(), type)) return op.status();
+  return op.Run(GeluCall{x.numel(), x.dtype(), x.raw_data(), y.raw_data()});
+}
+
+absl::Status GeluBackward(Kernels& kernels, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  Operation op("GeluBackward", kernels);
+  SharedType type;
+  if (!op.Kind("x", x, type) || !op.Exactly("dy", dy, x.shape(), type) ||
+      !op.Exactly("dx", dx, x.shape(), type)) {
+    return op.status();
+  }
+  return op.Run(GeluBackwardCall{x.numel(), x.dtype(), x.raw_data(), dy.raw_data(), dx.raw_data()});
+}
+
+absl::Status SwiGlu(Kernels& kernels, const Tensor& gate_up, const Tensor& out) {
+  Operation op("SwiGlu", kernels);
+  SharedType type;
+  if (!op.Kind("out", out, type) || !op.MinRank("out", out, 1)) return op.status();
+  const Matrix flat(out);
+  if (!op.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type)) return op.status();
+  return op.Run(SwiGluCall{flat.rows, flat.cols, out.dtype(), gate_up.raw_data(), out.raw_data()});
+}
+
+absl::Status SwiGluBackward(Kernels& kernels, const Tensor& gate_up, const Tensor& dout,
+                            const Tensor& dgate_up) {
+  Operation op("SwiGluBackward", kernels);
+  SharedType type;
+  if (!op.Kind("dout", dout, type) || !op.MinRank("dout", dout, 1)) return op.status();
+  const Matrix flat(dout);
+  if (!op.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type) ||
+      !op.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols, type)) {
+    return op.status();
+  }
+  return op.Run(SwiGluBackwardCall{flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(),
+                                   dout.raw_data(), dgate_up.raw_data()});
+}
+
+}  // namespace zeroth::kernels

@@ -1,0 +1,62 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_
+#define ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+namespace kernels {
+
+// y = gelu(x), tanh approximation; x and y may be the same tensor. NaN stays NaN.
+absl::Status Gelu(Kernels& kernels, const Tensor& x, const Tensor& y);
+// dx = dy * gelu'(x); dx may be dy.
+absl::Status GeluBackward(Kernels& kernels, const Tensor& x, const Tensor& dy, const Tensor& dx);
+// out = silu(gate) * up, where gate_up [rows, 2 * hidden] holds gate, then up, in each row; out
+// [rows, hidden].
+absl::Status SwiGlu(Kernels& kernels, const Tensor& gate_up, const Tensor& out);
+// dgate_up may be gate_up.
+absl::Status SwiGluBackward(Kernels& kernels, const Tensor& gate_up, const Tensor& dout,
+                            const Tensor& dgate_up);
+
+}  // namespace kernels
+
+// What devices compute.
+struct GeluCall {
+  int64_t count = 0;
+  DType dtype = DType::kFloat32;
+  const void* x = nullptr;
+  void* y = nullptr;
+};
+struct GeluBackwardCall {
+  int64_t count = 0;
+  DType dtype = DType::kFloat32;
+  const void* x = nullptr;
+  const void* dy = nullptr;
+  void* dx = nullptr;
+};
+struct SwiGluCall {
+  int64_t rows = 0;
+  int64_t hidden = 0;
+  DType dtype = DType::kFloat32;
+  const void* gate_up = nullptr;
+  void* out = nullptr;
+};
+struct SwiGluBackwardCall {
+  int64_t rows = 0;
+  int64_t hidden = 0;
+  DType dtype = DType::kFloat32;
+  const void* gate_up = nullptr;
+  const void* dout = nullptr;
+  void* dgate_up = nullptr;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_ACTIVATION_ACTIVATION_H_

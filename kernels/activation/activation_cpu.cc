@@ -1,0 +1,142 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cstddef>
+
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/activation/activation_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/activation/activation-inl.h"
+#include "zeroth/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+void GeluPiece(const GeluCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    Transform(
+        static_cast<size_t>(end - begin), static_cast<T*>(call.y) + begin,
+        [](auto d, auto v) HWY_ATTR { return GeluOf(d, v); },
+        static_cast<const T*>(call.x) + begin);
+  });
+}
+
+void GeluBackwardPiece(const GeluBackwardCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    Transform(
+        static_cast<size_t>(end - begin), static_cast<T*>(call.dx) + begin,
+        [](auto d, auto v, auto g) HWY_ATTR { return hn::Mul(g, GeluSlope(d, v)); },
+        static_cast<const T*>(call.x) + begin, static_cast<const T*>(call.dy) + begin);
+  });
+}
+
+void SwiGluRows(const SwiGluCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* gate_up = static_cast<const T*>(call.gate_up) + row * 2 * call.hidden;
+      Transform(
+          static_cast<size_t>(call.hidden), static_cast<T*>(call.out) + row * call.hidden,
+          [](auto d, auto gate, auto up) HWY_ATTR { return hn::Mul(SiluOf(d, gate), up); }, gate_up,
+          gate_up + call.hidden);
+    }
+  });
+}
+
+// With s = logistic(gate): d/dgate = up s (1 + gate (1 - s)), d/dup = gate s.
+template <class D, class V>
+HWY_INLINE void SwiGluGradient(D d, V raw_gate, V up, V dout, V& dgate, V& dup) {
+  const V gate = AtLeast(d, kSiluLowest, raw_gate);
+  V s = gate;
+  V complement = gate;
+  LogisticAndComplement(d, gate, s, complement);
+  const V scaled = hn::Mul(dout, s);
+  dup = hn::Mul(scaled, gate);
+  dgate = hn::Mul(hn::Mul(scaled, up), hn::MulAdd(gate, complement, hn::Set(d, 1.0f)));
+}
+
+template <typename T>
+HWY_INLINE void SwiGluBackwardRow(size_t hidden, const T* gate_up, const T* dout, T* dgate_up) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  auto dgate = hn::Zero(d);
+  auto dup = hn::Zero(d);
+  size_t i = 0;
+  for (; i + lanes <= hidden; i += lanes) {
+    SwiGluGradient(d, LoadElements(d, gate_up + i), LoadElements(d, gate_up + hidden + i),
+                   LoadElements(d, dout + i), dgate, dup);
+    StoreElements(dgate, d, dgate_up + i);
+    StoreElements(dup, d, dgate_up + hidden + i);
+  }
+  if (i == hidden) return;
+  const size_t rest = hidden - i;
+  SwiGluGradient(d, LoadFirstElements(d, gate_up + i, rest),
+                 LoadFirstElements(d, gate_up + hidden + i, rest),
+                 LoadFirstElements(d, dout + i, rest), dgate, dup);
+  StoreFirstElements(dgate, d, dgate_up + i, rest);
+  StoreFirstElements(dup, d, dgate_up + hidden + i, rest);
+}
+
+void SwiGluBackwardRows(const SwiGluBackwardCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    for (int64_t row = begin; row < end; ++row) {
+      SwiGluBackwardRow(static_cast<size_t>(call.hidden),
+                        static_cast<const T*>(call.gate_up) + row * 2 * call.hidden,
+                        static_cast<const T*>(call.dout) + row * call.hidden,
+                        static_cast<T*>(call.dgate_up) + row * 2 * call.hidden);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(GeluPiece);
+HWY_EXPORT(GeluBackwardPiece);
+HWY_EXPORT(SwiGluRows);
+HWY_EXPORT(SwiGluBackwardRows);
+
+absl::Status Gelu(const GeluCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(GeluPiece));
+}
+const OnCpu<Gelu> gelu;
+
+absl::Status GeluBackward(const GeluBackwardCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(GeluBackwardPiece));
+}
+const OnCpu<GeluBackward> gelu_backward;
+
+absl::Status SwiGlu(const SwiGluCall& call, CpuKernels&) {
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(SwiGluRows);
+  ParallelFor(call.rows, RowGrain(2 * call.hidden),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
+  return absl::OkStatus();
+}
+const OnCpu<SwiGlu> swiglu;
+
+absl::Status SwiGluBackward(const SwiGluBackwardCall& call, CpuKernels&) {
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(SwiGluBackwardRows);
+  ParallelFor(call.rows, RowGrain(2 * call.hidden),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
+  return absl::OkStatus();
+}
+const OnCpu<SwiGluBackward> swiglu_backward;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,126 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/activation/activation_device.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/map.h"
+
+namespace zeroth::cuda {
+namespace {
+
+struct GeluForward {
+  __device__ float operator()(float x) const { return GeluOf(x); }
+};
+struct GeluGradient {
+  __device__ float operator()(float x, float dy) const { return dy * GeluSlope(x); }
+};
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    SwiGluForward(int64_t rows, int64_t hidden, const T* gate_up, T* out) {
+  const int64_t packs = hidden / N;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < rows * packs;
+       item += step) {
+    const int64_t row = item / packs;
+    const int64_t column = item % packs * N;
+    float gate[N];
+    float up[N];
+    LoadPack<N>(gate_up + row * 2 * hidden + column, gate);
+    LoadPack<N>(gate_up + row * 2 * hidden + hidden + column, up);
+#pragma unroll
+    for (int i = 0; i < N; ++i) gate[i] = SiluOf(gate[i]) * up[i];
+    StorePack<N>(gate, out + row * hidden + column);
+  }
+}
+
+// Three packs at work and the derivatives of their activation take more registers than most.
+constexpr int kSwiGluGradientBlocks = 5;
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kMapThreads, kSwiGluGradientBlocks)
+    SwiGluGradient(int64_t rows, int64_t hidden, const T* gate_up, const T* dout, T* dgate_up) {
+  const int64_t packs = hidden / N;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < rows * packs;
+       item += step) {
+    const int64_t row = item / packs;
+    const int64_t column = item % packs * N;
+    const int64_t at = row * 2 * hidden + column;
+    float gate[N];
+    float up[N];
+    float dy[N];
+    LoadPack<N>(gate_up + at, gate);
+    LoadPack<N>(gate_up + at + hidden, up);
+    LoadPack<N>(dout + row * hidden + column, dy);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float dgate = dy[i] * up[i] * SiluSlope(gate[i]);
+      up[i] = dy[i] * SiluOf(gate[i]);
+      gate[i] = dgate;
+    }
+    StorePack<N>(gate, dgate_up + at);
+    StorePack<N>(up, dgate_up + at + hidden);
+  }
+}
+
+absl::Status Gelu(const GeluCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return Apply<GeluForward, T, T>(call.count, GeluForward(), call.y, call.x, kernels.target());
+  });
+}
+const OnCuda<Gelu> gelu;
+
+absl::Status GeluBackward(const GeluBackwardCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    return Apply<GeluGradient, typename decltype(tag)::type>(call.count, GeluGradient(), call.dx,
+                                                             call.x, call.dy, kernels.target());
+  });
+}
+const OnCuda<GeluBackward> gelu_backward;
+
+absl::Status SwiGlu(const SwiGluCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const int64_t items = call.rows * call.hidden;
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    const auto* from = static_cast<const T*>(call.gate_up);
+    auto* to = static_cast<T*>(call.out);
+    if (ArePacked(from, to) && call.hidden % kWidth == 0) {
+      return ZEROTH_LAUNCH((SwiGluForward<kWidth, T>),
+                           MapShape(items / kWidth, target.multiprocessors), target.stream,
+                           call.rows, call.hidden, from, to);
+    }
+    return ZEROTH_LAUNCH((SwiGluForward<1, T>), MapShape(items, target.multiprocessors),
+                         target.stream, call.rows, call.hidden, from, to);
+  });
+}
+const OnCuda<SwiGlu> swiglu;
+
+absl::Status SwiGluBackward(const SwiGluBackwardCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const int64_t items = call.rows * call.hidden;
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    const auto* from = static_cast<const T*>(call.gate_up);
+    const auto* dy = static_cast<const T*>(call.dout);
+    auto* to = static_cast<T*>(call.dgate_up);
+    if (ArePacked(from, dy, to) && call.hidden % kWidth == 0) {
+      return ZEROTH_LAUNCH((SwiGluGradient<kWidth, T>),
+                           MapShape(items / kWidth, target.multiprocessors, kSwiGluGradientBlocks),
+                           target.stream, call.rows, call.hidden, from, dy, to);
+    }
+    return ZEROTH_LAUNCH((SwiGluGradient<1, T>),
+                         MapShape(items, target.multiprocessors, kSwiGluGradientBlocks),
+                         target.stream, call.rows, call.hidden, from, dy, to);
+  });
+}
+const OnCuda<SwiGluBackward> swiglu_backward;
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,276 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/adamw/adamw_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/adamw/moment_codes-inl.h"
+#include "zeroth/kernels/adamw/rounding-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+template <class V>
+struct AdamWState {
+  V param;
+  V m;
+  V v;
+};
+
+template <class D, class V>
+HWY_INLINE V ZeroIfSubnormal(D d, V x) {
+  return hn::IfThenZeroElse(hn::Lt(hn::Abs(x), hn::Set(d, 1.17549435e-38f)), x);
+}
+
+// Decay and step are subtracted from the parameter together: a factor 1 - decay would be rounded to
+// a multiple of 2^-24, which for small learning rates is a visible error in the decay.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE AdamWState<V> Update(D d, const AdamWCoefficients& c, V param, V grad, V m, V v) {
+  const V g = hn::Mul(grad, hn::Set(d, c.grad_scale));
+  m = hn::MulAdd(hn::Set(d, c.beta1), m, hn::Mul(hn::Set(d, c.one_minus_beta1), g));
+  v = hn::MulAdd(hn::Set(d, c.beta2), v, hn::Mul(hn::Set(d, c.one_minus_beta2), hn::Mul(g, g)));
+  m = ZeroIfSubnormal(d, m);
+  v = ZeroIfSubnormal(d, v);
+  const V denominator = hn::MulAdd(hn::Sqrt(v), hn::Set(d, c.root_scale), hn::Set(d, c.eps));
+  const V change =
+      hn::MulAdd(hn::Set(d, c.decay), param, hn::Div(hn::Mul(hn::Set(d, c.step), m), denominator));
+  return {hn::Sub(param, change), m, v};
+}
+
+// Where a vector's elements lie: `count` lanes from lane `skip` on.
+struct Lanes {
+  size_t skip = 0;
+  size_t count = 0;
+};
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, const Lanes& lanes) {
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(float)] = {};
+  std::memcpy(buffer + lanes.skip, from, lanes.count * sizeof(T));
+  return LoadElements(d, buffer);
+}
+
+template <class D, class T>
+HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> draws, T* to,
+                           const Lanes& lanes) {
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(float)];
+  StoreRounded(d, v, draws, buffer);
+  std::memcpy(to, buffer + lanes.skip, lanes.count * sizeof(T));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V UpperHalves(D, V draws) {
+  return hn::ShiftRight<16>(draws);
+}
+
+// Elements [begin, end) of a call. P, G and M are the types of parameters, gradients and moments.
+template <typename P, typename G, typename M>
+HWY_INLINE void UpdatePiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
+  constexpr bool kRounds = std::is_same_v<P, BFloat16> || std::is_same_v<M, BFloat16>;
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> d32;
+  const size_t width = hn::Lanes(d);
+  const AdamWCoefficients& c = call.coefficients;
+  P* HWY_RESTRICT param = static_cast<P*>(call.param) + begin;
+  const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
+  M* HWY_RESTRICT m = static_cast<M*>(call.m) + begin;
+  M* HWY_RESTRICT v = static_cast<M*>(call.v) + begin;
+  // In the parameter, of lane 0.
+  const auto draw = [&](int64_t first) HWY_ATTR {
+    if constexpr (kRounds) return Draw(d32, c.rounding, call.stream, first);
+    return DrawVectors<hn::Vec<decltype(d32)>>{hn::Zero(d32), hn::Zero(d32)};
+  };
+  const auto partial = [&](size_t at, const Lanes& lanes, int64_t first) HWY_ATTR {
+    const auto next = Update(d, c, LoadLanes(d, param + at, lanes), LoadLanes(d, grad + at, lanes),
+                             LoadLanes(d, m + at, lanes), LoadLanes(d, v + at, lanes));
+    const auto draws = draw(first);
+    StoreLanes(d, next.param, draws.params, param + at, lanes);
+    StoreLanes(d, next.m, draws.moments, m + at, lanes);
+    StoreLanes(d, next.v, UpperHalves(d32, draws.moments), v + at, lanes);
+  };
+  const size_t n = static_cast<size_t>(end - begin);
+  const int64_t first = call.first_element + begin;
+  size_t i = 0;
+  // Draws come in pairs of lanes.
+  if (kRounds && width > 1 && first % 2 != 0 && n > 0) {
+    i = std::min(n, width - 1);
+    partial(0, {1, i}, first - 1);
+  }
+  for (; i + width <= n; i += width) {
+    const auto next = Update(d, c, LoadElements(d, param + i), LoadElements(d, grad + i),
+                             LoadElements(d, m + i), LoadElements(d, v + i));
+    const auto draws = draw(first + static_cast<int64_t>(i));
+    StoreRounded(d, next.param, draws.params, param + i);
+    StoreRounded(d, next.m, draws.moments, m + i);
+    StoreRounded(d, next.v, UpperHalves(d32, draws.moments), v + i);
+  }
+  if (i < n) partial(i, {0, n - i}, first + static_cast<int64_t>(i));
+}
+
+// One block of 8-bit moments. Scales need all of the new moments, which stay in the nearest cache
+// until they are known. Lanes past `n` are zeros and change no scale.
+template <typename P, typename G>
+HWY_INLINE void UpdateBlock(const AdamWRangeCall& call, int64_t begin, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> d32;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t width = hn::Lanes(d);
+  constexpr size_t kBlock = static_cast<size_t>(kMomentBlock);
+  static_assert(kBlock % (HWY_MAX_BYTES / sizeof(float)) == 0);
+  const AdamWCoefficients& c = call.coefficients;
+  P* HWY_RESTRICT param = static_cast<P*>(call.param) + begin;
+  const G* HWY_RESTRICT grad = static_cast<const G*>(call.grad) + begin;
+  uint8_t* m_codes = static_cast<uint8_t*>(call.m) + begin;
+  uint8_t* v_codes = static_cast<uint8_t*>(call.v) + begin;
+  float* m_scale = call.m_scale + begin / kMomentBlock;
+  float* v_scale = call.v_scale + begin / kMomentBlock;
+  HWY_ALIGN uint8_t m_in[kBlock] = {};
+  HWY_ALIGN uint8_t v_in[kBlock] = {};
+  if (n < kBlock) {
+    std::memcpy(m_in, m_codes, n);
+    std::memcpy(v_in, v_codes, n);
+  }
+  const uint8_t* m_from = n < kBlock ? m_in : m_codes;
+  const uint8_t* v_from = n < kBlock ? v_in : v_codes;
+  HWY_ALIGN float m[kBlock];
+  HWY_ALIGN float v[kBlock];
+  HWY_ALIGN uint32_t moment_draws[kBlock];
+  auto m_largest = hn::Zero(di);
+  auto v_largest = hn::Zero(di);
+  for (size_t i = 0; i < n; i += width) {
+    const bool whole = i + width <= n;
+    const Lanes lanes{0, n - i};
+    const auto next =
+        Update(d, c, whole ? LoadElements(d, param + i) : LoadLanes(d, param + i, lanes),
+               whole ? LoadElements(d, grad + i) : LoadLanes(d, grad + i, lanes),
+               DecodeMoments<FirstMomentCode>(d, m_from + i, *m_scale),
+               DecodeMoments<SecondMomentCode>(d, v_from + i, *v_scale));
+    const auto draws =
+        Draw(d32, c.rounding, call.stream, call.first_element + begin + static_cast<int64_t>(i));
+    hn::Store(next.m, d, m + i);
+    hn::Store(next.v, d, v + i);
+    hn::Store(draws.moments, d32, moment_draws + i);
+    m_largest = hn::Max(m_largest, hn::BitCast(di, hn::Abs(next.m)));
+    v_largest = hn::Max(v_largest, hn::BitCast(di, hn::Abs(next.v)));
+    if (whole) {
+      StoreRounded(d, next.param, draws.params, param + i);
+    } else {
+      StoreLanes(d, next.param, draws.params, param + i, lanes);
+    }
+  }
+  *m_scale = MomentScale<FirstMomentCode>(hn::GetLane(hn::MaxOfLanes(di, m_largest)));
+  *v_scale = MomentScale<SecondMomentCode>(hn::GetLane(hn::MaxOfLanes(di, v_largest)));
+  const float m_inverse = 1.0f / *m_scale;
+  const float v_inverse = 1.0f / *v_scale;
+  uint8_t* m_to = n < kBlock ? m_in : m_codes;
+  uint8_t* v_to = n < kBlock ? v_in : v_codes;
+  for (size_t i = 0; i < n; i += width) {
+    const auto draws = hn::Load(d32, moment_draws + i);
+    const auto lower = hn::BitCast(di, hn::And(draws, hn::Set(d32, uint32_t{0xffffu})));
+    const auto upper = hn::BitCast(di, hn::ShiftRight<16>(draws));
+    EncodeMoments<FirstMomentCode>(d, hn::Load(d, m + i), lower, m_inverse, m_to + i);
+    EncodeMoments<SecondMomentCode>(d, hn::Load(d, v + i), upper, v_inverse, v_to + i);
+  }
+  if (n < kBlock) {
+    std::memcpy(m_codes, m_in, n);
+    std::memcpy(v_codes, v_in, n);
+  }
+}
+
+template <typename P, typename G>
+HWY_INLINE void UpdateBlocks(const AdamWRangeCall& call, int64_t begin, int64_t end) {
+  for (int64_t at = begin; at < end; at += kMomentBlock) {
+    UpdateBlock<P, G>(call, at, static_cast<size_t>(std::min(kMomentBlock, end - at)));
+  }
+}
+
+template <typename P, typename G>
+HWY_INLINE void UpdateAny(const AdamWRangeCall& call, int64_t begin, int64_t end) {
+  switch (call.moment_dtype) {
+    case DType::kUInt8:
+      return UpdateBlocks<P, G>(call, begin, end);
+    case DType::kBFloat16:
+      return UpdatePiece<P, G, BFloat16>(call, begin, end);
+    default:
+      return UpdatePiece<P, G, float>(call, begin, end);
+  }
+}
+
+template <typename P>
+HWY_INLINE void UpdateFrom(const AdamWRangeCall& call, int64_t begin, int64_t end) {
+  switch (call.grad_dtype) {
+    case DType::kBFloat16:
+      return UpdateAny<P, BFloat16>(call, begin, end);
+    case DType::kFloat16:
+      return UpdateAny<P, Float16>(call, begin, end);
+    default:
+      return UpdateAny<P, float>(call, begin, end);
+  }
+}
+
+// HWY_EXPORT takes the name of a function.
+void AdamWPiece(const AdamWRangeCall& call, int64_t begin, int64_t end) {
+  if (call.param_dtype == DType::kBFloat16) return UpdateFrom<BFloat16>(call, begin, end);
+  UpdateFrom<float>(call, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+
+namespace {
+
+HWY_EXPORT(AdamWPiece);
+
+// What counts now, the factor on the device included.
+AdamWCoefficients CurrentCoefficients(const AdamWRangeCall& range) {
+  AdamWCoefficients coefficients =
+      range.on_device != nullptr ? *range.on_device : range.coefficients;
+  if (range.grad_factor != nullptr) coefficients.grad_scale *= *range.grad_factor;
+  return coefficients;
+}
+
+// In one pass over memory and one parallel loop, whose pieces are of one size however ranges differ
+// in theirs.
+absl::Status AdamW(const AdamWCall& call, CpuKernels&) {
+  std::vector<AdamWRangeCall> ranges;
+  std::vector<int64_t> lengths;
+  ranges.reserve(call.ranges.size());
+  lengths.reserve(call.ranges.size());
+  // In whole blocks, so that a cut of all ranges cuts none of their blocks.
+  static_assert(kElementGrain % kMomentBlock == 0);
+  for (AdamWRangeCall range : call.ranges) {
+    range.coefficients = CurrentCoefficients(range);
+    if (std::isnan(range.coefficients.grad_scale)) continue;  // a step to be skipped
+    ranges.push_back(range);
+    lengths.push_back((range.count + kMomentBlock - 1) / kMomentBlock * kMomentBlock);
+  }
+  const auto piece = HWY_DYNAMIC_DISPATCH(AdamWPiece);
+  ParallelForRanges(lengths, kElementGrain, [&](size_t i, int64_t begin, int64_t end) {
+    piece(ranges[i], begin, std::min(end, ranges[i].count));
+  });
+  return absl::OkStatus();
+}
+const OnCpu<AdamW> adamw;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,284 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// When cuDNN computes attention and in what parts, with a library that only writes down what it is
+// asked: cuDNN's own plans are cudnn_test's.
+
+#include "zeroth/kernels/attention/attention_choice.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/attention_shape.h"
+#include "zeroth/kernels/attention/cudnn.h"
+#include "zeroth/kernels/attention/cudnn_attention.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// What has been asked of a library, and what it answers.
+struct Library {
+  size_t backward_bytes_of_score = 2;
+  absl::Status backward;
+  struct Enqueued {
+    CudnnAttentionKey key;
+    CudnnAttentionPointers pointers;
+  };
+  std::vector<CudnnAttentionKey> planned;
+  std::vector<Enqueued> enqueued;
+  int made = 0;
+};
+
+class WrittenPlan : public CudnnAttentionPlan {
+ public:
+  WrittenPlan(Library& library, const CudnnAttentionKey& key) : library_(library), key_(key) {
+    const AttentionShape& shape = key.shape;
+    if (key.pass == AttentionPass::kBackward) {
+      workspace_ = static_cast<size_t>(shape.batch * shape.heads * shape.seq * shape.seq) *
+                   library.backward_bytes_of_score;
+    }
+  }
+  size_t workspace_bytes() const override { return workspace_; }
+  const std::string& engine() const override { return engine_; }
+  absl::Status Enqueue(const CudnnAttentionPointers& pointers, void*) override {
+    library_.enqueued.push_back({key_, pointers});
+    return absl::OkStatus();
+  }
+
+ private:
+  Library& library_;
+  const CudnnAttentionKey key_;
+  size_t workspace_ = 0;
+  const std::string engine_ = "written";
+};
+
+class WritingCudnn : public Cudnn {
+ public:
+  explicit WritingCudnn(Library& library) : library_(library) {}
+  const std::string& version() const override { return version_; }
+  absl::StatusOr<std::unique_ptr<CudnnAttentionPlan>> MakePlan(
+      const CudnnAttentionKey& key) override {
+    library_.planned.push_back(key);
+    if (key.pass == AttentionPass::kBackward && !library_.backward.ok()) return library_.backward;
+    return std::make_unique<WrittenPlan>(library_, key);
+  }
+
+ private:
+  Library& library_;
+  const std::string version_ = "9.99.0";
+};
+
+AttentionChoice ChoiceOf(AttentionBackend wanted, Library& library) {
+  return AttentionChoice(wanted, [&library]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+    ++library.made;
+    return std::make_unique<WritingCudnn>(library);
+  });
+}
+
+AttentionChoice WithoutLibrary(AttentionBackend wanted) {
+  return AttentionChoice(wanted, []() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+    return absl::UnimplementedError("cuDNN: not found: libcudnn.so.9");
+  });
+}
+
+constexpr AttentionShape kShape = {8, 1024, 12, 12, 64};
+
+CudnnAttentionKey Key(const AttentionShape& shape, AttentionPass pass,
+                      DType dtype = DType::kBFloat16) {
+  return {shape, dtype, pass};
+}
+
+TEST(AttentionChoiceTest, AutoTakesCudnnWhereItCan) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  for (int i = 0; i < 3; ++i) {
+    const auto workspace = choice.CudnnWorkspace(Key(kShape, AttentionPass::kForward), {});
+    ASSERT_TRUE(workspace.ok()) << workspace.status();
+    EXPECT_TRUE(workspace->has_value());
+  }
+  EXPECT_EQ(library.made, 1);
+  EXPECT_EQ(library.planned.size(), 1u) << "a plan is kept";
+}
+
+TEST(AttentionChoiceTest, AutoLeavesTheRestToOurKernels) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  AttentionShape odd = kShape;
+  odd.head_dim = 60;
+  AttentionShape empty = kShape;
+  empty.seq = 0;
+  for (const CudnnAttentionKey& key :
+       {Key(kShape, AttentionPass::kForward, DType::kFloat32), Key(odd, AttentionPass::kForward),
+        Key(empty, AttentionPass::kBackward)}) {
+    const auto workspace = choice.CudnnWorkspace(key, {});
+    ASSERT_TRUE(workspace.ok()) << workspace.status();
+    EXPECT_FALSE(workspace->has_value());
+  }
+  EXPECT_EQ(library.made, 0) << "the library was loaded for nothing";
+
+  CudnnAttentionPointers odd_address;
+  odd_address.out = reinterpret_cast<void*>(uintptr_t{8});
+  const auto unaligned = choice.CudnnWorkspace(Key(kShape, AttentionPass::kForward), odd_address);
+  ASSERT_TRUE(unaligned.ok()) << unaligned.status();
+  EXPECT_FALSE(unaligned->has_value());
+
+  AttentionChoice none = WithoutLibrary(AttentionBackend::kAuto);
+  const auto without = none.CudnnWorkspace(Key(kShape, AttentionPass::kForward), {});
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_FALSE(without->has_value());
+}
+
+TEST(AttentionChoiceTest, OtherErrorsOfTheLibraryAreNotSwallowed) {
+  Library library;
+  library.backward = absl::InternalError("cuDNN: broken");
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  EXPECT_EQ(choice.CudnnWorkspace(Key(kShape, AttentionPass::kBackward), {}).status(),
+            library.backward);
+}
+
+TEST(AttentionChoiceTest, CudnnByNameIsAnErrorWhereItCannot) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kCudnn, library);
+  const absl::Status fp32 =
+      choice.CudnnWorkspace(Key(kShape, AttentionPass::kForward, DType::kFloat32), {}).status();
+  EXPECT_TRUE(absl::IsUnimplemented(fp32)) << fp32;
+  EXPECT_TRUE(absl::StrContains(fp32.message(), "expected bf16 or fp16")) << fp32;
+  CudnnAttentionPointers odd_address;
+  odd_address.qkv = reinterpret_cast<void*>(uintptr_t{2});
+  const absl::Status unaligned =
+      choice.CudnnWorkspace(Key(kShape, AttentionPass::kForward), odd_address).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(unaligned)) << unaligned;
+  AttentionChoice none = WithoutLibrary(AttentionBackend::kCudnn);
+  EXPECT_TRUE(absl::IsUnimplemented(
+      none.CudnnWorkspace(Key(kShape, AttentionPass::kForward), {}).status()));
+}
+
+TEST(AttentionChoiceTest, FlashNeverAsks) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kFlash, library);
+  const auto workspace = choice.CudnnWorkspace(Key(kShape, AttentionPass::kForward), {});
+  ASSERT_TRUE(workspace.ok()) << workspace.status();
+  EXPECT_FALSE(workspace->has_value());
+  EXPECT_EQ(choice.Describe(kShape, DType::kBFloat16).value(), "Zeroth's kernels");
+  EXPECT_EQ(library.made, 0);
+}
+
+TEST(AttentionChoiceTest, DescriptionsSayWhatWillBe) {
+  {
+    Library library;
+    AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+    EXPECT_EQ(choice.Describe(kShape, DType::kBFloat16).value(), "cuDNN 9.99.0");
+    AttentionShape wide = kShape;
+    wide.batch = 64;
+    EXPECT_EQ(choice.Describe(wide, DType::kBFloat16).value(),
+              "cuDNN 9.99.0, backward of 26 sequences at a time");
+    EXPECT_EQ(choice.Describe(kShape, DType::kFloat32).value(),
+              "Zeroth's kernels (cuDNN: it has no attention in fp32, expected bf16 or fp16)");
+  }
+  {
+    Library library;
+    library.backward = absl::UnimplementedError("cuDNN: no engine");
+    AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+    EXPECT_EQ(choice.Describe(kShape, DType::kFloat16).value(),
+              "cuDNN 9.99.0 forward, Zeroth's kernels backward (cuDNN: no engine)");
+    AttentionChoice named = ChoiceOf(AttentionBackend::kCudnn, library);
+    EXPECT_EQ(named.Describe(kShape, DType::kFloat16).status(), library.backward);
+  }
+  AttentionChoice none = WithoutLibrary(AttentionBackend::kAuto);
+  EXPECT_EQ(none.Describe(kShape, DType::kBFloat16).value(),
+            "Zeroth's kernels (cuDNN: not found: libcudnn.so.9)");
+}
+
+TEST(AttentionChoiceTest, OneSequenceTooLongForTheWorkspaceIsOurs) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  const AttentionShape longer = {2, 8192, 32, 8, 128};
+  const auto workspace = choice.CudnnWorkspace(Key(longer, AttentionPass::kBackward), {});
+  ASSERT_TRUE(workspace.ok()) << workspace.status();
+  EXPECT_FALSE(workspace->has_value());
+  const std::string words = choice.Describe(longer, DType::kBFloat16).value();
+  EXPECT_TRUE(absl::StrContains(words, "needs 4096 MiB of workspace for one sequence")) << words;
+}
+
+// Every sequence goes through once, at its own address, in workspace within the limit.
+TEST(AttentionChoiceTest, PartsCoverTheBatch) {
+  std::minstd_rand random(7);
+  const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
+  int in_parts = 0;
+  for (int round = 0; round < 200; ++round) {
+    AttentionShape shape;
+    shape.batch = pick(70);
+    shape.seq = pick(3000);
+    shape.kv_heads = pick(4);
+    shape.heads = shape.kv_heads * pick(6);
+    shape.head_dim = 8 * pick(16);
+    Library library;
+    AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+    const CudnnAttentionKey key = Key(shape, AttentionPass::kBackward, DType::kFloat16);
+    // Addresses are only computed with.
+    CudnnAttentionPointers pointers;
+    pointers.qkv = reinterpret_cast<const void*>(uintptr_t{1} << 40);
+    pointers.out = reinterpret_cast<void*>(uintptr_t{2} << 40);
+    pointers.lse = reinterpret_cast<float*>(uintptr_t{3} << 40);
+    pointers.dout = reinterpret_cast<const void*>(uintptr_t{4} << 40);
+    pointers.dqkv = reinterpret_cast<void*>(uintptr_t{5} << 40);
+    const auto workspace = choice.CudnnWorkspace(key, pointers);
+    ASSERT_TRUE(workspace.ok()) << workspace.status();
+    if (!workspace->has_value()) continue;  // one sequence is too long
+    EXPECT_LE(**workspace, CudnnAttention::kMostWorkspaceBytes);
+    ASSERT_EQ(choice.EnqueueCudnn(key, pointers, nullptr), absl::OkStatus());
+    int64_t sequence = 0;
+    for (const Library::Enqueued& part : library.enqueued) {
+      const int64_t tokens = sequence * shape.seq;
+      const auto distance = [](const void* from, const void* to) {
+        return static_cast<const char*>(to) - static_cast<const char*>(from);
+      };
+      EXPECT_EQ(distance(pointers.qkv, part.pointers.qkv), tokens * shape.packed_dim() * 2);
+      EXPECT_EQ(distance(pointers.dqkv, part.pointers.dqkv), tokens * shape.packed_dim() * 2);
+      EXPECT_EQ(distance(pointers.out, part.pointers.out),
+                tokens * shape.heads * shape.head_dim * 2);
+      EXPECT_EQ(distance(pointers.dout, part.pointers.dout),
+                tokens * shape.heads * shape.head_dim * 2);
+      EXPECT_EQ(distance(pointers.lse, part.pointers.lse), tokens * shape.heads * 4);
+      sequence += part.key.shape.batch;
+    }
+    EXPECT_EQ(sequence, shape.batch);
+    in_parts += library.enqueued.size() > 1 ? 1 : 0;
+  }
+  EXPECT_GT(in_parts, 20);
+}
+
+// Shapes come and go: the latest are kept, and a key that has gone is asked for again.
+TEST(AttentionChoiceTest, PlansAreForgottenInOrder) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  const auto ask = [&](int64_t seq) {
+    AttentionShape shape = kShape;
+    shape.seq = seq;
+    ASSERT_TRUE(choice.CudnnWorkspace(Key(shape, AttentionPass::kForward), {}).ok());
+  };
+  const auto most = static_cast<int64_t>(CudnnAttention::kMostKeys);
+  for (int64_t seq = 1; seq <= most; ++seq) ask(seq);
+  ask(1);         // the oldest becomes the latest
+  ask(most + 1);  // and 2 goes
+  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 1);
+  ask(1);
+  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 1);
+  ask(2);
+  EXPECT_EQ(library.planned.size(), CudnnAttention::kMostKeys + 2);
+}
+
+}  // namespace
+}  // namespace zeroth::cuda

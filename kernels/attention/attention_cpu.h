@@ -1,0 +1,20 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_
+#define ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_
+
+#include "absl/status/status.h"
+
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/cpu/workspace.h"
+
+namespace zeroth::cpu {
+
+// Both fail only when the workspace is refused. The result does not depend on the number of
+// threads.
+absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace);
+absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace);
+
+}  // namespace zeroth::cpu
+
+#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_CPU_H_

@@ -1,0 +1,83 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The launches behind attention.h, one function for each kernel family; the plan must be of the
+// same path.
+
+#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
+#define ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/attention/attention_plan.h"
+
+namespace zeroth::cuda {
+
+// Where heads lie in qkv and out, in elements.
+struct HeadLayout {
+  int seq = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int64_t packed = 0;     // from token to token in qkv
+  int64_t out_token = 0;  // and in out
+  float scale = 0;        // of the scores
+  bool in_packs = false;  // every head's row can be read four elements at a time
+
+  __host__ __device__ int group() const { return heads / kv_heads; }
+  __host__ __device__ int64_t Query(int64_t batch, int head) const {
+    return batch * seq * packed + int64_t{head} * head_dim;
+  }
+  __host__ __device__ int64_t Key(int64_t batch, int kv_head) const {
+    return Query(batch, heads + kv_head);
+  }
+  __host__ __device__ int64_t Value(int64_t batch, int kv_head) const {
+    return Query(batch, heads + kv_heads + kv_head);
+  }
+  __host__ __device__ int64_t Out(int64_t batch, int head) const {
+    return batch * seq * out_token + int64_t{head} * head_dim;
+  }
+  // In lse and delta.
+  __host__ __device__ int64_t Statistic(int64_t batch, int head) const {
+    return (batch * heads + head) * seq;
+  }
+};
+
+struct AttentionForwardParams {
+  HeadLayout at;
+  const void* qkv = nullptr;
+  void* out = nullptr;
+  float* lse = nullptr;  // or null
+};
+
+struct AttentionBackwardParams {
+  HeadLayout at;
+  const void* dout = nullptr;
+  const void* qkv = nullptr;
+  const float* lse = nullptr;
+  const float* delta = nullptr;  // [batch, heads, seq]: dout . out of each row
+  void* dqkv = nullptr;
+};
+
+absl::Status LaunchMmaForward(const AttentionPlan& plan, DType dtype,
+                              const AttentionForwardParams& params, cudaStream_t stream);
+absl::Status LaunchMmaBackward(const AttentionPlan& plan, DType dtype,
+                               const AttentionBackwardParams& params, cudaStream_t stream);
+absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
+                                const AttentionForwardParams& params, cudaStream_t stream);
+absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
+                                 const AttentionBackwardParams& params, cudaStream_t stream);
+
+// delta[batch, heads, seq] = dout . out of each row of a head. `aligned`: dout and out are, to 16
+// bytes.
+absl::Status LaunchAttentionDelta(const HeadLayout& at, int64_t batch, DType dtype, bool aligned,
+                                  const void* dout, const void* out, float* delta,
+                                  cudaStream_t stream);
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_KERNELS_H_

@@ -1,0 +1,191 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/attention/attention_kernels.h"
+#include "zeroth/kernels/attention/attention_mma_tiles.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// What a lane knows of its rows while keys pass by: the softmax so far is 2^((score - max) * scale)
+// / the sum over the row's four lanes of `sum`.
+template <int kRowTiles>
+struct RowStates {
+  float max[kRowTiles][2];
+  float sum[kRowTiles][2];
+};
+
+// Hides keys that come after their query. The warp's first query is `query`, the tile's first key
+// `key`.
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void MaskLaterKeys(float (&scores)[kRowTiles][kTiles][4], int query,
+                                              int key) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (key + AccumulatorColumn(n, i) > query + AccumulatorRow(m, i)) {
+          scores[m][n][i] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
+// Turns scores into weights below the new maximum; what was added up under the old one shrinks.
+// `scale` is that of the scores, times log2(e).
+template <typename T, int kRowTiles, int kTiles, int kOutTiles>
+__device__ __forceinline__ void OnlineSoftmax(float scale,
+                                              const float (&scores)[kRowTiles][kTiles][4],
+                                              uint32_t (&weights)[kRowTiles][kTiles][2],
+                                              RowStates<kRowTiles>& rows,
+                                              float (&out)[kRowTiles][kOutTiles][4]) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float max = rows.max[m][half];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        max = fmaxf(max, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+      }
+      max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
+      max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
+      const float shrink = FastExp2((rows.max[m][half] - max) * scale);
+      const float offset = max * scale;
+      rows.max[m][half] = max;
+      float sum = rows.sum[m][half] * shrink;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const float left = FastExp2(__fmaf_rn(scores[m][n][2 * half], scale, -offset));
+        const float right = FastExp2(__fmaf_rn(scores[m][n][2 * half + 1], scale, -offset));
+        weights[m][n][half] = PackPair<T>(left, right);
+        sum += left + right;
+      }
+      rows.sum[m][half] = sum;
+#pragma unroll
+      for (int n = 0; n < kOutTiles; ++n) {
+        out[m][n][2 * half] *= shrink;
+        out[m][n][2 * half + 1] *= shrink;
+      }
+    }
+  }
+}
+
+template <typename T, int kDim>
+__global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams params) {
+  using Tile = MmaForwardTile<kDim>;
+  constexpr int kRowTiles = Tile::kRowTiles;
+  constexpr int kKeys = Tile::kKeys;
+  ZEROTH_DYNAMIC_SHARED(T, queries);
+  T* const keys = queries + Tile::kRows * kMmaStride<kDim>;
+  T* const values = keys + kKeys * kMmaStride<kDim>;
+
+  // A head's blocks are neighbours, which share its keys in the cache; the longest begin first, so
+  // that none is left to run alone.
+  const HeadLayout& at = params.at;
+  const int tiles = (at.seq + Tile::kRows - 1) / Tile::kRows;
+  const int first = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kRows;
+  const int head = static_cast<int>(blockIdx.x / tiles % at.heads);
+  const int64_t batch = blockIdx.x / tiles / at.heads;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
+  const int query = first + warp_row;
+
+  const T* const qkv = static_cast<const T*>(params.qkv);
+  TileCopier<T, kDim>(qkv + at.Query(batch, head), at.packed)
+      .template Begin<Tile::kRows>(first, queries, at.packed, at.seq, at.head_dim);
+  const TileCopier<T, kDim> kv_head(qkv + at.Key(batch, head / at.group()), at.packed);
+  const int values_beside = at.kv_heads * at.head_dim;  // from keys to values
+  kv_head.template Begin<kKeys>(0, keys, at.packed, at.seq, at.head_dim);
+  CommitCopies();
+  WaitForCopies<0>();
+  __syncthreads();
+  T* const own_queries = queries + warp_row * kMmaStride<kDim>;
+  const RowOperand<T, kDim, kRowTiles, Tile::kHoldQueries> rows(own_queries);
+
+  const float scale = at.scale * kLog2E;
+  float out[kRowTiles][kDim / 8][4];
+  SetZero(out);
+  RowStates<kRowTiles> states;
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      states.max[m][half] = -INFINITY;
+      states.sum[m][half] = 0.0f;
+    }
+  }
+
+  const int end =
+      std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
+  for (int key = 0; key < end; key += kKeys) {
+    // Keys have arrived. Values: nobody reads the last tile's any more.
+    kv_head.template Begin<kKeys>(key, values, at.packed, at.seq, at.head_dim, values_beside);
+    CommitCopies();
+    const bool sees_some = key < query + 16 * kRowTiles;
+    float scores[kRowTiles][kKeys / 8][4];
+    if (sees_some) {
+      ScoreProduct<T, kDim, kKeys>(rows, keys, scores);
+      if (key + kKeys > query + 1) MaskLaterKeys(scores, query, key);
+    }
+    WaitForCopies<0>();
+    __syncthreads();  // values have arrived, and nobody reads keys any more
+    if (key + kKeys < end) {
+      kv_head.template Begin<kKeys>(key + kKeys, keys, at.packed, at.seq, at.head_dim);
+      CommitCopies();
+    }
+    if (sees_some) {
+      uint32_t weights[kRowTiles][kKeys / 8][2];
+      OnlineSoftmax<T>(scale, scores, weights, states, out);
+      AddWeighted<T, kDim, kKeys>(weights, values, out);
+    }
+    WaitForCopies<0>();
+    __syncthreads();
+  }
+
+  float inverse[kRowTiles][2];
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = states.sum[m][half];
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      inverse[m][half] = 1.0f / sum;
+      const int row = query + AccumulatorRow(m, 2 * half);
+      if (params.lse != nullptr && threadIdx.x % 4 == 0 && row < at.seq) {
+        params.lse[at.Statistic(batch, head) + row] = states.max[m][half] * at.scale + logf(sum);
+      }
+    }
+  }
+  StoreRows<T, kDim>(out, inverse, own_queries, static_cast<T*>(params.out) + at.Out(batch, head),
+                     at.out_token, query, at.seq, at.head_dim);
+}
+
+template <typename T>
+absl::Status LaunchTyped(const AttentionPlan& plan, const AttentionForwardParams& params,
+                         cudaStream_t stream) {
+  switch (plan.width) {
+    case 64:
+      return ZEROTH_LAUNCH((MmaForward<T, 64>), plan.forward, stream, params);
+    case 96:
+      return ZEROTH_LAUNCH((MmaForward<T, 96>), plan.forward, stream, params);
+    default:
+      return ZEROTH_LAUNCH((MmaForward<T, 128>), plan.forward, stream, params);
+  }
+}
+
+}  // namespace
+
+absl::Status LaunchMmaForward(const AttentionPlan& plan, DType dtype,
+                              const AttentionForwardParams& params, cudaStream_t stream) {
+  return dtype == DType::kBFloat16 ? LaunchTyped<bf16>(plan, params, stream)
+                                   : LaunchTyped<fp16>(plan, params, stream);
+}
+
+}  // namespace zeroth::cuda

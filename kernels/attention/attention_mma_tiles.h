@@ -1,0 +1,245 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The steps that attention on tensor cores consists of: tiles of a head in shared memory, products
+// of a warp's rows with them, and the causal mask. Device code.
+//
+// Tiles are [rows, kDim] with kMmaStride between rows; which row and column an accumulator is, says
+// mma.h.
+
+#ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
+#define ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
+
+#include <cstdint>
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/attention/attention_plan.h"
+#include "zeroth/kernels/cuda/async_copy.h"
+#include "zeroth/kernels/cuda/mma.h"
+
+namespace zeroth::cuda {
+
+inline constexpr float kLog2E = 1.44269504088896340736f;
+
+// 2^x to two units in the last place; 0 below the smallest normal number.
+__device__ __forceinline__ float FastExp2(float x) {
+#if defined(ZEROTH_CUDA_EMULATION)
+  return std::exp2(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+// Copies a head's rows to shared memory, a tile at a time. Eight threads share a row, or four where
+// that many packs of 16 bytes do not divide it, so that each goes down its columns with one
+// addition a row and none decides whether it has work. Nothing is kept from tile to tile but where
+// the head is: registers are what the kernels are short of.
+template <typename T, int kDim>
+class TileCopier {
+ public:
+  // Of the head at `head`, whose tokens are `stride` elements apart.
+  __device__ __forceinline__ TileCopier(const T* head, int64_t stride)
+      : from_(head + ThreadRow() * stride + ThreadColumn()) {}
+
+  // Begins to copy rows [first, first + kRows) of the head that lies `beside` elements from this
+  // one; zeros beyond the sequence and beyond head_dim. All threads of the block call it.
+  template <int kRows>
+  __device__ __forceinline__ void Begin(int first, T* tile, int64_t stride, int seq, int head_dim,
+                                        int beside = 0) const {
+    static_assert(kRows % kRowsAtOnce == 0);
+    T* const to = tile + ThreadRow() * kMmaStride<kDim> + ThreadColumn();
+    int row = first + ThreadRow();
+    const T* from = from_ + (first * stride + beside);
+#pragma unroll
+    for (int n = 0; n < kRows; n += kRowsAtOnce) {
+#pragma unroll
+      for (int c = 0; c < kDim; c += kColumnsAtOnce) {
+        CopyAsync16(to + n * kMmaStride<kDim> + c, from + c,
+                    row < seq && ThreadColumn() + c < head_dim);
+      }
+      row += kRowsAtOnce;
+      from += kRowsAtOnce * stride;
+    }
+  }
+
+ private:
+  static constexpr int kThreadsPerRow = kDim % 64 == 0 ? 8 : 4;
+  static constexpr int kRowsAtOnce = kMmaThreads / kThreadsPerRow;
+  static constexpr int kColumnsAtOnce = kThreadsPerRow * 8;
+  static_assert(kDim % kColumnsAtOnce == 0);
+  static __device__ __forceinline__ int ThreadRow() {
+    return static_cast<int>(threadIdx.x) / kThreadsPerRow;
+  }
+  static __device__ __forceinline__ int ThreadColumn() {
+    return static_cast<int>(threadIdx.x) % kThreadsPerRow * 8;
+  }
+
+  const T* from_;
+};
+
+// Where this lane points LoadTiles for the 16 x 16 elements at `corner`, as an operand ...
+// ... A from [rows, k];
+template <int kDim, typename T>
+__device__ __forceinline__ const T* RowsForLane(const T* corner) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return corner + lane % 16 * kMmaStride<kDim> + lane / 16 * 8;
+}
+// ... B, two tiles of it, from [columns, k]: the product with the transpose.
+template <int kDim, typename T>
+__device__ __forceinline__ const T* ColumnsForLane(const T* corner) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return corner + (lane / 16 * 8 + lane % 8) * kMmaStride<kDim> + lane / 8 % 2 * 8;
+}
+// B from [k, columns], through LoadTilesTransposed, is RowsForLane again: tiles 0 and 1 are then
+// the upper and lower half of k in the first 8 columns, 2 and 3 in the next.
+
+// A warp's rows of [kRowTiles * 16, kDim] as A operands: loaded for every step of the product, or
+// once and held.
+template <typename T, int kDim, int kRowTiles, bool kHold>
+class RowOperand {
+ public:
+  // `rows`: the warp's first row in shared memory, filled.
+  __device__ __forceinline__ explicit RowOperand(const T* rows) : rows_(RowsForLane<kDim>(rows)) {
+    if constexpr (kHold) {
+#pragma unroll
+      for (int step = 0; step < kDim / 16; ++step) Load(step, held_[step]);
+    }
+  }
+  __device__ __forceinline__ void Get(int step, uint32_t (&a)[kRowTiles][4]) const {
+    if constexpr (kHold) {
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[m][i] = held_[step][m][i];
+      }
+    } else {
+      Load(step, a);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void Load(int step, uint32_t (&a)[kRowTiles][4]) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      LoadTiles(a[m], rows_ + m * 16 * kMmaStride<kDim> + step * 16);
+    }
+  }
+
+  const T* rows_;
+  uint32_t held_[kHold ? kDim / 16 : 1][kRowTiles][4];
+};
+
+// scores[16 kRowTiles, kColumns] = rows[.., kDim] tile[kColumns, kDim]^T.
+template <typename T, int kDim, int kColumns, int kRowTiles, bool kHold>
+__device__ __forceinline__ void ScoreProduct(const RowOperand<T, kDim, kRowTiles, kHold>& rows,
+                                             const T* tile,
+                                             float (&scores)[kRowTiles][kColumns / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.0f;
+    }
+  }
+  const T* const columns = ColumnsForLane<kDim>(tile);
+// All of it unrolled, a wide head's loads would be moved so far ahead that registers ran out.
+#pragma unroll(kHold ? kDim / 16 : 2)
+  for (int step = 0; step < kDim / 16; ++step) {
+    uint32_t a[kRowTiles][4];
+    rows.Get(step, a);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; n += 2) {
+      uint32_t b[4];
+      LoadTiles(b, columns + n * 8 * kMmaStride<kDim> + step * 16);
+      const uint32_t left[2] = {b[0], b[1]};
+      const uint32_t right[2] = {b[2], b[3]};
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        MmaM16N8K16<T>(scores[m][n], a[m], left);
+        MmaM16N8K16<T>(scores[m][n + 1], a[m], right);
+      }
+    }
+  }
+}
+
+// sums[16 kRowTiles, kDim] += weights[.., kInner] tile[kInner, kDim]. `weights` are accumulators,
+// rounded: of each the pair in its upper row and the pair in its lower one.
+template <typename T, int kDim, int kInner, int kRowTiles>
+__device__ __forceinline__ void AddWeighted(const uint32_t (&weights)[kRowTiles][kInner / 8][2],
+                                            const T* tile, float (&sums)[kRowTiles][kDim / 8][4]) {
+  const T* const rows = RowsForLane<kDim>(tile);
+#pragma unroll
+  for (int step = 0; step < kInner / 16; ++step) {
+#pragma unroll
+    for (int n = 0; n < kDim / 8; n += 2) {
+      uint32_t b[4];
+      LoadTilesTransposed(b, rows + step * 16 * kMmaStride<kDim> + n * 8);
+      const uint32_t left[2] = {b[0], b[1]};
+      const uint32_t right[2] = {b[2], b[3]};
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        const uint32_t a[4] = {weights[m][2 * step][0], weights[m][2 * step][1],
+                               weights[m][2 * step + 1][0], weights[m][2 * step + 1][1]};
+        MmaM16N8K16<T>(sums[m][n], a, left);
+        MmaM16N8K16<T>(sums[m][n + 1], a, right);
+      }
+    }
+  }
+}
+
+// Row of the warp's tile, and column, that element i of accumulator [m][n] is.
+__device__ __forceinline__ int AccumulatorRow(int m, int i) {
+  return m * 16 + static_cast<int>(threadIdx.x) % 32 / 4 + i / 2 * 8;
+}
+__device__ __forceinline__ int AccumulatorColumn(int n, int i) {
+  return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
+}
+
+// Stores a warp's sums, each row times its factor[m][half], through its own part of shared memory,
+// so that rows go out 16 bytes at a time. `staging` has the warp's 16 kRowTiles rows, which nobody
+// else uses; `first` is the sequence's place of the first of them.
+template <typename T, int kDim, int kRowTiles>
+__device__ __forceinline__ void StoreRows(const float (&sums)[kRowTiles][kDim / 8][4],
+                                          const float (&factor)[kRowTiles][2], T* staging, T* head,
+                                          int64_t stride, int first, int seq, int head_dim) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t pair = PackPair<T>(sums[m][n][2 * half] * factor[m][half],
+                                          sums[m][n][2 * half + 1] * factor[m][half]);
+        *reinterpret_cast<uint32_t*>(staging + AccumulatorRow(m, 2 * half) * kMmaStride<kDim> +
+                                     AccumulatorColumn(n, 0)) = pair;
+      }
+    }
+  }
+  __syncwarp();
+  constexpr int kChunks = kDim / 8;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < kRowTiles * 16 * kChunks; i += 32) {
+    const int row = i / kChunks;
+    const int column = i % kChunks * 8;
+    if (first + row >= seq || column >= head_dim) continue;
+    *reinterpret_cast<uint4*>(head + (first + row) * stride + column) =
+        *reinterpret_cast<const uint4*>(staging + row * kMmaStride<kDim> + column);
+  }
+}
+
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void SetZero(float (&sums)[kRowTiles][kTiles][4]) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+    }
+  }
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_

@@ -1,0 +1,282 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Attention in fp32 arithmetic for every shape and type. A block owns 64 rows and kWidth columns of
+// a result; where heads are wider than that, several blocks compute the same scores, tile of
+// columns by tile of columns.
+
+#include <algorithm>
+#include <cmath>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/attention/attention_kernels.h"
+#include "zeroth/kernels/attention/attention_plain_tiles.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// Which rows of which head a block owns, among `heads`; tiles of a head are neighbours.
+struct PlainBlock {
+  __device__ __forceinline__ PlainBlock(int seq, int heads, int width)
+      : tiles((seq + kPlainTile - 1) / kPlainTile),
+        tile(static_cast<int>(blockIdx.x % tiles)),
+        head(static_cast<int>(blockIdx.x / tiles % heads)),
+        batch(blockIdx.x / tiles / heads),
+        column(static_cast<int>(blockIdx.y) * width) {}
+
+  int tiles;
+  int tile;
+  int head;
+  int64_t batch;
+  int column;
+};
+
+// What scores are products of: rows of a head from `first` on, `stride` elements apart.
+template <typename T>
+struct Operand {
+  const T* head;
+  int64_t stride;
+  int first;
+};
+
+// scores = a b^T over all of head_dim. Leaves in the two tiles what they held last: columns
+// [column,
+// ..) if a head is no wider than a tile. Begins and ends with the tiles free to be written.
+template <int kWidth, typename T>
+__device__ __forceinline__ void ComputeScores(const HeadLayout& at, const Operand<T>& a,
+                                              const Operand<T>& b, float* a_tile, float* b_tile,
+                                              float (&scores)[4][4]) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) scores[r][c] = 0.0f;
+  }
+  for (int column = 0; column < at.head_dim; column += kWidth) {
+    LoadPlainTile<kWidth>(at, a_tile, a.head, a.stride, a.first, column);
+    LoadPlainTile<kWidth>(at, b_tile, b.head, b.stride, b.first, column);
+    __syncthreads();
+    AddScores<kWidth>(a_tile, b_tile, UsedWidth<kWidth>(column, at.head_dim), scores);
+    __syncthreads();
+  }
+}
+
+// The largest, and the sum, over the 16 threads of a row, in an order that is always the same.
+__device__ __forceinline__ float RowMax(float x) {
+#pragma unroll
+  for (int mask = 8; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
+  return x;
+}
+__device__ __forceinline__ float RowSum(float x) {
+#pragma unroll
+  for (int mask = 8; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
+  return x;
+}
+
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwardParams params) {
+  ZEROTH_DYNAMIC_SHARED(float, query_tile);
+  float* const key_tile = query_tile + kPlainTile * kPlainStride<kWidth>;
+  float* const weights = key_tile + kPlainTile * kPlainStride<kWidth>;
+
+  const HeadLayout& at = params.at;
+  const PlainBlock block(at.seq, at.heads, kWidth);
+  const int first = (block.tiles - 1 - block.tile) * kPlainTile;  // the longest begin first
+  const int kv_head = block.head / at.group();
+  const T* const qkv = static_cast<const T*>(params.qkv);
+  const T* const value_head = qkv + at.Value(block.batch, kv_head);
+  const Operand<T> queries = {qkv + at.Query(block.batch, block.head), at.packed, first};
+
+  PlainSums<kWidth> out = {};
+  float max[4];
+  float sum[4] = {};  // of this thread's columns
+#pragma unroll
+  for (int r = 0; r < 4; ++r) max[r] = -INFINITY;
+  for (int key = 0; key < std::min(first + kPlainTile, at.seq); key += kPlainTile) {
+    const Operand<T> keys = {qkv + at.Key(block.batch, kv_head), at.packed, key};
+    float scores[4][4];
+    ComputeScores<kWidth>(at, queries, keys, query_tile, key_tile, scores);
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      float largest = max[r];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const bool visible = key + ScoreColumn(c) <= first + ScoreRow(r);
+        scores[r][c] = visible ? scores[r][c] * at.scale : -INFINITY;
+        largest = fmaxf(largest, scores[r][c]);
+      }
+      largest = RowMax(largest);
+      const float shrink = expf(max[r] - largest);
+      max[r] = largest;
+      sum[r] *= shrink;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const float weight = expf(scores[r][c] - largest);
+        sum[r] += weight;
+        weights[ScoreRow(r) * kPlainScoreStride + ScoreColumn(c)] = weight;
+      }
+#pragma unroll
+      for (int pack = 0; pack < kWidth / 64; ++pack) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[r][pack][i] *= shrink;
+      }
+    }
+    LoadPlainTile<kWidth>(at, key_tile, value_head, at.packed, key, block.column);
+    __syncthreads();
+    AddRowsWeighted<kWidth, kPlainScoreStride>(weights, key_tile, out);
+    __syncthreads();
+  }
+
+  T* const out_head = static_cast<T*>(params.out) + at.Out(block.batch, block.head);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const float total = RowSum(sum[r]);
+    const int place = first + ScoreRow(r);
+    StorePlainRow<kWidth>(out[r], 1.0f / total, out_head, at.out_token, place, at.seq, block.column,
+                          at.head_dim);
+    if (params.lse != nullptr && block.column == 0 && ThreadX() == 0 && place < at.seq) {
+      params.lse[at.Statistic(block.batch, block.head) + place] = max[r] + logf(total);
+    }
+  }
+}
+
+// Blocks of the backward kernels that a multiprocessor has room for, in shared memory and in
+// registers.
+template <int kWidth>
+constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
+
+// P and dS of the tile of queries from `query` on and keys from `key` on, of one head. The tiles
+// end up free to be written, and the results visible to this thread only.
+template <int kWidth, typename T>
+__device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& params,
+                                                 int64_t batch, int head, int query, int key,
+                                                 float* a_tile, float* b_tile, float* p,
+                                                 float* ds) {
+  const HeadLayout& at = params.at;
+  const T* const qkv = static_cast<const T*>(params.qkv);
+  const int kv_head = head / at.group();
+  float scores[4][4];
+  float gradients[4][4];
+  ComputeScores<kWidth>(at, Operand<T>{qkv + at.Query(batch, head), at.packed, query},
+                        Operand<T>{qkv + at.Key(batch, kv_head), at.packed, key}, a_tile, b_tile,
+                        scores);
+  ComputeScores<kWidth>(
+      at, Operand<T>{static_cast<const T*>(params.dout) + at.Out(batch, head), at.out_token, query},
+      Operand<T>{qkv + at.Value(batch, kv_head), at.packed, key}, a_tile, b_tile, gradients);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int place = query + ScoreRow(r);
+    const int64_t statistic = at.Statistic(batch, head) + std::min(place, at.seq - 1);
+    const float lse = params.lse[statistic];
+    const float delta = params.delta[statistic];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      // Keys beyond the sequence come after every query of it.
+      const bool visible = place < at.seq && key + ScoreColumn(c) <= place;
+      const float weight = visible ? expf(scores[r][c] * at.scale - lse) : 0.0f;
+      const int element = ScoreRow(r) * kPlainTile + ScoreColumn(c);
+      if (p != nullptr) p[element] = weight;
+      ds[element] = visible ? weight * (gradients[r][c] - delta) : 0.0f;
+    }
+  }
+}
+
+// dk and dv, of 64 keys of a key head; meets the queries of its group, head after head.
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
+    PlainBackwardKeys(AttentionBackwardParams params) {
+  ZEROTH_DYNAMIC_SHARED(float, a_tile);
+  float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
+  float* const p = b_tile + kPlainTile * kPlainStride<kWidth>;
+  float* const ds = p + kPlainTile * kPlainTile;
+
+  const HeadLayout& at = params.at;
+  const PlainBlock block(at.seq, at.kv_heads, kWidth);
+  const int key = block.tile * kPlainTile;
+  const T* const qkv = static_cast<const T*>(params.qkv);
+  const T* const dout = static_cast<const T*>(params.dout);
+  PlainSums<kWidth> dk = {};
+  PlainSums<kWidth> dv = {};
+  for (int head = block.head * at.group(); head < (block.head + 1) * at.group(); ++head) {
+    for (int query = key; query < at.seq; query += kPlainTile) {
+      ComputeGradients<kWidth, T>(params, block.batch, head, query, key, a_tile, b_tile, p, ds);
+      LoadPlainTile<kWidth>(at, a_tile, dout + at.Out(block.batch, head), at.out_token, query,
+                            block.column);
+      LoadPlainTile<kWidth>(at, b_tile, qkv + at.Query(block.batch, head), at.packed, query,
+                            block.column);
+      __syncthreads();
+      AddColumnsWeighted<kWidth>(p, a_tile, dv);
+      AddColumnsWeighted<kWidth>(ds, b_tile, dk);
+      __syncthreads();
+    }
+  }
+  T* const dqkv = static_cast<T*>(params.dqkv);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int place = key + 4 * ThreadY() + r;
+    StorePlainRow<kWidth>(dk[r], at.scale, dqkv + at.Key(block.batch, block.head), at.packed, place,
+                          at.seq, block.column, at.head_dim);
+    StorePlainRow<kWidth>(dv[r], 1.0f, dqkv + at.Value(block.batch, block.head), at.packed, place,
+                          at.seq, block.column, at.head_dim);
+  }
+}
+
+// dq, of 64 queries of a head.
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
+    PlainBackwardQueries(AttentionBackwardParams params) {
+  ZEROTH_DYNAMIC_SHARED(float, a_tile);
+  float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
+  float* const ds = b_tile + kPlainTile * kPlainStride<kWidth>;
+
+  const HeadLayout& at = params.at;
+  const PlainBlock block(at.seq, at.heads, kWidth);
+  const int query = (block.tiles - 1 - block.tile) * kPlainTile;
+  const T* const key_head =
+      static_cast<const T*>(params.qkv) + at.Key(block.batch, block.head / at.group());
+  PlainSums<kWidth> dq = {};
+  for (int key = 0; key < std::min(query + kPlainTile, at.seq); key += kPlainTile) {
+    ComputeGradients<kWidth, T>(params, block.batch, block.head, query, key, a_tile, b_tile,
+                                nullptr, ds);
+    LoadPlainTile<kWidth>(at, b_tile, key_head, at.packed, key, block.column);
+    __syncthreads();
+    AddRowsWeighted<kWidth, kPlainTile>(ds, b_tile, dq);
+    __syncthreads();
+  }
+  T* const dq_head = static_cast<T*>(params.dqkv) + at.Query(block.batch, block.head);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    StorePlainRow<kWidth>(dq[r], at.scale, dq_head, at.packed, query + ScoreRow(r), at.seq,
+                          block.column, at.head_dim);
+  }
+}
+
+template <typename T, int kWidth>
+absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardParams& params,
+                            cudaStream_t stream) {
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_LAUNCH((PlainBackwardKeys<T, kWidth>), plan.backward_keys, stream, params));
+  return ZEROTH_LAUNCH((PlainBackwardQueries<T, kWidth>), plan.backward_queries, stream, params);
+}
+
+}  // namespace
+
+absl::Status LaunchPlainForward(const AttentionPlan& plan, DType dtype,
+                                const AttentionForwardParams& params, cudaStream_t stream) {
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return plan.width == 64 ? ZEROTH_LAUNCH((PlainForward<T, 64>), plan.forward, stream, params)
+                            : ZEROTH_LAUNCH((PlainForward<T, 128>), plan.forward, stream, params);
+  });
+}
+
+absl::Status LaunchPlainBackward(const AttentionPlan& plan, DType dtype,
+                                 const AttentionBackwardParams& params, cudaStream_t stream) {
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return plan.width == 64 ? LaunchBackward<T, 64>(plan, params, stream)
+                            : LaunchBackward<T, 128>(plan, params, stream);
+  });
+}
+
+}  // namespace zeroth::cuda

@@ -1,0 +1,285 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/attention_reference.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+#include "zeroth/kernels/testing/rounding.h"
+
+namespace zeroth {
+
+class AttentionSuite : public KernelsSuite {
+ protected:
+  struct Forward {
+    Tensor qkv;
+    Tensor out;
+    Tensor lse;
+  };
+
+  // Runs forward on `qkv`, rounded to `dtype`; every output starts as NaN.
+  Forward RunForward(const AttentionShape& shape, const std::vector<float>& qkv,
+                     DType dtype = DType::kFloat32);
+  Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
+                     const Forward& forward);
+  // Forward and backward of random values against the definition.
+  void Check(const AttentionShape& shape, float stddev, DType dtype);
+  // The same for every element type.
+  void CheckTypes(const AttentionShape& shape, float stddev);
+};
+
+namespace {
+
+int64_t QkvCount(const AttentionShape& shape) {
+  return shape.batch * shape.seq * shape.packed_dim();
+}
+int64_t OutCount(const AttentionShape& shape) {
+  return shape.batch * shape.seq * shape.heads * shape.head_dim;
+}
+
+std::string ToString(const AttentionShape& shape) {
+  return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ",
+                      shape.kv_heads, ", head_dim ", shape.head_dim);
+}
+
+// What the arithmetic may be off by, of the largest element. fp32: rounding of a product of
+// head_dim terms, of the exponential's argument and of sums over the sequence; measured errors are
+// below 1e-6. bf16: forward may round the probabilities before it multiplies the values by them
+// (half an ulp, 2^-9 of a probability on average), backward those and the scores' gradients too,
+// and it reads an output that was rounded.
+// fp16 rounds eight times finer.
+double ForwardTolerance(DType dtype) {
+  return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kFloat16 ? 5e-4 : 4e-3;
+}
+double BackwardTolerance(DType dtype) {
+  return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
+}
+
+}  // namespace
+
+AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape,
+                                                   const std::vector<float>& qkv, DType dtype) {
+  Forward forward;
+  forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv, dtype);
+  forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim}, dtype);
+  forward.lse = Unwritten({shape.batch, shape.heads, shape.seq});
+  AttentionArgs args;
+  args.shape = shape;
+  args.qkv = forward.qkv;
+  args.out = forward.out;
+  args.lse = forward.lse;
+  const absl::Status status = kernels::Attention(kernels(), args);
+  EXPECT_TRUE(status.ok()) << status;
+  return forward;
+}
+
+Tensor AttentionSuite::RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
+                                   const Forward& forward) {
+  AttentionBackwardArgs args;
+  args.shape = shape;
+  args.dout = Upload(forward.out.shape(), dout, forward.out.dtype());
+  args.qkv = forward.qkv;
+  args.out = forward.out;
+  args.lse = forward.lse;
+  args.dqkv = Unwritten(forward.qkv.shape(), forward.qkv.dtype());
+  const absl::Status status = kernels::AttentionBackward(kernels(), args);
+  EXPECT_TRUE(status.ok()) << status;
+  return args.dqkv;
+}
+
+void AttentionSuite::Check(const AttentionShape& shape, float stddev, DType dtype) {
+  SCOPED_TRACE(absl::StrCat(ToString(shape), ", ", DTypeName(dtype)));
+  const std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), stddev));
+  const std::vector<float> dout = RoundTo(dtype, RandomNormal(OutCount(shape)));
+  const Forward forward = RunForward(shape, qkv, dtype);
+  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+  ExpectCloseIn(dtype, Download(forward.out), expected.out, ForwardTolerance(dtype), 1e-12, "out");
+  ExpectClose(Download(forward.lse), expected.lse, ForwardTolerance(DType::kFloat32), 1e-6, "lse");
+  ExpectCloseIn(dtype, Download(RunBackward(shape, dout, forward)),
+                reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)),
+                BackwardTolerance(dtype), 1e-6, "dqkv");
+}
+
+void AttentionSuite::CheckTypes(const AttentionShape& shape, float stddev) {
+  for (const DType dtype : kElementTypes) {
+    Check(shape, stddev, dtype);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionSuite, RandomShapes) {
+  for (int i = 0; i < 25; ++i) {
+    AttentionShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = RandomSize(1, 150);
+    shape.kv_heads = RandomSize(1, 3);
+    shape.heads = shape.kv_heads * RandomSize(1, 3);
+    shape.head_dim = RandomSize(1, 40);
+    CheckTypes(shape, 1.0f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionSuite, HeadDimsOfModels) {
+  for (const int64_t head_dim : {10, 15, 16, 64, 80, 128})
+    CheckTypes({1, 131, 2, 1, head_dim}, 1.0f);
+}
+
+TEST_P(AttentionSuite, SequencesAroundTileEdges) {
+  for (const int64_t seq : {1, 63, 64, 65, 127, 128, 129, 192}) CheckTypes({1, seq, 2, 2, 8}, 1.5f);
+}
+
+TEST_P(AttentionSuite, EmptyShapes) {
+  CheckTypes({0, 5, 2, 1, 4}, 1.0f);
+  CheckTypes({2, 0, 2, 1, 4}, 1.0f);
+}
+
+TEST_P(AttentionSuite, LargeScoresDoNotOverflow) {
+  const AttentionShape shape{1, 100, 2, 1, 16};
+  for (const DType dtype : kElementTypes) {
+    SCOPED_TRACE(DTypeName(dtype));
+    // Scores of many hundreds.
+    const std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), 20.0f));
+    const Forward forward = RunForward(shape, qkv, dtype);
+    const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+    // A score of 1600 is known to 1e-4, and so is the exponential's relative size.
+    ExpectCloseIn(dtype, Download(forward.out), expected.out, 2e-3, 0.0, "out");
+    for (const float value : Download(RunBackward(shape, RandomNormal(OutCount(shape)), forward))) {
+      ASSERT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST_P(AttentionSuite, LaterTokensChangeNothingEarlier) {
+  const AttentionShape shape{1, 90, 2, 1, 12};
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const std::vector<float> before = Download(RunForward(shape, qkv, dtype).out);
+    const int64_t changed = 70;
+    for (int64_t i = changed * shape.packed_dim(); i < QkvCount(shape); ++i) qkv[i] = 1e3f;
+    const std::vector<float> after = Download(RunForward(shape, qkv, dtype).out);
+    const int64_t same = changed * shape.heads * shape.head_dim;
+    EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + same),
+              std::vector<float>(after.begin(), after.begin() + same));
+  }
+}
+
+TEST_P(AttentionSuite, NanIsNotHidden) {
+  const AttentionShape shape{1, 80, 1, 1, 8};
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const int64_t token = 40;
+    qkv[token * shape.packed_dim() + shape.head_dim] =
+        std::numeric_limits<float>::quiet_NaN();  // in a key
+    const std::vector<float> out = Download(RunForward(shape, qkv, dtype).out);
+    for (int64_t t = 0; t < shape.seq; ++t)
+      EXPECT_EQ(std::isnan(out[t * shape.head_dim]), t >= token) << t;
+  }
+}
+
+TEST_P(AttentionSuite, LseIsOptional) {
+  const AttentionShape shape{2, 70, 2, 1, 16};
+  for (const DType dtype : kElementTypes) {
+    const Forward with_lse = RunForward(shape, RandomNormal(QkvCount(shape)), dtype);
+    AttentionArgs args;
+    args.shape = shape;
+    args.qkv = with_lse.qkv;
+    args.out = Unwritten(with_lse.out.shape(), dtype);
+    ASSERT_TRUE(kernels::Attention(kernels(), args).ok());
+    EXPECT_EQ(Download(args.out), Download(with_lse.out));
+  }
+}
+
+TEST_P(AttentionSuite, SameBitsEveryTime) {
+  const AttentionShape shape{2, 100, 4, 2, 20};
+  for (const DType dtype : kElementTypes) {
+    const std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const std::vector<float> dout = RandomNormal(OutCount(shape));
+    const Forward first = RunForward(shape, qkv, dtype);
+    const std::vector<float> first_gradient = Download(RunBackward(shape, dout, first));
+    for (int i = 0; i < 3; ++i) {
+      const Forward again = RunForward(shape, qkv, dtype);
+      EXPECT_EQ(Download(again.out), Download(first.out));
+      EXPECT_EQ(Download(RunBackward(shape, dout, again)), first_gradient);
+    }
+  }
+}
+
+TEST_P(AttentionSuite, WorkspaceGrowsLinearlyWithTheSequence) {
+  const auto peak = [&](int64_t seq) {
+    const AttentionShape shape{1, seq, 1, 1, 8};
+    const Forward forward = RunForward(shape, RandomNormal(QkvCount(shape)));
+    RunBackward(shape, RandomNormal(OutCount(shape)), forward);
+    return device().allocator().stats()[MemoryCategory::kWorkspace].peak_bytes;
+  };
+  const int64_t at_512 = peak(512);
+  const int64_t at_2048 = peak(2048);
+  EXPECT_LE(at_2048, 4 * at_512);
+  EXPECT_LT(at_2048, int64_t{2048} * 2048 * 4 / 4);
+}
+
+TEST_P(AttentionSuite, RefusesWhatDoesNotFit) {
+  AttentionArgs args;
+  args.shape = {1, 4, 3, 2, 8};
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()});
+  args.out = Unwritten({1, 4, 24});
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "kv_heads", "3", "2"});
+  args.shape.kv_heads = 1;
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "qkv"});
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()});
+  args.out = Unwritten({1, 4, 23});
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "out"});
+  args.out = Unwritten({1, 4, 24}, DType::kBFloat16);
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "out", "bf16", "fp32"});
+  args.qkv = Unwritten({1, 4, args.shape.packed_dim()}, DType::kBFloat16);
+  args.lse = Unwritten({1, 3, 4}, DType::kBFloat16);
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "lse", "bf16", "fp32"});
+}
+
+TEST(AttentionReference, BackwardIsTheGradientOfForward) {
+  const AttentionShape shape{2, 5, 4, 2, 3};
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> qkv(static_cast<size_t>(QkvCount(shape)));
+  std::vector<double> dout(static_cast<size_t>(OutCount(shape)));
+  for (double& x : qkv) x = normal(random);
+  for (double& x : dout) x = normal(random);
+  const auto loss = [&](const std::vector<double>& x) {
+    const std::vector<double> out = reference::Attention(shape, x).out;
+    double sum = 0.0;
+    for (size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+    return sum;
+  };
+  ExpectGradient(loss, qkv, reference::AttentionBackward(shape, dout, qkv));
+}
+
+namespace {
+
+// Where a library may compute attention, our own kernels as well.
+std::vector<std::string> TestedAttention() {
+  std::vector<std::string> tested;
+  for (const std::string& device : TestedDevices()) {
+    tested.push_back(device);
+    KernelOptions options;
+    options.attention = AttentionBackend::kCudnn;
+    if (KernelRegistry::Check(device, options).ok()) tested.push_back(device + "/flash");
+  }
+  return tested;
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionSuite, testing::ValuesIn(TestedAttention()),
+                         [](const auto& instance) {
+                           return absl::StrReplaceAll(instance.param, {{"/", "_"}});
+                         });
+
+}  // namespace zeroth

@@ -1,0 +1,88 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Kernels for operations on elements that know nothing of each other: an element's result does not
+// depend on its place.
+
+#ifndef ZEROTH_KERNELS_CUDA_MAP_H_
+#define ZEROTH_KERNELS_CUDA_MAP_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/elements.h"
+#include "zeroth/kernels/cuda/launch_shapes.h"
+
+namespace zeroth::cuda {
+
+// out[i] = f(in[i]...). Outputs may be inputs, hence no __restrict__.
+template <int N, typename F, typename Out, typename In>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Map1(int64_t count, F f, Out* out, const In* in) {
+  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t at = first * N; at + N <= count; at += step * N) {
+    float x[N];
+    LoadPack<N>(in + at, x);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = f(x[i]);
+    StorePack<N>(x, out + at);
+  }
+  const int64_t rest = count / N * N + first;
+  if (rest < count) out[rest] = FromFloat<Out>(f(ToFloat(in[rest])));
+}
+
+template <int N, typename F, typename Out, typename A, typename B>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Map2(int64_t count, F f, Out* out, const A* a, const B* b) {
+  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t at = first * N; at + N <= count; at += step * N) {
+    float x[N];
+    float y[N];
+    LoadPack<N>(a + at, x);
+    LoadPack<N>(b + at, y);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = f(x[i], y[i]);
+    StorePack<N>(x, out + at);
+  }
+  const int64_t rest = count / N * N + first;
+  if (rest < count) out[rest] = FromFloat<Out>(f(ToFloat(a[rest]), ToFloat(b[rest])));
+}
+
+// out[0, count) = f(in[i]), both in device memory; enqueued.
+template <typename F, typename Out, typename In>
+absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTarget& target) {
+  auto* to = static_cast<Out*>(out);
+  const auto* from = static_cast<const In*>(in);
+  constexpr int kWidth = kPackWidth<Out, In>;
+  if (ArePacked(to, from)) {
+    return ZEROTH_LAUNCH((Map1<kWidth, F, Out, In>),
+                         MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
+                         target.stream, count, f, to, from);
+  }
+  return ZEROTH_LAUNCH((Map1<1, F, Out, In>), MapShape(count, target.multiprocessors),
+                       target.stream, count, f, to, from);
+}
+
+// The same of f(a[i], b[i]).
+template <typename F, typename T>
+absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
+                   const LaunchTarget& target) {
+  auto* to = static_cast<T*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  constexpr int kWidth = kPackWidth<T>;
+  if (ArePacked(to, x, y)) {
+    return ZEROTH_LAUNCH((Map2<kWidth, F, T, T, T>),
+                         MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
+                         target.stream, count, f, to, x, y);
+  }
+  return ZEROTH_LAUNCH((Map2<1, F, T, T, T>), MapShape(count, target.multiprocessors),
+                       target.stream, count, f, to, x, y);
+}
+
+}  // namespace zeroth::cuda
+
+#endif  // ZEROTH_KERNELS_CUDA_MAP_H_

@@ -1,0 +1,87 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cstddef>
+
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/elementwise/elementwise_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// out[begin, end) = op of the pairs there.
+template <class Op>
+HWY_INLINE void PairPiece(const PairCall& call, int64_t begin, int64_t end, const Op& op) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    Transform(static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin, op,
+              static_cast<const T*>(call.a) + begin, static_cast<const T*>(call.b) + begin);
+  });
+}
+
+void AddPiece(const AddCall& call, int64_t begin, int64_t end) {
+  PairPiece(call, begin, end, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
+}
+
+void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    auto* piece = static_cast<decltype(element)*>(call.x) + begin;
+    const float factor = call.factor;
+    Transform(
+        static_cast<size_t>(end - begin), piece,
+        [factor](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); }, piece);
+  });
+}
+
+void LerpPiece(const LerpCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    T* piece = static_cast<T*>(call.x) + begin;
+    const float weight = call.weight;
+    Transform(
+        static_cast<size_t>(end - begin), piece,
+        [weight](auto d, auto from, auto to)
+            HWY_ATTR { return hn::Add(from, hn::Mul(hn::Set(d, weight), hn::Sub(to, from))); },
+        piece, static_cast<const T*>(call.target) + begin);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(AddPiece);
+HWY_EXPORT(ScalePiece);
+HWY_EXPORT(LerpPiece);
+
+absl::Status Add(const AddCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(AddPiece));
+}
+const OnCpu<Add> add;
+
+absl::Status Scale(const ScaleCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(ScalePiece));
+}
+const OnCpu<Scale> scale;
+
+absl::Status Lerp(const LerpCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(LerpPiece));
+}
+const OnCpu<Lerp> lerp;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,77 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/map.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+
+namespace zeroth::cuda {
+namespace {
+
+struct AddOf {
+  __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
+};
+struct ScaleOf {
+  float factor;
+  __device__ float operator()(float x) const { return __fmul_rn(x, factor); }
+};
+struct LerpOf {
+  float weight;
+  __device__ float operator()(float x, float to) const {
+    return __fadd_rn(x, __fmul_rn(weight, __fsub_rn(to, x)));
+  }
+};
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+
+template <typename F>
+absl::Status ApplyToPair(const PairCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    return Apply<F, typename decltype(tag)::type>(call.count, F(), call.out, call.a, call.b,
+                                                  kernels.target());
+  });
+}
+
+absl::Status Add(const AddCall& call, CudaKernels& kernels) {
+  return ApplyToPair<AddOf>(call, kernels);
+}
+const OnCuda<Add> add;
+
+absl::Status Scale(const ScaleCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return Apply<ScaleOf, T, T>(call.count, ScaleOf{call.factor}, call.x, call.x, kernels.target());
+  });
+}
+const OnCuda<Scale> scale;
+
+absl::Status Lerp(const LerpCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    return Apply<LerpOf, typename decltype(tag)::type>(call.count, LerpOf{call.weight}, call.x,
+                                                       call.x, call.target, kernels.target());
+  });
+}
+const OnCuda<Lerp> lerp;
+
+absl::Status Cast(const CastCall& call, CudaKernels& kernels) {
+  if (call.from == call.to) {  // a copy, to the last bit of a NaN
+    const size_t bytes = static_cast<size_t>(call.count) * SizeOf(call.from);
+    if (bytes == 0) return absl::OkStatus();
+    ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(call.dst, call.src, bytes, cudaMemcpyDeviceToDevice,
+                                                kernels.target().stream));
+    return absl::OkStatus();
+  }
+  return DispatchType(call.from, [&](auto from) {
+    return DispatchType(call.to, [&](auto to) {
+      return Apply<Same, typename decltype(to)::type, typename decltype(from)::type>(
+          call.count, Same(), call.dst, call.src, kernels.target());
+    });
+  });
+}
+const OnCuda<Cast> cast;
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,93 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Casts to 8-bit floats and products of them.
+
+#ifndef ZEROTH_KERNELS_FP8_FP8_H_
+#define ZEROTH_KERNELS_FP8_FP8_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/matrix.h"
+
+namespace zeroth {
+
+// Values as 8-bit floats and one scale for all of them, made just in time: the largest magnitude
+// becomes the format's largest number ("tensorwise" in torchao's words, "current scaling" in
+// TransformerEngine's). code = value * Fp8Multiplier(amax), rounded to nearest even, the largest
+// number where that would overflow, kNaNCode for NaN; value = code * scale. An infinity or NaN
+// among the values makes the scale NaN: an overflow must not vanish on its way.
+struct CastFp8Args {
+  Matrix values;  // [rows, cols] fp32, bf16 or fp16
+  Fp8Format format = Fp8Format::kE4M3;
+  // At least one of the two: uint8 [rows, cols], and uint8 [cols, PaddedFp8Depth(rows)], the same
+  // codes transposed, zeros behind them.
+  Tensor codes;
+  Tensor codes_transposed;
+  Tensor scale;  // fp32 [2]: 1 / multiplier, and the largest magnitude (amax)
+};
+
+struct Fp8Operand {
+  Tensor codes;  // uint8 [rows, depth]
+  Fp8Format format = Fp8Format::kE4M3;
+  Tensor scale;  // as CastFp8 leaves it; the first element counts
+};
+
+// c = a b^T a.scale b.scale + bias, or c += a b^T a.scale b.scale: both operands with their depth
+// innermost, the one layout in which Hopper multiplies 8-bit floats.
+struct Fp8GemmArgs {
+  Fp8Operand a;             // [m, k], k a multiple of kFp8Step
+  Fp8Operand b;             // [n, k], n a multiple of kFp8Step; not e5m2 as well
+  Matrix c;                 // [m, n] fp32, bf16 or fp16; offset and stride multiples of kFp8Step
+  bool accumulate = false;  // add to c; excludes bias
+  Tensor bias;              // [n] of c's type, bf16 or fp16; or undefined
+};
+
+namespace kernels {
+
+// Unimplemented says why this device has no products of 8-bit floats; CastFp8 it has.
+absl::Status SupportsFp8(Kernels& kernels);
+absl::Status CastFp8(Kernels& kernels, const CastFp8Args& args);
+// Unimplemented where SupportsFp8 is.
+absl::Status Fp8Gemm(Kernels& kernels, const Fp8GemmArgs& args);
+
+}  // namespace kernels
+
+// What devices compute.
+struct SupportsFp8Call {};
+struct CastFp8Call {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // of the values' rows
+  DType dtype = DType::kFloat32;
+  const void* values = nullptr;
+  Fp8Format format = Fp8Format::kE4M3;
+  uint8_t* codes = nullptr;             // [rows, cols], or null
+  uint8_t* codes_transposed = nullptr;  // [cols, PaddedFp8Depth(rows)], or null
+  float* scale = nullptr;               // [2]
+};
+struct Fp8GemmCall {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  const uint8_t* a = nullptr;  // [m, k]
+  Fp8Format a_format = Fp8Format::kE4M3;
+  const float* a_scale = nullptr;
+  const uint8_t* b = nullptr;  // [n, k]
+  Fp8Format b_format = Fp8Format::kE4M3;
+  const float* b_scale = nullptr;
+  DType c_dtype = DType::kFloat32;  // of the bias, too
+  void* c = nullptr;                // [m, n]
+  int64_t ldc = 0;
+  bool accumulate = false;
+  const void* bias = nullptr;  // [n], or null
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_FP8_FP8_H_

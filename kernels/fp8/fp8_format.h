@@ -1,0 +1,55 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The two 8-bit floats of "FP8 formats for deep learning" (Micikevicius et al., 2022), as they lie
+// in uint8 tensors: sign, exponent, mantissa.
+
+#ifndef ZEROTH_KERNELS_FP8_FP8_FORMAT_H_
+#define ZEROTH_KERNELS_FP8_FP8_FORMAT_H_
+
+#include <cstdint>
+
+namespace zeroth {
+
+enum class Fp8Format : uint8_t {
+  kE4M3,  // up to 448, steps of 1/8: activations and weights. No infinities; S.1111.111 is NaN.
+  kE5M2,  // up to 57344, steps of 1/4: gradients. As IEEE 754 would have it.
+};
+
+// The numbers behind a format. constexpr: device code asks as well.
+struct Fp8Numbers {
+  int mantissa_bits = 0;
+  int bias = 0;          // of the exponent
+  float largest = 0;     // finite magnitude
+  uint8_t top_code = 0;  // its code
+
+  // A NaN in both formats, and the only one that is written.
+  static constexpr uint8_t kNaNCode = 0x7f;
+};
+
+constexpr Fp8Numbers NumbersOf(Fp8Format format) {
+  return format == Fp8Format::kE4M3 ? Fp8Numbers{3, 7, 448.0f, 0x7e}
+                                    : Fp8Numbers{2, 15, 57344.0f, 0x7b};
+}
+
+// What values are multiplied by before they are rounded, where the largest magnitude is `amax`:
+// that one becomes the largest number of the format. At most 2^126, which leaves the reciprocal a
+// normal float; 1 for zeros; NaN unless amax is finite.
+constexpr float Fp8Multiplier(Fp8Format format, float amax) {
+  constexpr float kMost = 0x1p126f;
+  if (amax == 0.0f) return 1.0f;
+  const float multiplier = NumbersOf(format).largest / amax;
+  if (!(multiplier > 0.0f)) return amax - amax;  // of an infinity or NaN: NaN
+  return multiplier < kMost ? multiplier : kMost;
+}
+
+// Products in fp8 are made in steps of this many terms, and tensors lie on as many bytes.
+inline constexpr int64_t kFp8Step = 16;
+
+// `depth` as products take it: zeros behind it add nothing.
+constexpr int64_t PaddedFp8Depth(int64_t depth) {
+  return (depth + kFp8Step - 1) / kFp8Step * kFp8Step;
+}
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_FP8_FP8_FORMAT_H_

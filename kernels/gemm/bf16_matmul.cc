@@ -1,0 +1,208 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/gemm/bf16_matmul.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "oneapi/dnnl/dnnl.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+
+namespace zeroth::cpu {
+namespace {
+
+using dnnl::memory;
+
+// What a prepared product depends on.
+struct MatmulKey {
+  int64_t m, n, k, lda, ldb, ldc;
+  int threads;  // that oneDNN divides the work among
+  bool transpose_a, transpose_b, accumulate, bias;
+  DType c_dtype;
+
+  bool operator==(const MatmulKey&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const MatmulKey& key) {
+    return H::combine(std::move(h), key.m, key.n, key.k, key.lda, key.ldb, key.ldc, key.transpose_a,
+                      key.threads, key.transpose_b, key.accumulate, key.bias, key.c_dtype);
+  }
+};
+
+MatmulKey KeyOf(const GemmCall& call) {
+  return {call.m,
+          call.n,
+          call.k,
+          call.lda,
+          call.ldb,
+          call.ldc,
+          omp_get_max_threads(),
+          call.transpose_a,
+          call.transpose_b,
+          call.accumulate,
+          call.bias != nullptr,
+          call.c_dtype};
+}
+
+const dnnl::engine& CpuEngine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// [rows, cols] as oneDNN sees it. A single row may carry any stride; oneDNN insists on one that is
+// at least the width.
+memory::desc Describe(int64_t rows, int64_t cols, int64_t ld, bool transposed, DType dtype) {
+  const int64_t stride = std::max(ld, transposed ? rows : cols);
+  return memory::desc({rows, cols},
+                      dtype == DType::kFloat32 ? memory::data_type::f32 : memory::data_type::bf16,
+                      transposed ? memory::dims{1, stride} : memory::dims{stride, 1});
+}
+
+memory::desc DescribeBias(int64_t n) {
+  return memory::desc({1, n}, memory::data_type::bf16, memory::dims{n, 1});
+}
+
+dnnl::matmul::primitive_desc Prepare(const MatmulKey& key) {
+  const memory::desc a = Describe(key.m, key.k, key.lda, key.transpose_a, DType::kBFloat16);
+  const memory::desc b = Describe(key.k, key.n, key.ldb, key.transpose_b, DType::kBFloat16);
+  const memory::desc c = Describe(key.m, key.n, key.ldc, false, key.c_dtype);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (key.accumulate) {
+    dnnl::post_ops add;
+    add.append_sum(1.0f);
+    attributes.set_post_ops(add);
+  }
+  const dnnl::matmul::desc operation =
+      key.bias ? dnnl::matmul::desc(a, b, DescribeBias(key.n), c) : dnnl::matmul::desc(a, b, c);
+  return dnnl::matmul::primitive_desc(operation, attributes, CpuEngine());
+}
+
+// oneDNN's code for one kind of call, whose memory objects are pointed at each call's operands.
+class Matmul {
+ public:
+  explicit Matmul(const MatmulKey& key) : Matmul(Prepare(key), key.bias) {}
+
+  size_t scratchpad_bytes() const { return scratchpad_bytes_; }
+
+  void Run(const GemmCall& call, void* scratchpad) {
+    Point(DNNL_ARG_SRC, call.a);
+    Point(DNNL_ARG_WEIGHTS, call.b);
+    Point(DNNL_ARG_DST, call.c);
+    Point(DNNL_ARG_SCRATCHPAD, scratchpad);
+    if (call.bias != nullptr) Point(DNNL_ARG_BIAS, call.bias);
+    matmul_.execute(stream_, arguments_);
+    stream_.wait();
+  }
+
+ private:
+  Matmul(const dnnl::matmul::primitive_desc& prepared, bool bias)
+      : matmul_(prepared),
+        stream_(CpuEngine()),
+        scratchpad_bytes_(prepared.scratchpad_desc().get_size()) {
+    Add(DNNL_ARG_SRC, prepared.src_desc());
+    Add(DNNL_ARG_WEIGHTS, prepared.weights_desc());
+    Add(DNNL_ARG_DST, prepared.dst_desc());
+    Add(DNNL_ARG_SCRATCHPAD, prepared.scratchpad_desc());
+    if (bias) Add(DNNL_ARG_BIAS, prepared.bias_desc());
+  }
+
+  void Add(int argument, const memory::desc& desc) {
+    arguments_.emplace(argument, memory(desc, CpuEngine(), nullptr));
+  }
+  void Point(int argument, const void* data) {
+    arguments_.at(argument).set_data_handle(const_cast<void*>(data));
+  }
+
+  dnnl::matmul matmul_;
+  dnnl::stream stream_;
+  std::unordered_map<int, memory> arguments_;
+  size_t scratchpad_bytes_;
+};
+
+// One thread's, so that no lock is taken and memory objects are not shared. Training repeats a few
+// dozen shapes; whoever has ever new ones pays for preparing them, not with memory.
+class MatmulCache {
+ public:
+  Matmul& Find(const MatmulKey& key) {
+    constexpr size_t kMost = 256;
+    const auto found = matmuls_.find(key);
+    if (found != matmuls_.end()) return *found->second;
+    auto matmul = std::make_unique<Matmul>(key);
+    if (matmuls_.size() >= kMost) matmuls_.clear();
+    return *matmuls_.emplace(key, std::move(matmul)).first->second;
+  }
+
+ private:
+  std::unordered_map<MatmulKey, std::unique_ptr<Matmul>, absl::Hash<MatmulKey>> matmuls_;
+};
+
+Matmul& FindMatmul(const GemmCall& call) {
+  thread_local MatmulCache cache;
+  return cache.Find(KeyOf(call));
+}
+
+size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+absl::Status Direct(const GemmCall& call, Workspace& workspace) {
+  Matmul& matmul = FindMatmul(call);
+  ZEROTH_ASSIGN_OR_RETURN(void* scratchpad, workspace.Reserve(matmul.scratchpad_bytes()));
+  matmul.Run(call, scratchpad);
+  return absl::OkStatus();
+}
+
+// Through fp32 blocks that stay in a second-level cache: all rows, up to kMaxRows, of a few
+// columns, because oneDNN packs the columns that it multiplies by anew in every call.
+absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
+  constexpr int64_t kMaxRows = 1024;
+  constexpr int64_t kBlockElements = 256 * 1024;
+  constexpr int64_t kColumnMultiple = 64;
+  const int64_t max_m = std::min(kMaxRows, call.m);
+  const int64_t max_n =
+      std::min(call.n, kBlockElements / max_m / kColumnMultiple * kColumnMultiple);
+  const size_t product_bytes = AlignUp(static_cast<size_t>(max_m * max_n) * sizeof(float));
+  size_t scratchpad_bytes = 0;
+  ZEROTH_RETURN_IF_ERROR(ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
+    const size_t bytes = FindMatmul(ProductOfBlock(call, block, nullptr)).scratchpad_bytes();
+    scratchpad_bytes = std::max(scratchpad_bytes, bytes);
+    return absl::OkStatus();
+  }));
+  ZEROTH_ASSIGN_OR_RETURN(void* base, workspace.Reserve(product_bytes + scratchpad_bytes));
+  float* product = static_cast<float*>(base);
+  void* scratchpad = static_cast<char*>(base) + product_bytes;
+  const GemmEpilogue epilogue = EpilogueOf(call);
+  return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) {
+    const GemmCall part = ProductOfBlock(call, block, product);
+    FindMatmul(part).Run(part, scratchpad);
+    FinishProduct(block.m, block.n, product, block.n, epilogue.At(block.row, block.column));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {
+  const bool needs_epilogue = call.activation != Activation::kNone ||
+                              call.pre_activation != nullptr || call.gelu_input != nullptr;
+  try {
+    return needs_epilogue ? Blocked(call, workspace) : Direct(call, workspace);
+  } catch (const dnnl::error& error) {
+    return absl::InternalError(absl::StrCat(
+        "Gemm: oneDNN refused a bf16 product of m = ", call.m, ", n = ", call.n, ", k = ", call.k,
+        " with row strides ", call.lda, ", ", call.ldb, ", ", call.ldc, ": ", error.what(),
+        " (dnnl_status_t ", static_cast<int>(error.status), ")"));
+  }
+}
+
+}  // namespace zeroth::cpu

@@ -1,0 +1,85 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_GEMM_GEMM_H_
+#define ZEROTH_KERNELS_GEMM_GEMM_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/matrix.h"
+
+namespace zeroth {
+
+// Applied to a product before it is stored.
+enum class Activation : uint8_t { kNone, kGelu, kSilu };
+
+// c = activation(op(a) op(b) + bias), or c += op(a) op(b). a, b and bias share one dtype; c may
+// have another.
+struct GemmArgs {
+  Matrix a;  // [m, k], or [k, m] if transpose_a
+  Matrix b;  // [k, n], or [n, k] if transpose_b
+  Matrix c;  // [m, n]
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;                    // add to c; excludes bias and activation
+  Tensor bias;                                // [n], or undefined for none
+  Activation activation = Activation::kNone;  // kGelu is the tanh approximation
+  // [m, n], c's dtype, or undefined: what the activation was applied to, kept for its backward, in
+  // the same pass. Needs kGelu.
+  Tensor pre_activation;
+  // [m, n], c's dtype, or undefined: c = (op(a) op(b)) * gelu'(gelu_input), the backward of a GELU
+  // whose output's gradient the product is. Excludes bias, activation, pre_activation, accumulate.
+  Tensor gelu_input;
+};
+
+namespace kernels {
+
+absl::Status Gemm(Kernels& kernels, const GemmArgs& args);
+// dbias[n] (+)= sum over rows of dy.
+absl::Status BiasGradient(Kernels& kernels, const Matrix& dy, const Tensor& dbias, bool accumulate);
+
+}  // namespace kernels
+
+// What devices compute. Row-major; `ld*` is the distance in elements from one stored row to the
+// next, at least the stored width unless there is only one row. c overlaps neither a nor b. With k
+// = 0 the product is zero (bias and activation still apply).
+struct GemmCall {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  DType dtype = DType::kFloat32;    // of a, b and bias
+  DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input
+  const void* a = nullptr;          // [m, k], or [k, m] if transpose_a
+  int64_t lda = 0;
+  bool transpose_a = false;
+  const void* b = nullptr;  // [k, n], or [n, k] if transpose_b
+  int64_t ldb = 0;
+  bool transpose_b = false;
+  void* c = nullptr;  // [m, n]
+  int64_t ldc = 0;
+  bool accumulate = false;     // add to c; excludes bias and activation
+  const void* bias = nullptr;  // [n], or null
+  Activation activation = Activation::kNone;
+  void* pre_activation = nullptr;    // [m, n] contiguous, or null
+  const void* gelu_input = nullptr;  // [m, n] contiguous, or null
+  int64_t saved_ld = 0;              // of these two, if it is not n; on CPUs
+  bool any_team = false;  // on CPUs: the same bits whatever the number of threads, see team_gemm.h
+};
+struct BiasGradientCall {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // of dy's rows
+  DType dtype = DType::kFloat32;
+  const void* dy = nullptr;
+  bool accumulate = false;
+  DType grad_dtype = DType::kFloat32;
+  void* dbias = nullptr;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_GEMM_GEMM_H_

@@ -1,0 +1,81 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A product cut into blocks of c, for those that pass through fp32 scratch on their way there.
+
+#ifndef ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
+#define ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+
+namespace zeroth::cpu {
+
+struct GemmBlock {
+  int64_t row;
+  int64_t column;
+  int64_t m;
+  int64_t n;
+};
+
+// Calls body(block) for every block of c, column by column of blocks, until one fails.
+template <typename Body>
+absl::Status ForEachBlock(const GemmCall& call, int64_t max_m, int64_t max_n, const Body& body) {
+  for (int64_t column = 0; column < call.n; column += max_n) {
+    for (int64_t row = 0; row < call.m; row += max_m) {
+      const absl::Status status = body(
+          GemmBlock{row, column, std::min(max_m, call.m - row), std::min(max_n, call.n - column)});
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// op(a)[row, k] and op(b)[k, column].
+inline const void* ElementOfA(const GemmCall& call, int64_t row, int64_t k) {
+  return Advance(call.a, call.transpose_a ? k * call.lda + row : row * call.lda + k, call.dtype);
+}
+inline const void* ElementOfB(const GemmCall& call, int64_t k, int64_t column) {
+  return Advance(call.b, call.transpose_b ? column * call.ldb + k : k * call.ldb + column,
+                 call.dtype);
+}
+
+// op(a) op(b) of one block, as fp32 at `product`, whose rows are as far apart as the block is wide.
+inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, float* product) {
+  GemmCall part;
+  part.m = block.m;
+  part.n = block.n;
+  part.k = call.k;
+  part.dtype = call.dtype;
+  part.a = ElementOfA(call, block.row, 0);
+  part.lda = call.lda;
+  part.transpose_a = call.transpose_a;
+  part.b = ElementOfB(call, 0, block.column);
+  part.ldb = call.ldb;
+  part.transpose_b = call.transpose_b;
+  part.c = product;
+  part.ldc = block.n;
+  return part;
+}
+
+inline GemmEpilogue EpilogueOf(const GemmCall& call) {
+  return {.bias_dtype = call.dtype,
+          .bias = call.bias,
+          .activation = call.activation,
+          .accumulate = call.accumulate,
+          .c_dtype = call.c_dtype,
+          .c = call.c,
+          .ldc = call.ldc,
+          .pre_activation = call.pre_activation,
+          .gelu_input = call.gelu_input,
+          .saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n};
+}
+
+}  // namespace zeroth::cpu
+
+#endif  // ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_

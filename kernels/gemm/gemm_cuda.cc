@@ -1,0 +1,171 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/gemm/gemm_cuda.h"
+
+#include <algorithm>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cuda/column_sum.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// Multiplications of a product that a plain kernel does in less than about 20 microseconds, of
+// which nobody need know.
+constexpr int64_t kSmallProduct = int64_t{1} << 23;
+// Products are at full speed from so many rows on, and in steps of so many.
+constexpr int64_t kRowStep = 128;
+
+const void* AuxOf(const GemmCall& call) {
+  return call.gelu_input != nullptr ? call.gelu_input : call.pre_activation;
+}
+
+bool HasEpilogue(const GemmCall& call) {
+  return call.bias != nullptr || call.activation != Activation::kNone || AuxOf(call) != nullptr;
+}
+
+// Whether cuBLASLt documents that it has the epilogue, if any: it knows no SiLU, wants a bias of
+// c's type and auxiliary rows in steps of 8 elements.
+bool IsEpilogueOfBlas(const GemmCall& call) {
+  return call.activation != Activation::kSilu &&
+         (call.bias == nullptr || call.dtype == call.c_dtype) &&
+         (AuxOf(call) == nullptr || call.n % 8 == 0);
+}
+
+absl::StatusOr<bool> MultiplyByBlas(const GemmCall& call, CublasLt& blas) {
+  ProductPointers pointers;
+  pointers.first = call.b;
+  pointers.second = call.a;
+  pointers.c = call.c;
+  pointers.bias = call.bias;
+  pointers.aux = AuxOf(call);
+  return blas.Multiply(KeyOf(call, blas.allow_tf32()), pointers);
+}
+
+// What there is no algorithm for.
+absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
+  if (call.m * call.n * call.k >= kSmallProduct) {
+    ZEROTH_RETURN_IF_ERROR(blas.AdmitSlow(
+        absl::StrCat("[", call.m, ", ", call.k, "]", call.transpose_a ? " transposed" : "", " x [",
+                     call.k, ", ", call.n, "]", call.transpose_b ? " transposed" : "", " in ",
+                     DTypeName(call.dtype), " into ", DTypeName(call.c_dtype))));
+  }
+  return PlainGemm(call, target);
+}
+
+// The product of rows [begin, begin + rows) alone, to staging.
+GemmCall ProductOfRows(const GemmCall& call, int64_t begin, int64_t rows, float* staging) {
+  GemmCall product;
+  product.m = rows;
+  product.n = call.n;
+  product.k = call.k;
+  product.dtype = call.dtype;
+  const int64_t offset = call.transpose_a ? begin : begin * call.lda;
+  product.a = static_cast<const char*>(call.a) + offset * static_cast<int64_t>(SizeOf(call.dtype));
+  product.lda = call.lda;
+  product.transpose_a = call.transpose_a;
+  product.b = call.b;
+  product.ldb = call.ldb;
+  product.transpose_b = call.transpose_b;
+  product.c = staging;
+  product.ldc = call.n;
+  return product;
+}
+
+// False if cuBLASLt has no algorithm for the product alone either; nothing of c is written then.
+absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
+                                      const LaunchTarget& target) {
+  const int64_t step = StagedRows(call);
+  if (step == 0) return false;
+  ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
+  for (int64_t begin = 0; begin < call.m; begin += step) {
+    const int64_t rows = std::min(step, call.m - begin);
+    const GemmCall product = ProductOfRows(call, begin, rows, staging);
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
+    if (!multiplied && begin == 0) return false;
+    // The rows that are left over may be so few that only the others have an algorithm.
+    if (!multiplied) ZEROTH_RETURN_IF_ERROR(MultiplyPlainly(product, blas, target));
+    ZEROTH_RETURN_IF_ERROR(ApplyEpilogue(call, begin, rows, staging, target));
+  }
+  return true;
+}
+
+}  // namespace
+
+ProductKey KeyOf(const GemmCall& call, bool allow_tf32) {
+  ProductKey key;
+  key.rows = call.n;
+  key.columns = call.m;
+  key.depth = call.k;
+  key.dtype = call.dtype;
+  key.c_dtype = call.c_dtype;
+  key.transpose_first = call.transpose_b;
+  key.transpose_second = call.transpose_a;
+  key.first_ld = call.ldb;
+  key.second_ld = call.lda;
+  key.c_ld = call.ldc;
+  key.accumulate = call.accumulate;
+  key.allow_tf32 = allow_tf32;
+  key.first_alignment = AlignmentOf(call.b);
+  key.second_alignment = AlignmentOf(call.a);
+  key.c_alignment = AlignmentOf(call.c);
+  key.bias_alignment = AlignmentOf(call.bias);
+  key.aux_alignment = AlignmentOf(AuxOf(call));
+  if (call.gelu_input != nullptr) {
+    key.epilogue = Epilogue::kGeluBackward;
+  } else if (call.activation == Activation::kGelu) {
+    key.epilogue = call.pre_activation == nullptr
+                       ? (call.bias == nullptr ? Epilogue::kGelu : Epilogue::kBiasGelu)
+                       : (call.bias == nullptr ? Epilogue::kGeluAux : Epilogue::kBiasGeluAux);
+  } else if (call.bias != nullptr) {
+    key.epilogue = Epilogue::kBias;
+  }
+  return key;
+}
+
+int64_t StagedRows(const GemmCall& call) {
+  const int64_t fitting =
+      static_cast<int64_t>(CublasLt::kStagingBytes / sizeof(float)) / std::max<int64_t>(call.n, 1);
+  return call.m <= fitting ? call.m : fitting / kRowStep * kRowStep;
+}
+
+absl::Status Gemm(const GemmCall& call, CublasLt& blas, const LaunchTarget& target) {
+  if (call.m == 0 || call.n == 0) return absl::OkStatus();
+  if (call.k == 0) return PlainGemm(call, target);  // no product to cuBLASLt
+  if (IsEpilogueOfBlas(call)) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(call, blas));
+    if (multiplied) return absl::OkStatus();
+  }
+  if (HasEpilogue(call)) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyInStages(call, blas, target));
+    if (multiplied) return absl::OkStatus();
+  }
+  return MultiplyPlainly(call, blas, target);
+}
+
+namespace {
+
+absl::Status RunGemm(const GemmCall& call, CudaKernels& kernels) {
+  ZEROTH_ASSIGN_OR_RETURN(CublasLt * blas, kernels.Blas());
+  return Gemm(call, *blas, kernels.target());
+}
+const OnCuda<RunGemm> gemm;
+
+absl::Status BiasGradient(const BiasGradientCall& call, CudaKernels& kernels) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      kernels.Scratch(static_cast<size_t>(ColumnSumScratch(call.rows, call.cols, 1)) *
+                      sizeof(float)));
+  return ColumnSum(call.rows, call.cols, call.stride, call.dtype, call.dy, call.accumulate,
+                   call.grad_dtype, call.dbias, static_cast<float*>(scratch->data()),
+                   kernels.target());
+}
+const OnCuda<BiasGradient> bias_gradient;
+
+}  // namespace
+}  // namespace zeroth::cuda

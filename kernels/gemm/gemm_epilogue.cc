@@ -1,0 +1,153 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+
+#include <cstddef>
+#include <type_traits>
+
+#include "zeroth/kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_epilogue.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/activation/activation-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+template <Activation kActivation, class D, class V>
+HWY_INLINE V Activate(D d, V x) {
+  if constexpr (kActivation == Activation::kGelu) {
+    return GeluOf(d, x);
+  } else if constexpr (kActivation == Activation::kSilu) {
+    return SiluOf(d, x);
+  } else {
+    return x;
+  }
+}
+
+// The whole vector, or its first `count` lanes.
+template <bool kWhole, class D, class T>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, size_t count) {
+  if constexpr (kWhole) {
+    return LoadElements(d, from);
+  } else {
+    return LoadFirstElements(d, from, count);
+  }
+}
+
+template <bool kWhole, class D, class T>
+HWY_INLINE void StoreLanes(hn::Vec<D> v, D d, T* to, size_t count) {
+  if constexpr (kWhole) {
+    StoreElements(v, d, to);
+  } else {
+    StoreFirstElements(v, d, to, count);
+  }
+}
+
+// op(d, i, whole, count) for every vector of a row of n.
+template <class Op>
+HWY_INLINE void ForVectors(size_t n, const Op& op) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) op(d, i, std::true_type(), lanes);
+  if (i < n) op(d, i, std::false_type(), n - i);
+}
+
+template <Activation kActivation, typename Bias, typename C>
+void ActivateRow(size_t n, const float* product, const Bias* bias, C* pre_activation, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    auto x = LoadLanes<whole()>(d, product + i, count);
+    if (bias != nullptr) x = hn::Add(x, LoadLanes<whole()>(d, bias + i, count));
+    if (pre_activation != nullptr) StoreLanes<whole()>(x, d, pre_activation + i, count);
+    StoreLanes<whole()>(Activate<kActivation>(d, x), d, c + i, count);
+  });
+}
+
+template <typename C>
+void AccumulateRow(size_t n, const float* product, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    const auto old = LoadLanes<whole()>(d, c + i, count);
+    StoreLanes<whole()>(hn::Add(old, LoadLanes<whole()>(d, product + i, count)), d, c + i, count);
+  });
+}
+
+template <typename C>
+void GeluBackwardRow(size_t n, const float* product, const C* gelu_input, C* c) {
+  ForVectors(n, [=](auto d, size_t i, auto whole, size_t count) HWY_ATTR {
+    const auto slope = GeluSlope(d, LoadLanes<whole()>(d, gelu_input + i, count));
+    StoreLanes<whole()>(hn::Mul(LoadLanes<whole()>(d, product + i, count), slope), d, c + i, count);
+  });
+}
+
+template <typename Bias, typename C>
+void FinishRow(size_t n, const float* product, const GemmEpilogue& to) {
+  C* c = static_cast<C*>(to.c);
+  if (to.accumulate) return AccumulateRow(n, product, c);
+  if (to.gelu_input != nullptr)
+    return GeluBackwardRow(n, product, static_cast<const C*>(to.gelu_input), c);
+  const Bias* bias = static_cast<const Bias*>(to.bias);
+  C* pre_activation = static_cast<C*>(to.pre_activation);
+  switch (to.activation) {
+    case Activation::kNone:
+      return ActivateRow<Activation::kNone>(n, product, bias, pre_activation, c);
+    case Activation::kGelu:
+      return ActivateRow<Activation::kGelu>(n, product, bias, pre_activation, c);
+    case Activation::kSilu:
+      return ActivateRow<Activation::kSilu>(n, product, bias, pre_activation, c);
+  }
+}
+
+// Rows [begin, end) of the product.
+void FinishRows(int64_t begin, int64_t end, int64_t n, const float* product, int64_t ld,
+                const GemmEpilogue& epilogue) {
+  WithElementTypes(epilogue.bias_dtype, epilogue.c_dtype, [&](auto bias, auto c) HWY_ATTR {
+    for (int64_t i = begin; i < end; ++i) {
+      FinishRow<decltype(bias), decltype(c)>(static_cast<size_t>(n), product + i * ld,
+                                             epilogue.At(i, 0));
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(FinishRows);
+
+}  // namespace
+
+GemmEpilogue GemmEpilogue::At(int64_t row, int64_t column) const {
+  GemmEpilogue block = *this;
+  block.bias = Advance(bias, column, bias_dtype);
+  block.c = Advance(c, row * ldc + column, c_dtype);
+  block.pre_activation = Advance(pre_activation, row * saved_ld + column, c_dtype);
+  block.gelu_input = Advance(gelu_input, row * saved_ld + column, c_dtype);
+  return block;
+}
+
+bool GemmEpilogue::IsPlain() const {
+  return bias == nullptr && activation == Activation::kNone && !accumulate &&
+         pre_activation == nullptr && gelu_input == nullptr;
+}
+
+void FinishProduct(int64_t m, int64_t n, const float* product, int64_t ld,
+                   const GemmEpilogue& epilogue) {
+  const auto finish = HWY_DYNAMIC_DISPATCH(FinishRows);
+  ParallelFor(m, RowGrain(n), [&](int64_t, int64_t begin, int64_t end) {
+    finish(begin, end, n, product, ld, epilogue);
+  });
+}
+
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

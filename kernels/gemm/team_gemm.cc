@@ -1,0 +1,83 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/gemm/team_gemm.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+#include "zeroth/kernels/gemm/gemm_blocks.h"
+
+namespace zeroth::cpu {
+namespace {
+
+// Each tile packs its rows of a and columns of b anew: 1/kRows + 1/kColumns of what it multiplies.
+constexpr int64_t kRows = 256;
+constexpr int64_t kColumns = 512;
+
+// Whatever the calling thread starts meanwhile has a team of one.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+GemmCall Tile(const GemmCall& call, int64_t row, int64_t column) {
+  GemmCall tile = call;
+  tile.any_team = false;
+  tile.m = std::min(kRows, call.m - row);
+  tile.n = std::min(kColumns, call.n - column);
+  tile.a = ElementOfA(call, row, 0);
+  tile.b = ElementOfB(call, 0, column);
+  const GemmEpilogue to = EpilogueOf(call).At(row, column);
+  tile.c = to.c;
+  tile.bias = to.bias;
+  tile.pre_activation = to.pre_activation;
+  tile.gelu_input = to.gelu_input;
+  tile.saved_ld = to.saved_ld;
+  return tile;
+}
+
+}  // namespace
+
+absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product) {
+  const int64_t rows = (call.m + kRows - 1) / kRows;
+  const int64_t tiles = rows * ((call.n + kColumns - 1) / kColumns);
+  // Column by column of tiles, so that threads at work share columns of b.
+  const auto run = [&](int64_t tile, Workspace& own) {
+    return product(Tile(call, tile % rows * kRows, tile / rows * kColumns), own);
+  };
+  const int threads = static_cast<int>(std::min<int64_t>(tiles, omp_get_max_threads()));
+  if (threads == 1) {
+    const OneThread one;
+    absl::Status status;
+    for (int64_t tile = 0; tile < tiles && status.ok(); ++tile) status = run(tile, workspace);
+    return status;
+  }
+  const absl::Span<Workspace> workspaces = workspace.OfThreads(threads);
+  std::vector<absl::Status> statuses(static_cast<size_t>(threads));
+#pragma omp parallel num_threads(threads)
+  {
+    const OneThread one;
+    const auto self = static_cast<size_t>(omp_get_thread_num());
+#pragma omp for schedule(dynamic)
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      if (statuses[self].ok()) statuses[self] = run(tile, workspaces[self]);
+    }
+  }
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth::cpu

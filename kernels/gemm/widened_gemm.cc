@@ -1,0 +1,75 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/gemm/widened_gemm.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+#include "zeroth/kernels/gemm/sgemm.h"
+#include "zeroth/kernels/gemm/widen.h"
+
+namespace zeroth::cpu {
+namespace {
+
+// Widening an operand costs what about 60 terms of its products do: sides of 1024 keep that near
+// one part in ten, and the three blocks within a share of the last-level cache.
+constexpr int64_t kBlock = 1024;
+
+struct Scratch {
+  float* a;
+  float* b;
+  float* product;
+};
+
+// Terms [k, k + count) of a block's product: set at the first, added from then on.
+absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, int64_t count,
+                      const Scratch& scratch, GemmCall part) {
+  const int64_t a_rows = call.transpose_a ? count : block.m;
+  const int64_t a_cols = call.transpose_a ? block.m : count;
+  const int64_t b_rows = call.transpose_b ? block.n : count;
+  const int64_t b_cols = call.transpose_b ? count : block.n;
+  WidenRows(a_rows, a_cols, call.dtype, ElementOfA(call, block.row, k), call.lda, scratch.a);
+  WidenRows(b_rows, b_cols, call.dtype, ElementOfB(call, k, block.column), call.ldb, scratch.b);
+  part.k = count;
+  part.a = scratch.a;
+  part.lda = a_cols;
+  part.b = scratch.b;
+  part.ldb = b_cols;
+  part.accumulate = part.accumulate || k > 0;
+  return Sgemm(part);
+}
+
+}  // namespace
+
+absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
+  const int64_t max_m = std::min(kBlock, call.m);
+  const int64_t max_n = std::min(kBlock, call.n);
+  const int64_t max_k = std::min(kBlock, call.k);
+  const GemmEpilogue epilogue = EpilogueOf(call);
+  // Sums may grow in c itself if they are fp32 and nothing but a sum is to be there.
+  GemmEpilogue rest = epilogue;
+  rest.accumulate = false;
+  const bool direct = call.c_dtype == DType::kFloat32 && rest.IsPlain();
+  ZEROTH_ASSIGN_OR_RETURN(float* base,
+                          workspace.ReserveFloats(max_m * max_k + max_k * max_n + max_m * max_n));
+  const Scratch scratch{base, base + max_m * max_k, base + max_m * max_k + max_k * max_n};
+  return ForEachBlock(call, max_m, max_n, [&](const GemmBlock& block) -> absl::Status {
+    GemmCall part = ProductOfBlock(call, block, scratch.product);
+    const GemmEpilogue to = epilogue.At(block.row, block.column);
+    if (direct) {
+      part.c = to.c;
+      part.ldc = to.ldc;
+      part.accumulate = call.accumulate;
+    }
+    for (int64_t k = 0; k < call.k; k += max_k) {
+      ZEROTH_RETURN_IF_ERROR(AddTerms(call, block, k, std::min(max_k, call.k - k), scratch, part));
+    }
+    if (!direct) FinishProduct(block.m, block.n, scratch.product, block.n, to);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace zeroth::cpu

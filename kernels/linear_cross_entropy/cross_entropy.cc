@@ -1,0 +1,155 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/cross_entropy.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+#include "zeroth/kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+float RowMax(const float* HWY_RESTRICT x, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Four chains, for the latency of Max.
+  auto max0 = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto max1 = max0, max2 = max0, max3 = max0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    max0 = hn::Max(max0, hn::LoadU(d, x + i));
+    max1 = hn::Max(max1, hn::LoadU(d, x + i + lanes));
+    max2 = hn::Max(max2, hn::LoadU(d, x + i + 2 * lanes));
+    max3 = hn::Max(max3, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) max0 = hn::Max(max0, hn::LoadU(d, x + i));
+  float max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
+  for (; i < n; ++i) max = std::max(max, x[i]);
+  return max;
+}
+
+// x = e^(x - max); returns the sum.
+double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto row_max = hn::Set(d, max);
+  // Short float sums, added in double: the error does not grow with the vocabulary.
+  constexpr int64_t kBlock = 1024;
+  double total = 0.0;
+  int64_t i = 0;
+  const int64_t whole = n / lanes * lanes;
+  while (i < whole) {
+    const int64_t end = std::min(i + kBlock, whole);
+    auto sum = hn::Zero(d);
+    for (; i < end; i += lanes) {
+      const auto e = Exp(d, hn::Sub(hn::LoadU(d, x + i), row_max));
+      hn::StoreU(e, d, x + i);
+      sum = hn::Add(sum, e);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  if (i < n) {
+    const size_t rest = static_cast<size_t>(n - i);
+    const auto e = hn::IfThenElseZero(hn::FirstN(d, rest),
+                                      Exp(d, hn::Sub(LoadFirstElements(d, x + i, rest), row_max)));
+    StoreFirstElements(e, d, x + i, rest);
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
+  }
+  return total;
+}
+
+// to = x * factor. `to` may begin where x does: an element is never wider than what it is made of.
+template <typename T>
+void RowScale(const float* x, int64_t n, float factor, T* to) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Set(d, factor);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) StoreElements(hn::Mul(scale, hn::LoadU(d, x + i)), d, to + i);
+  if (i < n) {
+    const size_t rest = static_cast<size_t>(n - i);
+    StoreFirstElements(hn::Mul(scale, LoadFirstElements(d, x + i, rest)), d, to + i, rest);
+  }
+}
+
+void Store(float value, float* to) { *to = value; }
+void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
+void Store(float value, Float16* to) { *to = ToFloat16(value); }
+
+// `x` holds exponentials with this sum.
+template <typename T>
+void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
+  const float scale = static_cast<float>(factor / sum);
+  const float at_target = x[target] * scale - factor;
+  RowScale(x, n, scale, to);
+  Store(at_target, to + target);
+}
+
+// One row, which stays in the second-level cache over its three passes. Returns its loss.
+template <typename T>
+double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, float factor) {
+  T* to = reinterpret_cast<T*>(x);
+  if (target == kIgnoredTarget) {
+    if (gradients) std::fill_n(to, n, T{});
+    return 0.0;
+  }
+  const float max = RowMax(x, n);
+  const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
+  const double sum = RowExp(x, n, max);
+  if (gradients) GradientRow(x, n, target, sum, factor, to);
+  return std::log(sum) - logit;
+}
+
+// Gradients are of type `gradients`, if there are any.
+double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradients, float factor) {
+  return WithElementType(gradients.value_or(DType::kFloat32), [&](auto element) HWY_ATTR {
+    return CrossEntropyRow<decltype(element)>(x, n, target, gradients.has_value(), factor);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+
+HWY_EXPORT(RowLoss);
+
+void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
+                         std::optional<DType> gradients, float factor, double& loss) {
+  const auto row_loss = HWY_DYNAMIC_DISPATCH(RowLoss);
+  if (omp_get_max_threads() == 1) {
+    for (int64_t r = 0; r < rows; ++r)
+      loss += row_loss(logits + r * vocab, vocab, targets[r], gradients, factor);
+    return;
+  }
+  // Losses of a block of rows are kept and then added in order, so that the sum does not depend on
+  // the team.
+  constexpr int64_t kBlock = 64;
+  double losses[kBlock];
+  for (int64_t begin = 0; begin < rows; begin += kBlock) {
+    const int64_t count = std::min(kBlock, rows - begin);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < count; ++r) {
+      losses[r] =
+          row_loss(logits + (begin + r) * vocab, vocab, targets[begin + r], gradients, factor);
+    }
+    for (int64_t r = 0; r < count; ++r) loss += losses[r];
+  }
+}
+
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

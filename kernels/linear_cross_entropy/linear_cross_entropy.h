@@ -1,0 +1,61 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Output projection, softmax cross-entropy and their gradients in one pass over chunks of rows.
+
+#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
+#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// Mean cross-entropy of softmax(hidden weight^T) against targets, and its gradients in the same
+// pass over chunks of rows: the logits of one chunk are the most that ever exist. Gradients are
+// computed with the loss, since the logits are at hand then and never again (as in the Liger
+// kernels, Hsu et al., 2024).
+struct LinearCrossEntropyArgs {
+  Tensor hidden;   // [rows, dim]
+  Tensor weight;   // [vocab, dim]
+  Tensor targets;  // [rows] int32; -100 is left out of the mean; other values outside [0, vocab)
+                   // are InvalidArgument
+  Tensor loss;     // [1] fp32, overwritten; 0 if no target counts
+  Tensor dhidden;  // [rows, dim], overwritten; undefined for the loss alone
+  Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
+  bool accumulate_dweight = false;
+  float grad_scale = 1.0f;  // gradients are those of grad_scale * loss
+};
+
+namespace kernels {
+
+absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& args);
+
+}  // namespace kernels
+
+// What devices compute. All matrices are contiguous and row-major. A dweight that is not fp32 is
+// rounded once: if there are several chunks, their sum has a place of its own.
+struct LinearCrossEntropyCall {
+  int64_t rows = 0;
+  int64_t dim = 0;
+  int64_t vocab = 0;
+  DType dtype = DType::kFloat32;       // of hidden, weight and dhidden
+  DType grad_dtype = DType::kFloat32;  // of dweight
+  const void* hidden = nullptr;        // [rows, dim]
+  const void* weight = nullptr;        // [vocab, dim]
+  const int32_t* targets = nullptr;    // [rows]
+  float* loss = nullptr;               // [1]
+  void* dhidden = nullptr;             // [rows, dim], or null
+  void* dweight = nullptr;             // [vocab, dim], or null
+  bool accumulate_dweight = false;
+  float grad_scale = 1.0f;
+  bool any_team = false;  // of the products, see GemmCall
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LINEAR_CROSS_ENTROPY_H_

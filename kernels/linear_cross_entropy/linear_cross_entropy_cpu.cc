@@ -1,0 +1,187 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
+#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+
+namespace zeroth::cpu {
+namespace {
+
+// The number of rows that count; InvalidArgument for a target that is no token.
+absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
+  int64_t counted = 0;
+  for (int64_t row = 0; row < call.rows; ++row) {
+    const int32_t target = call.targets[row];
+    if (target == kIgnoredTarget) continue;
+    if (target < 0 || target >= call.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "LinearCrossEntropy: targets[", row, "] is ", target, "; expected a token in [0, ",
+          call.vocab, ") or ", kIgnoredTarget, " to leave the row out"));
+    }
+    ++counted;
+  }
+  return counted;
+}
+
+// What one call works on, chunk by chunk.
+struct Chunks {
+  const LinearCrossEntropyCall& call;
+  float* logits;  // of one chunk; then their gradients, of call.dtype, each row in its own place
+  float* weight_sum;  // [vocab, dim], or null where chunks add up in dweight itself
+  Workspace& gemm_workspace;
+};
+
+const void* HiddenRows(const LinearCrossEntropyCall& call, int64_t begin) {
+  return Advance(call.hidden, begin * call.dim, call.dtype);
+}
+
+// A row of gradients begins where the row of fp32 logits did.
+int64_t GradientStride(const LinearCrossEntropyCall& call) {
+  return call.vocab * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
+}
+
+absl::Status Logits(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  return Gemm({.m = rows,
+               .n = call.vocab,
+               .k = call.dim,
+               .dtype = call.dtype,
+               .a = HiddenRows(call, begin),
+               .lda = call.dim,
+               .b = call.weight,
+               .ldb = call.dim,
+               .transpose_b = true,
+               .c = chunks.logits,
+               .ldc = call.vocab,
+               .any_team = call.any_team},
+              chunks.gemm_workspace);
+}
+
+absl::Status HiddenGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  return Gemm({.m = rows,
+               .n = call.dim,
+               .k = call.vocab,
+               .dtype = call.dtype,
+               .c_dtype = call.dtype,
+               .a = chunks.logits,
+               .lda = GradientStride(call),
+               .b = call.weight,
+               .ldb = call.dim,
+               .c = Advance(call.dhidden, begin * call.dim, call.dtype),
+               .ldc = call.dim,
+               .any_team = call.any_team},
+              chunks.gemm_workspace);
+}
+
+absl::Status WeightGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  const bool apart = chunks.weight_sum != nullptr;
+  return Gemm({.m = call.vocab,
+               .n = call.dim,
+               .k = rows,
+               .dtype = call.dtype,
+               .c_dtype = apart ? DType::kFloat32 : call.grad_dtype,
+               .a = chunks.logits,
+               .lda = GradientStride(call),
+               .transpose_a = true,
+               .b = HiddenRows(call, begin),
+               .ldb = call.dim,
+               .c = apart ? chunks.weight_sum : call.dweight,
+               .ldc = call.dim,
+               .accumulate = begin > 0 || (!apart && call.accumulate_dweight),
+               .any_team = call.any_team},
+              chunks.gemm_workspace);
+}
+
+// The sum of all chunks, rounded once.
+void StoreWeightSum(const Chunks& chunks) {
+  const LinearCrossEntropyCall& call = chunks.call;
+  FinishProduct(call.vocab, call.dim, chunks.weight_sum, call.dim,
+                {.accumulate = call.accumulate_dweight,
+                 .c_dtype = call.grad_dtype,
+                 .c = call.dweight,
+                 .ldc = call.dim});
+}
+
+// Loss 0 and gradients of zero: no row counts, so nothing is to be computed. All types write zero
+// with bits of zero.
+void WriteZeros(const LinearCrossEntropyCall& call) {
+  *call.loss = 0.0f;
+  const size_t hidden = static_cast<size_t>(call.rows * call.dim);
+  const size_t weight = static_cast<size_t>(call.vocab * call.dim);
+  if (call.dhidden != nullptr) std::memset(call.dhidden, 0, hidden * SizeOf(call.dtype));
+  if (call.dweight != nullptr && !call.accumulate_dweight)
+    std::memset(call.dweight, 0, weight * SizeOf(call.grad_dtype));
+}
+
+// Gradients that are not fp32 and come from several chunks need a place to add up.
+int64_t WeightSumFloats(const LinearCrossEntropyCall& call, int64_t chunk_rows) {
+  const bool apart =
+      call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk_rows < call.rows;
+  return apart ? call.vocab * call.dim : 0;
+}
+
+}  // namespace
+
+int64_t LinearCrossEntropyChunkRows(int64_t rows, int64_t vocab) {
+  if (rows <= 0 || vocab <= 0) return 0;
+  const int64_t bytes_per_row = vocab * static_cast<int64_t>(sizeof(float));
+  const int64_t most = std::max(kMinChunkRows, kChunkBytes / bytes_per_row);
+  const int64_t chunks = (rows + most - 1) / most;
+  return (rows + chunks - 1) / chunks;
+}
+
+absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& workspace,
+                                Workspace& gemm_workspace) {
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t counted, CountTargets(call));
+  if (counted == 0) {
+    WriteZeros(call);
+    return absl::OkStatus();
+  }
+  const int64_t chunk_rows = LinearCrossEntropyChunkRows(call.rows, call.vocab);
+  const int64_t weight_sum_floats = WeightSumFloats(call, chunk_rows);
+  ZEROTH_ASSIGN_OR_RETURN(float* scratch,
+                          workspace.ReserveFloats(chunk_rows * call.vocab + weight_sum_floats));
+  const Chunks chunks{call, scratch + weight_sum_floats, weight_sum_floats > 0 ? scratch : nullptr,
+                      gemm_workspace};
+  std::optional<DType> gradients;
+  if (call.dhidden != nullptr || call.dweight != nullptr) gradients = call.dtype;
+  const double mean = 1.0 / static_cast<double>(counted);
+  const float factor = static_cast<float>(call.grad_scale * mean);
+  double loss = 0.0;
+  for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, call.rows - begin);
+    ZEROTH_RETURN_IF_ERROR(Logits(chunks, begin, rows));
+    SoftmaxCrossEntropy(rows, call.vocab, chunks.logits, call.targets + begin, gradients, factor,
+                        loss);
+    if (call.dhidden != nullptr) ZEROTH_RETURN_IF_ERROR(HiddenGradient(chunks, begin, rows));
+    if (call.dweight != nullptr) ZEROTH_RETURN_IF_ERROR(WeightGradient(chunks, begin, rows));
+  }
+  if (chunks.weight_sum != nullptr) StoreWeightSum(chunks);
+  *call.loss = static_cast<float>(loss * mean);
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status Run(const LinearCrossEntropyCall& call, CpuKernels& kernels) {
+  LinearCrossEntropyCall own = call;
+  own.any_team = kernels.any_team();
+  return LinearCrossEntropy(own, kernels.workspace(), kernels.gemm_workspace());
+}
+const OnCpu<Run> linear_cross_entropy;
+
+}  // namespace
+}  // namespace zeroth::cpu

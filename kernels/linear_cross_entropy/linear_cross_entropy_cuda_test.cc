@@ -1,0 +1,60 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cuda.h"
+
+#include "gtest/gtest.h"
+
+namespace zeroth::cuda {
+namespace {
+
+LinearCrossEntropyCall Gpt2Call(int64_t rows) {
+  static char weight_gradient;
+  LinearCrossEntropyCall call;
+  call.rows = rows;
+  call.dim = 768;
+  call.vocab = 50257;
+  call.dtype = DType::kBFloat16;
+  call.dweight = &weight_gradient;
+  return call;
+}
+
+TEST(PlanLossTest, LogitsOfAChunkStayWithinTheirBudget) {
+  const LossPlan plan = PlanLoss(Gpt2Call(65536));
+  EXPECT_EQ(plan.logits_stride, 50264);
+  EXPECT_EQ(plan.chunk_rows % 128, 0);
+  EXPECT_GT(plan.chunk_rows, 1024);
+  EXPECT_LE(plan.chunk_rows * plan.logits_stride * 4, int64_t{256} << 20);
+}
+
+TEST(PlanLossTest, AFewRowsAreOneChunk) {
+  EXPECT_EQ(PlanLoss(Gpt2Call(100)).chunk_rows, 100);
+  EXPECT_EQ(PlanLoss(Gpt2Call(0)).chunk_rows, 1);
+  LinearCrossEntropyCall huge = Gpt2Call(1000);
+  huge.vocab = int64_t{1} << 24;
+  EXPECT_EQ(PlanLoss(huge).chunk_rows, 128) << "fewer would starve the products";
+}
+
+TEST(PlanLossTest, SumsAreRoundedOnceWhateverTheGradientsType) {
+  LinearCrossEntropyCall call = Gpt2Call(65536);
+  EXPECT_FALSE(PlanLoss(call).sums_beside) << "fp32 gradients are their own sums";
+  call.grad_dtype = DType::kBFloat16;
+  const LossPlan plan = PlanLoss(call);
+  EXPECT_TRUE(plan.sums_beside);
+  EXPECT_GE(plan.scratch_bytes, plan.sums_offset + size_t{50257} * 768 * 4);
+  call.rows = 128;
+  EXPECT_FALSE(PlanLoss(call).sums_beside) << "one chunk is one product";
+}
+
+TEST(PlanLossTest, PartsDoNotOverlap) {
+  const LossPlan plan = PlanLoss(Gpt2Call(1000));
+  EXPECT_GE(plan.losses_offset, plan.count_offset + 4);
+  EXPECT_GE(plan.logits_offset, plan.losses_offset + 4000);
+  EXPECT_GE(plan.sums_offset,
+            plan.logits_offset + static_cast<size_t>(plan.chunk_rows * plan.logits_stride * 4));
+  for (const size_t offset : {plan.losses_offset, plan.logits_offset, plan.sums_offset}) {
+    EXPECT_EQ(offset % 256, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,244 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/cuda_status.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/async_copy.h"
+#include "zeroth/kernels/cuda/data_error_report.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int32_t kIgnored = -100;
+constexpr int kThreads = 512;
+constexpr int kWidth = 4;  // fp32 logits in 16 bytes
+// Blocks whose row is in shared memory.
+constexpr int kLongRowThreads = 1024;
+constexpr int kShortRowThreads = 256;
+constexpr size_t kShortRowBytes = size_t{32} << 10;
+constexpr size_t kStaticSharedBytes = kLongRowThreads / 32 * sizeof(float);
+
+__device__ __forceinline__ bool Counts(int32_t target, int64_t vocab) {
+  return target >= 0 && target < vocab;
+}
+
+__global__ void __launch_bounds__(kMapThreads)
+    CountKernel(int64_t rows, int64_t vocab, const int32_t* targets, int32_t* counted,
+                DataErrorWord* error) {
+  const int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  const int32_t target = targets[row];
+  if (Counts(target, vocab)) {
+    atomicAdd(counted, 1);
+  } else if (target != kIgnored) {
+    ReportDataError(error, DataErrorCode::kTarget, target, row, 1, vocab);
+  }
+}
+
+// What no logit is as small as.
+constexpr float kBelowAll = -3.0e38f;
+
+// Logits [at, at + kWidth) of a row of `vocab`, whose memory goes on to a multiple of kWidth;
+// `beyond` for those past the end.
+__device__ __forceinline__ void LoadLogits(const float* row, int64_t at, int64_t vocab,
+                                           float beyond, float (&value)[kWidth]) {
+  LoadPack<kWidth>(row + at, value);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) value[i] = at + i < vocab ? value[i] : beyond;
+}
+
+template <typename T>
+__device__ __forceinline__ void StoreGradients(const float (&value)[kWidth], int64_t at,
+                                               int64_t vocab, T* row) {
+  if (at + kWidth <= vocab) {
+    StorePack<kWidth>(value, row + at);
+    return;
+  }
+  for (int i = 0; i < kWidth; ++i) {
+    if (at + i < vocab) row[at + i] = FromFloat<T>(value[i]);
+  }
+}
+
+// A block has a row, which it copies to shared memory. Threads share it out by packs, and each goes
+// on with the packs that it copied.
+template <typename T, int kBlock>
+__global__ void __launch_bounds__(kBlock)
+    CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
+                            const int32_t* counted, bool gradients, float grad_scale,
+                            float* losses) {
+  ZEROTH_SHARED(float, scratch, [kBlock / 32]);
+  ZEROTH_DYNAMIC_SHARED(float, cache);
+  const int64_t row = blockIdx.x;
+  const float* const x = logits + row * stride;
+  const int32_t target = targets[row];
+  const bool counts = Counts(target, vocab);
+  const float at_target = counts ? x[target] : 0.0f;
+  const int64_t first = int64_t{threadIdx.x} * kWidth;
+  constexpr int64_t kStep = int64_t{kBlock} * kWidth;
+  for (int64_t at = first; at < vocab; at += kStep) CopyAsync16(cache + at, x + at, true);
+  CommitCopies();
+  WaitForCopies<0>();
+
+  float value[kWidth];
+  float largest = kBelowAll;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadLogits(cache, at, vocab, kBelowAll, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, value[i]);
+  }
+  largest = BlockMax<kBlock>(largest, scratch);
+  float sum = 0.0f;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadLogits(cache, at, vocab, kBelowAll, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      value[i] = value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
+      sum += value[i];
+    }
+    StorePack<kWidth>(value, cache + at);
+  }
+  sum = BlockSum<kBlock>(sum, scratch);
+  if (threadIdx.x == 0) losses[row] = counts ? largest + logf(sum) - at_target : 0.0f;
+  if (!gradients) return;
+
+  T* const dx = reinterpret_cast<T*>(logits + row * stride);
+  const float scale = counts ? grad_scale / static_cast<float>(*counted) : 0.0f;
+  const float inverse = 1.0f / sum;
+  for (int64_t at = first; at < vocab; at += kStep) {
+    LoadPack<kWidth>(cache + at, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float hot = at + i == target ? 1.0f : 0.0f;
+      // A row that does not count may hold anything, infinities included.
+      value[i] = counts ? (value[i] * inverse - hot) * scale : 0.0f;
+    }
+    StoreGradients(value, at, vocab, dx);
+  }
+}
+
+// The same without a copy. The first pass keeps each thread's maximum and the sum relative to it;
+// the second writes gradients over the logits, a stretch at a time: what a stretch writes lies
+// before what later ones read, since a gradient is no longer than a logit.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
+                      const int32_t* counted, bool gradients, float grad_scale, float* losses) {
+  ZEROTH_SHARED(float, scratch, [kThreads / 32]);
+  const int64_t row = blockIdx.x;
+  const float* const x = logits + row * stride;
+  T* const dx = reinterpret_cast<T*>(logits + row * stride);
+  const int32_t target = targets[row];
+  const bool counts = Counts(target, vocab);
+  const float at_target = counts ? x[target] : 0.0f;
+
+  constexpr int64_t kStep = int64_t{kThreads} * kWidth;
+  float largest = kBelowAll;
+  float sum = 0.0f;
+  for (int64_t at = int64_t{threadIdx.x} * kWidth; at < vocab; at += kStep) {
+    float value[kWidth];
+    LoadLogits(x, at, vocab, kBelowAll, value);
+    float most = largest;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) most = fmaxf(most, value[i]);
+    sum *= expf(largest - most);
+    largest = most;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      sum += value[i] <= kBelowAll ? 0.0f : expf(value[i] - largest);
+    }
+  }
+  const float overall = BlockMax<kThreads>(largest, scratch);
+  sum = BlockSum<kThreads>(sum * expf(largest - overall), scratch);
+  const float log_sum = overall + logf(sum);
+  if (threadIdx.x == 0) losses[row] = counts ? log_sum - at_target : 0.0f;
+  if (!gradients) return;
+
+  const float scale = counts ? grad_scale / static_cast<float>(*counted) : 0.0f;
+  for (int64_t begin = 0; begin < vocab; begin += kStep) {
+    const int64_t at = begin + int64_t{threadIdx.x} * kWidth;
+    float value[kWidth] = {};
+    if (at < vocab) LoadLogits(x, at, vocab, 0.0f, value);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float hot = at + i == target ? 1.0f : 0.0f;
+      value[i] = counts ? (expf(value[i] - log_sum) - hot) * scale : 0.0f;
+    }
+    __syncthreads();  // everybody has read this stretch
+    StoreGradients(value, at, vocab, dx);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    MeanKernel(int64_t rows, const float* losses, const int32_t* counted, float* loss) {
+  ZEROTH_SHARED(double, sums, [kThreads]);
+  double sum = 0.0;
+  for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
+    sum += static_cast<double>(losses[row]);
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 1; i < kThreads; ++i) sum += sums[i];
+  *loss = *counted == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(*counted));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    RoundKernel(int64_t count, const float* sums, bool accumulate, T* out) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    out[i] = FromFloat<T>(accumulate ? __fadd_rn(ToFloat(out[i]), sums[i]) : sums[i]);
+  }
+}
+
+}  // namespace
+
+absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, int32_t* counted,
+                          DataErrorWord* error, const LaunchTarget& target) {
+  ZEROTH_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counted, 0, sizeof(*counted), target.stream));
+  const LaunchShape shape = {dim3(static_cast<unsigned>((rows + kMapThreads - 1) / kMapThreads)),
+                             dim3(kMapThreads)};
+  return ZEROTH_LAUNCH(CountKernel, shape, target.stream, rows, vocab, targets, counted, error);
+}
+
+absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
+                         const int32_t* targets, const int32_t* counted, bool gradients,
+                         DType dtype, float grad_scale, float* losses, size_t shared_bytes,
+                         const LaunchTarget& target) {
+  const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
+  const dim3 grid(static_cast<unsigned>(rows));
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
+      return Launch("SoftmaxLoss", kernel, {grid, dim3(threads), dynamic_shared_bytes},
+                    target.stream, vocab, stride, logits, targets, counted, gradients, grad_scale,
+                    losses);
+    };
+    if (row_bytes + kStaticSharedBytes > shared_bytes) {
+      return launch(SoftmaxLossKernel<T>, kThreads, 0);
+    }
+    // A long row is alone on its multiprocessor and needs all its threads.
+    return row_bytes > kShortRowBytes
+               ? launch(CachedSoftmaxLossKernel<T, kLongRowThreads>, kLongRowThreads, row_bytes)
+               : launch(CachedSoftmaxLossKernel<T, kShortRowThreads>, kShortRowThreads, row_bytes);
+  });
+}
+
+absl::Status MeanLoss(int64_t rows, const float* losses, const int32_t* counted, float* loss,
+                      const LaunchTarget& target) {
+  return ZEROTH_LAUNCH(MeanKernel, (LaunchShape{dim3(1), dim3(kThreads)}), target.stream, rows,
+                       losses, counted, loss);
+}
+
+absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType dtype, void* out,
+                       const LaunchTarget& target) {
+  return DispatchType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(RoundKernel<T>, MapShape(count, target.multiprocessors), target.stream,
+                         count, sums, accumulate, static_cast<T*>(out));
+  });
+}
+
+}  // namespace zeroth::cuda

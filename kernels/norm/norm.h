@@ -1,0 +1,115 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Layer norm and RMS norm, which is layer norm without the mean and the bias.
+
+#ifndef ZEROTH_KERNELS_NORM_NORM_H_
+#define ZEROTH_KERNELS_NORM_NORM_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// y = (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension, variance biased.
+struct LayerNormArgs {
+  Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
+  Tensor residual;  // [rows, dim] or undefined; if given, x + residual is stored …
+  Tensor sum;    // … here, [rows, dim], which may be x or residual itself, and what is stored is
+                 // normalised, so that backward, which reads it, sees the same numbers
+  Tensor gamma;  // [dim]
+  Tensor beta;   // [dim]
+  float eps = 1e-5f;
+  Tensor y;     // [rows, dim]
+  Tensor mean;  // [rows]
+  Tensor rstd;  // [rows]
+};
+
+struct LayerNormBackwardArgs {
+  Tensor dy;     // [rows, dim]
+  Tensor x;      // [rows, dim], what was normalised
+  Tensor gamma;  // [dim]
+  Tensor mean;   // [rows]
+  Tensor rstd;   // [rows]
+  Tensor dx;     // [rows, dim]
+  bool accumulate_dx = false;
+  Tensor dgamma;  // [dim], or undefined when frozen
+  bool accumulate_dgamma = false;
+  Tensor dbeta;  // [dim], or undefined when frozen
+  bool accumulate_dbeta = false;
+};
+
+// y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square layer
+// normalization", 2019).
+struct RmsNormArgs {
+  Tensor x;         // [rows, dim]
+  Tensor residual;  // as in LayerNormArgs
+  Tensor sum;
+  Tensor gamma;  // [dim]
+  float eps = 1e-5f;
+  Tensor y;     // [rows, dim]
+  Tensor rstd;  // [rows]
+};
+
+struct RmsNormBackwardArgs {
+  Tensor dy;     // [rows, dim]
+  Tensor x;      // [rows, dim]
+  Tensor gamma;  // [dim]
+  Tensor rstd;   // [rows]
+  Tensor dx;     // [rows, dim]
+  bool accumulate_dx = false;
+  Tensor dgamma;  // [dim], or undefined when frozen
+  bool accumulate_dgamma = false;
+};
+
+namespace kernels {
+
+absl::Status LayerNorm(Kernels& kernels, const LayerNormArgs& args);
+absl::Status LayerNormBackward(Kernels& kernels, const LayerNormBackwardArgs& args);
+absl::Status RmsNorm(Kernels& kernels, const RmsNormArgs& args);
+absl::Status RmsNormBackward(Kernels& kernels, const RmsNormBackwardArgs& args);
+
+}  // namespace kernels
+
+// What devices compute; null where undefined. A norm without `mean` is RMS norm, and has no beta.
+struct NormCall {
+  int64_t rows = 0;
+  int64_t dim = 0;
+  DType dtype = DType::kFloat32;  // of everything but the statistics
+  const void* x = nullptr;
+  const void* residual = nullptr;
+  void* sum = nullptr;
+  const void* gamma = nullptr;
+  const void* beta = nullptr;
+  float eps = 0;
+  void* y = nullptr;
+  float* mean = nullptr;
+  float* rstd = nullptr;
+};
+
+// dx may be dy.
+struct NormBackwardCall {
+  int64_t rows = 0;
+  int64_t dim = 0;
+  DType dtype = DType::kFloat32;  // of dy, x, gamma and dx
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* gamma = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  void* dx = nullptr;
+  bool accumulate_dx = false;
+  DType grad_dtype = DType::kFloat32;  // of dgamma and dbeta
+  void* dgamma = nullptr;
+  bool accumulate_dgamma = false;
+  void* dbeta = nullptr;
+  bool accumulate_dbeta = false;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_NORM_NORM_H_

@@ -1,0 +1,215 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/norm/norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/norm_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// Several passes over a row that lies in the first-level cache: subtracting the mean before
+// squaring keeps the variance accurate, and memory is what limits the kernel anyway.
+template <bool kCentered, typename T>
+HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
+  const size_t dim = static_cast<size_t>(call.dim);
+  const int64_t begin = row * call.dim;
+  const T* x = static_cast<const T*>(call.x) + begin;
+  if (call.residual != nullptr) {
+    T* sum = static_cast<T*>(call.sum) + begin;
+    Transform(
+        dim, sum, [](auto, auto a, auto b) HWY_ATTR { return hn::Add(a, b); }, x,
+        static_cast<const T*>(call.residual) + begin);
+    x = sum;
+  }
+  const T* gamma = static_cast<const T*>(call.gamma);
+  const float count = static_cast<float>(call.dim);
+  T* y = static_cast<T*>(call.y) + begin;
+  if constexpr (kCentered) {
+    const float mean =
+        Reduce(
+            dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::Add(acc, v); }, x) /
+        count;
+    const float squares = Reduce(
+        dim,
+        [mean](auto d, auto acc, auto v) HWY_ATTR {
+          const auto centred = hn::Sub(v, hn::Set(d, mean));
+          return hn::MulAdd(centred, centred, acc);
+        },
+        x);
+    const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
+    Transform(
+        dim, y,
+        [mean, rstd](auto d, auto v, auto weight, auto bias) HWY_ATTR {
+          const auto normal = hn::Mul(hn::Sub(v, hn::Set(d, mean)), hn::Set(d, rstd));
+          return hn::MulAdd(normal, weight, bias);
+        },
+        x, gamma, static_cast<const T*>(call.beta));
+    call.mean[row] = mean;
+    call.rstd[row] = rstd;
+  } else {
+    const float squares = Reduce(
+        dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::MulAdd(v, v, acc); }, x);
+    const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
+    Transform(
+        dim, y,
+        [rstd](auto d, auto v, auto weight)
+            HWY_ATTR { return hn::Mul(hn::Mul(v, hn::Set(d, rstd)), weight); },
+        x, gamma);
+    call.rstd[row] = rstd;
+  }
+}
+
+// With n = (x - mean) rstd and h = dy gamma, both of one row: dx = rstd (h - average(h) - n
+// average(h n)), the second term with a mean only. dgamma sums dy n, dbeta sums dy.
+template <bool kCentered, typename T>
+HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dgamma,
+                            float* dbeta) {
+  const size_t dim = static_cast<size_t>(call.dim);
+  const T* dy = static_cast<const T*>(call.dy) + row * call.dim;
+  const T* x = static_cast<const T*>(call.x) + row * call.dim;
+  const T* gamma = static_cast<const T*>(call.gamma);
+  T* dx = static_cast<T*>(call.dx) + row * call.dim;
+  const float mean = kCentered ? call.mean[row] : 0.0f;
+  const float rstd = call.rstd[row];
+  const float count = static_cast<float>(call.dim);
+
+  const auto normalise = [mean, rstd](auto d, auto v) HWY_ATTR {
+    const auto centred = kCentered ? hn::Sub(v, hn::Set(d, mean)) : v;
+    return hn::Mul(centred, hn::Set(d, rstd));
+  };
+  float average = 0;
+  if constexpr (kCentered) {
+    average =
+        Reduce(
+            dim, [](auto, auto acc, auto g, auto w) HWY_ATTR { return hn::MulAdd(g, w, acc); }, dy,
+            gamma) /
+        count;
+  }
+  const float projection = Reduce(
+                               dim,
+                               [&](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
+                                 return hn::MulAdd(hn::Mul(g, w), normalise(d, v), acc);
+                               },
+                               dy, gamma, x) /
+                           count;
+
+  // Before dx, which may be dy.
+  if (dgamma != nullptr) {
+    Transform(
+        dim, dgamma,
+        [&](auto d, auto sum, auto g, auto v)
+            HWY_ATTR { return hn::MulAdd(g, normalise(d, v), sum); },
+        dgamma, dy, x);
+  }
+  if (dbeta != nullptr) {
+    Transform(
+        dim, dbeta, [](auto, auto sum, auto g) HWY_ATTR { return hn::Add(sum, g); }, dbeta, dy);
+  }
+  const auto gradient = [&](auto d, auto g, auto w, auto v) HWY_ATTR {
+    auto inner = hn::Mul(g, w);
+    if constexpr (kCentered) inner = hn::Sub(inner, hn::Set(d, average));
+    inner = hn::NegMulAdd(normalise(d, v), hn::Set(d, projection), inner);
+    return hn::Mul(inner, hn::Set(d, rstd));
+  };
+  if (call.accumulate_dx) {
+    Transform(
+        dim, dx,
+        [&](auto d, auto before, auto g, auto w, auto v)
+            HWY_ATTR { return hn::Add(before, gradient(d, g, w, v)); },
+        dx, dy, gamma, x);
+  } else {
+    Transform(dim, dx, gradient, dy, gamma, x);
+  }
+}
+
+void NormRows(const NormCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    const bool centered = call.mean != nullptr;
+    for (int64_t row = begin; row < end; ++row) {
+      if (centered) {
+        ForwardRow<true, T>(call, row);
+      } else {
+        ForwardRow<false, T>(call, row);
+      }
+    }
+  });
+}
+
+void NormBackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end, float* dgamma,
+                      float* dbeta) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    const bool centered = call.mean != nullptr;
+    for (int64_t row = begin; row < end; ++row) {
+      if (centered) {
+        BackwardRow<true, T>(call, row, dgamma, dbeta);
+      } else {
+        BackwardRow<false, T>(call, row, dgamma, dbeta);
+      }
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(NormRows);
+HWY_EXPORT(NormBackwardRows);
+
+absl::Status Norm(const NormCall& call, CpuKernels&) {
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(NormRows);
+  ParallelFor(call.rows, RowGrain(call.dim),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
+  return absl::OkStatus();
+}
+const OnCpu<Norm> norm;
+
+// Every block of rows sums its parameters' gradients in its own part of the workspace: dgamma, then
+// dbeta.
+absl::Status NormBackward(const NormBackwardCall& call, CpuKernels& kernels) {
+  const int64_t dim = call.dim;
+  const int64_t blocks = BlockCount(call.rows);
+  ZEROTH_ASSIGN_OR_RETURN(float* partial, kernels.workspace().ReserveFloats(2 * blocks * dim));
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(NormBackwardRows);
+  ParallelFor(call.rows, BlockRows(call.rows),
+              [&, partial](int64_t block, int64_t begin, int64_t end) {
+                float* dgamma = call.dgamma != nullptr ? partial + 2 * block * dim : nullptr;
+                float* dbeta = call.dbeta != nullptr ? partial + (2 * block + 1) * dim : nullptr;
+                if (dgamma != nullptr) std::fill(dgamma, dgamma + dim, 0.0f);
+                if (dbeta != nullptr) std::fill(dbeta, dbeta + dim, 0.0f);
+                rows_of(call, begin, end, dgamma, dbeta);
+              });
+  if (call.dgamma != nullptr)
+    AddBlocks(blocks, dim, 2 * dim, partial, call.accumulate_dgamma, call.grad_dtype, call.dgamma);
+  if (call.dbeta != nullptr)
+    AddBlocks(blocks, dim, 2 * dim, partial + dim, call.accumulate_dbeta, call.grad_dtype,
+              call.dbeta);
+  return absl::OkStatus();
+}
+
+const OnCpu<NormBackward> norm_backward;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

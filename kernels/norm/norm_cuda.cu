@@ -1,0 +1,236 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/column_pieces.h"
+#include "zeroth/kernels/cuda/column_sum.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/norm/norm.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+// A row is a warp's work. The row is read again for each pass over it: a few kilobytes, which the
+// first-level cache still holds.
+template <int N, bool kCentred, typename T>
+__global__ void __launch_bounds__(kWarps * 32)
+    NormForward(int64_t rows, int64_t dim, const T* x, const T* residual, T* sum, const T* gamma,
+                const T* beta, float eps, T* y, float* mean_out, float* rstd_out) {
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int64_t first = int64_t{threadIdx.x % 32} * N;
+  constexpr int64_t kStep = 32 * N;
+  x += row * dim;
+  const T* source = x;
+  float total = 0.0f;
+  if (residual != nullptr) {
+    residual += row * dim;
+    sum += row * dim;
+    source = sum;
+  }
+  for (int64_t at = first; at < dim; at += kStep) {
+    float value[N];
+    LoadPack<N>(x + at, value);
+    if (residual != nullptr) {
+      float other[N];
+      LoadPack<N>(residual + at, other);
+#pragma unroll
+      for (int i = 0; i < N; ++i) value[i] = ToFloat(FromFloat<T>(__fadd_rn(value[i], other[i])));
+      StorePack<N>(value, sum + at);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) total += kCentred ? value[i] : value[i] * value[i];
+  }
+  const float scale = 1.0f / static_cast<float>(dim);
+  const float first_moment = WarpSum(total) * scale;
+  float mean = 0.0f;
+  float variance = first_moment;
+  if constexpr (kCentred) {
+    mean = first_moment;
+    float squares = 0.0f;
+    for (int64_t at = first; at < dim; at += kStep) {
+      float value[N];
+      LoadPack<N>(source + at, value);
+#pragma unroll
+      for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
+    }
+    variance = WarpSum(squares) * scale;
+  }
+  const float rstd = 1.0f / sqrtf(variance + eps);
+  for (int64_t at = first; at < dim; at += kStep) {
+    float value[N];
+    float g[N];
+    LoadPack<N>(source + at, value);
+    LoadPack<N>(gamma + at, g);
+    float b[N] = {};
+    if constexpr (kCentred) LoadPack<N>(beta + at, b);
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * rstd * g[i] + b[i];
+    StorePack<N>(value, y + row * dim + at);
+  }
+  if (threadIdx.x % 32 != 0) return;
+  if constexpr (kCentred) mean_out[row] = mean;
+  rstd_out[row] = rstd;
+}
+
+// dx = rstd * (dy gamma - mean(dy gamma) - xhat * mean(dy gamma xhat)); RMSNorm has no first mean.
+template <int N, bool kCentred, typename T>
+__global__ void __launch_bounds__(kWarps * 32)
+    NormInputGradient(int64_t rows, int64_t dim, const T* dy, const T* x, const T* gamma,
+                      const float* mean_in, const float* rstd_in, T* dx, bool accumulate) {
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int64_t first = int64_t{threadIdx.x % 32} * N;
+  constexpr int64_t kStep = 32 * N;
+  const float mean = kCentred ? mean_in[row] : 0.0f;
+  const float rstd = rstd_in[row];
+  dy += row * dim;
+  x += row * dim;
+  dx += row * dim;
+  // Two turns under way together fill the device's memory; more would take registers from warps.
+  float plain = 0.0f;
+  float along = 0.0f;
+#pragma unroll 2
+  for (int64_t at = first; at < dim; at += kStep) {
+    float d[N];
+    float value[N];
+    float g[N];
+    LoadPack<N>(dy + at, d);
+    LoadPack<N>(x + at, value);
+    LoadPack<N>(gamma + at, g);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float dxhat = d[i] * g[i];
+      plain += dxhat;
+      along += dxhat * ((value[i] - mean) * rstd);
+    }
+  }
+  const float scale = 1.0f / static_cast<float>(dim);
+  plain = kCentred ? WarpSum(plain) * scale : 0.0f;
+  along = WarpSum(along) * scale;
+#pragma unroll 2
+  for (int64_t at = first; at < dim; at += kStep) {
+    float d[N];
+    float value[N];
+    float g[N];
+    LoadPack<N>(dy + at, d);
+    LoadPack<N>(x + at, value);
+    LoadPack<N>(gamma + at, g);
+    float before[N] = {};
+    if (accumulate) LoadPack<N>(dx + at, before);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float xhat = (value[i] - mean) * rstd;
+      d[i] = before[i] + rstd * (d[i] * g[i] - plain - xhat * along);
+    }
+    StorePack<N>(d, dx + at);
+  }
+}
+
+// dgamma = sum of dy * xhat, dbeta = sum of dy.
+template <bool kCentred, typename T>
+struct ParameterGradients {
+  const T* dy;
+  const T* x;
+  const float* mean;
+  const float* rstd;
+  int64_t dim;
+  __device__ void operator()(int64_t row, int64_t column, float (&sums)[2]) const {
+    const float d = ToFloat(dy[row * dim + column]);
+    const float centre = kCentred ? mean[row] : 0.0f;
+    sums[0] += d * ((ToFloat(x[row * dim + column]) - centre) * rstd[row]);
+    sums[1] += d;
+  }
+};
+
+template <int N, bool kCentred, typename T>
+absl::Status LaunchForward(const NormCall& call, const LaunchTarget& target) {
+  return ZEROTH_LAUNCH((NormForward<N, kCentred, T>), WarpPerRowShape(call.rows, kWarps),
+                       target.stream, call.rows, call.dim, static_cast<const T*>(call.x),
+                       static_cast<const T*>(call.residual), static_cast<T*>(call.sum),
+                       static_cast<const T*>(call.gamma), static_cast<const T*>(call.beta),
+                       call.eps, static_cast<T*>(call.y), call.mean, call.rstd);
+}
+
+template <int N, bool kCentred, typename T>
+absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarget& target) {
+  return ZEROTH_LAUNCH((NormInputGradient<N, kCentred, T>), WarpPerRowShape(call.rows, kWarps),
+                       target.stream, call.rows, call.dim, static_cast<const T*>(call.dy),
+                       static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean,
+                       call.rstd, static_cast<T*>(call.dx), call.accumulate_dx);
+}
+
+template <bool kCentred, typename T>
+absl::Status LaunchParameterGradients(const NormBackwardCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const int64_t pieces = RowPieces(call.rows);
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Buffer> scratch,
+      kernels.Scratch(static_cast<size_t>(2 * pieces * call.dim) * sizeof(float)));
+  float* const partial = static_cast<float*>(scratch->data());
+  const ParameterGradients<kCentred, T> add{static_cast<const T*>(call.dy),
+                                            static_cast<const T*>(call.x), call.mean, call.rstd,
+                                            call.dim};
+  ZEROTH_RETURN_IF_ERROR(ColumnPieces<2>(call.rows, call.dim, add, partial, target));
+  if (call.dgamma != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(SumPieces(pieces, call.dim, partial, call.accumulate_dgamma,
+                                     call.grad_dtype, call.dgamma, target));
+  }
+  if (call.dbeta == nullptr) return absl::OkStatus();
+  return SumPieces(pieces, call.dim, partial + pieces * call.dim, call.accumulate_dbeta,
+                   call.grad_dtype, call.dbeta, target);
+}
+
+absl::Status Norm(const NormCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    const bool packed =
+        call.dim % kWidth == 0 &&
+        ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.residual),
+                  static_cast<const char*>(call.sum), static_cast<const char*>(call.gamma),
+                  static_cast<const char*>(call.beta), static_cast<const char*>(call.y));
+    if (call.mean != nullptr) {
+      return packed ? LaunchForward<kWidth, true, T>(call, target)
+                    : LaunchForward<1, true, T>(call, target);
+    }
+    return packed ? LaunchForward<kWidth, false, T>(call, target)
+                  : LaunchForward<1, false, T>(call, target);
+  });
+}
+
+const OnCuda<Norm> norm;
+
+absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  return DispatchType(call.dtype, [&](auto tag) -> absl::Status {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    const bool packed =
+        call.dim % kWidth == 0 &&
+        ArePacked(static_cast<const char*>(call.dy), static_cast<const char*>(call.x),
+                  static_cast<const char*>(call.gamma), static_cast<const char*>(call.dx));
+    const bool centred = call.mean != nullptr;
+    // Parameters first: dx may be dy.
+    if (call.dgamma != nullptr || call.dbeta != nullptr) {
+      const absl::Status launched = centred ? LaunchParameterGradients<true, T>(call, kernels)
+                                            : LaunchParameterGradients<false, T>(call, kernels);
+      if (!launched.ok()) return launched;
+    }
+    if (centred) {
+      return packed ? LaunchInputGradient<kWidth, true, T>(call, target)
+                    : LaunchInputGradient<1, true, T>(call, target);
+    }
+    return packed ? LaunchInputGradient<kWidth, false, T>(call, target)
+                  : LaunchInputGradient<1, false, T>(call, target);
+  });
+}
+const OnCuda<NormBackward> norm_backward;
+
+}  // namespace
+}  // namespace zeroth::cuda

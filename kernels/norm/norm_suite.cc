@@ -1,0 +1,302 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/norm/norm.h"
+#include "zeroth/kernels/norm/norm_reference.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+#include "zeroth/kernels/testing/rounding.h"
+
+namespace zeroth::testing {
+
+class NormSuite : public KernelsSuite {
+ protected:
+  // What one random case is made of; the same for both norms. All values are as the types hold
+  // them.
+  struct Problem {
+    int64_t rows = 0;
+    int64_t dim = 0;
+    DType dtype = DType::kFloat32;
+    DType grad_dtype = DType::kFloat32;
+    bool fused = false;       // with the residual addition
+    bool in_place = false;    // which overwrites an operand
+    bool accumulate = false;  // all gradients
+    bool frozen = false;      // one parameter has no gradient
+    std::vector<float> x;
+    std::vector<float> residual;
+    std::vector<float> gamma;
+    std::vector<float> beta;
+    std::vector<float> dy;
+    std::vector<float> dx_before;
+    std::vector<float> dgamma_before;
+    std::vector<float> dbeta_before;
+    std::vector<float> normalised;  // x, or what x + residual is stored as
+  };
+
+  // The `index`th case: its flags and types follow from the index, all else is random.
+  Problem RandomProblem(int index);
+  void CheckLayerNorm(const Problem& p);
+  void CheckRmsNorm(const Problem& p);
+
+ private:
+  // A gradient's tensor before the call.
+  Tensor GradientBefore(const Problem& p, const Shape& shape, const std::vector<float>& before,
+                        DType dtype);
+};
+
+namespace {
+
+constexpr float kEps = 1e-5f;
+
+constexpr int kCases = 80;
+
+void AddTo(std::vector<double>& values, const std::vector<float>& before) {
+  for (size_t i = 0; i < values.size(); ++i) values[i] += before[i];
+}
+
+}  // namespace
+
+NormSuite::Problem NormSuite::RandomProblem(int index) {
+  Problem p;
+  p.rows = index == 0 ? 0 : RandomSize(1, 90);
+  p.dim = RandomSize(1, 130);
+  p.dtype = kElementTypes[index % 2];
+  p.grad_dtype = kElementTypes[index / 2 % 2];
+  p.fused = index / 4 % 2 == 0;
+  p.in_place = index / 8 % 2 == 0;
+  p.accumulate = index % 3 == 0;
+  p.frozen = index % 5 == 0;
+  for (std::vector<float>* matrix : {&p.x, &p.residual, &p.dy, &p.dx_before})
+    *matrix = RoundTo(p.dtype, RandomNormal(p.rows * p.dim));
+  for (std::vector<float>* vector : {&p.gamma, &p.beta})
+    *vector = RoundTo(p.dtype, RandomNormal(p.dim));
+  for (std::vector<float>* vector : {&p.dgamma_before, &p.dbeta_before})
+    *vector = RoundTo(p.grad_dtype, RandomNormal(p.dim));
+  p.normalised = p.x;
+  if (p.fused) {
+    for (size_t i = 0; i < p.x.size(); ++i) p.normalised[i] += p.residual[i];
+    p.normalised = RoundTo(p.dtype, p.normalised);
+  }
+  return p;
+}
+
+Tensor NormSuite::GradientBefore(const Problem& p, const Shape& shape,
+                                 const std::vector<float>& before, DType dtype) {
+  return p.accumulate ? Upload(shape, before, dtype) : Unwritten(shape, dtype);
+}
+
+void NormSuite::CheckLayerNorm(const Problem& p) {
+  const Shape shape{p.rows, p.dim};
+  LayerNormArgs forward;
+  forward.x = Upload(shape, p.x, p.dtype);
+  if (p.fused) {
+    forward.residual = Upload(shape, p.residual, p.dtype);
+    forward.sum = p.in_place ? forward.residual : Unwritten(shape, p.dtype);
+  }
+  forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.beta = Upload({p.dim}, p.beta, p.dtype);
+  forward.eps = kEps;
+  forward.y = Unwritten(shape, p.dtype);
+  forward.mean = Unwritten({p.rows});
+  forward.rstd = Unwritten({p.rows});
+  ASSERT_TRUE(kernels::LayerNorm(kernels(), forward).ok());
+  const reference::Normalised expected = reference::LayerNorm(
+      p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), ToDouble(p.beta), kEps);
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 2e-6, 0, "y");
+  ExpectClose(Download(forward.mean), expected.mean, 1e-6, 1e-7, "mean");
+  ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
+  if (p.fused) {
+    EXPECT_EQ(Download(forward.sum), p.normalised);
+  }
+
+  LayerNormBackwardArgs backward;
+  backward.dy = Upload(shape, p.dy, p.dtype);
+  backward.x = Upload(shape, p.normalised, p.dtype);
+  backward.gamma = forward.gamma;
+  backward.mean = forward.mean;
+  backward.rstd = forward.rstd;
+  backward.dx = GradientBefore(p, shape, p.dx_before, p.dtype);
+  backward.accumulate_dx = p.accumulate;
+  backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  backward.accumulate_dgamma = p.accumulate;
+  if (!p.frozen) backward.dbeta = GradientBefore(p, {p.dim}, p.dbeta_before, p.grad_dtype);
+  backward.accumulate_dbeta = p.accumulate;
+  ASSERT_TRUE(kernels::LayerNormBackward(kernels(), backward).ok());
+  reference::NormGradients gradients = reference::LayerNormBackward(
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  if (p.accumulate) {
+    AddTo(gradients.dx, p.dx_before);
+    AddTo(gradients.dgamma, p.dgamma_before);
+    AddTo(gradients.dbeta, p.dbeta_before);
+  }
+  ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
+  ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
+  if (backward.dbeta.defined())
+    ExpectCloseIn(p.grad_dtype, Download(backward.dbeta), gradients.dbeta, 4e-6, 1e-6, "dbeta");
+}
+
+void NormSuite::CheckRmsNorm(const Problem& p) {
+  const Shape shape{p.rows, p.dim};
+  RmsNormArgs forward;
+  forward.x = Upload(shape, p.x, p.dtype);
+  if (p.fused) {
+    forward.residual = Upload(shape, p.residual, p.dtype);
+    forward.sum = p.in_place ? forward.x : Unwritten(shape, p.dtype);
+  }
+  forward.gamma = Upload({p.dim}, p.gamma, p.dtype);
+  forward.eps = kEps;
+  forward.y = Unwritten(shape, p.dtype);
+  forward.rstd = Unwritten({p.rows});
+  ASSERT_TRUE(kernels::RmsNorm(kernels(), forward).ok());
+  const reference::Normalised expected =
+      reference::RmsNorm(p.rows, p.dim, ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  ExpectCloseIn(p.dtype, Download(forward.y), expected.y, 1e-6, 0, "y");
+  ExpectClose(Download(forward.rstd), expected.rstd, 1e-6, 0, "rstd");
+  if (p.fused) {
+    EXPECT_EQ(Download(forward.sum), p.normalised);
+  }
+
+  RmsNormBackwardArgs backward;
+  backward.dy = Upload(shape, p.dy, p.dtype);
+  backward.x = Upload(shape, p.normalised, p.dtype);
+  backward.gamma = forward.gamma;
+  backward.rstd = forward.rstd;
+  backward.dx = GradientBefore(p, shape, p.dx_before, p.dtype);
+  backward.accumulate_dx = p.accumulate;
+  if (!p.frozen) backward.dgamma = GradientBefore(p, {p.dim}, p.dgamma_before, p.grad_dtype);
+  backward.accumulate_dgamma = p.accumulate;
+  ASSERT_TRUE(kernels::RmsNormBackward(kernels(), backward).ok());
+  reference::NormGradients gradients = reference::RmsNormBackward(
+      p.rows, p.dim, ToDouble(p.dy), ToDouble(p.normalised), ToDouble(p.gamma), kEps);
+  if (p.accumulate) {
+    AddTo(gradients.dx, p.dx_before);
+    AddTo(gradients.dgamma, p.dgamma_before);
+  }
+  ExpectCloseIn(p.dtype, Download(backward.dx), gradients.dx, 4e-6, 1e-6, "dx");
+  if (backward.dgamma.defined())
+    ExpectCloseIn(p.grad_dtype, Download(backward.dgamma), gradients.dgamma, 4e-6, 1e-6, "dgamma");
+}
+
+TEST_P(NormSuite, LayerNormForwardAndBackward) {
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    CheckLayerNorm(RandomProblem(i));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NormSuite, RmsNormForwardAndBackward) {
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    CheckRmsNorm(RandomProblem(i));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A mean far from zero must not eat the variance, as the difference of the mean square and the
+// squared mean would let it.
+TEST_P(NormSuite, LayerNormSurvivesALargeMean) {
+  constexpr int64_t kDim = 1000;
+  std::vector<float> x = RandomNormal(kDim);
+  for (float& value : x) value += 1000.0f;
+  const std::vector<float> gamma(kDim, 1.0f);
+  const std::vector<float> beta(kDim, 0.0f);
+  LayerNormArgs args;
+  args.x = Upload({1, kDim}, x);
+  args.gamma = Upload({kDim}, gamma);
+  args.beta = Upload({kDim}, beta);
+  args.y = Unwritten({1, kDim});
+  args.mean = Unwritten({1});
+  args.rstd = Unwritten({1});
+  ASSERT_TRUE(kernels::LayerNorm(kernels(), args).ok());
+  const reference::Normalised expected =
+      reference::LayerNorm(1, kDim, ToDouble(x), ToDouble(gamma), ToDouble(beta), args.eps);
+  // The float mean itself is off by up to an ulp of 1000 or two.
+  ExpectClose(Download(args.y), expected.y, 0, 2e-4, "y");
+  ExpectClose(Download(args.rstd), expected.rstd, 1e-6, 0, "rstd");
+}
+
+TEST_P(NormSuite, ReferenceGradientsAreDerivatives) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kDim = 5;
+  const std::vector<double> x = ToDouble(RandomNormal(kRows * kDim));
+  const std::vector<double> dy = ToDouble(RandomNormal(kRows * kDim));
+  const std::vector<double> gamma = ToDouble(RandomNormal(kDim));
+  const std::vector<double> beta = ToDouble(RandomNormal(kDim));
+  const auto dot = [&](const std::vector<double>& y) {
+    double loss = 0;
+    for (size_t i = 0; i < y.size(); ++i) loss += dy[i] * y[i];
+    return loss;
+  };
+  const reference::NormGradients layer =
+      reference::LayerNormBackward(kRows, kDim, dy, x, gamma, kEps);
+  ExpectGradient(
+      [&](const auto& v) { return dot(reference::LayerNorm(kRows, kDim, v, gamma, beta, kEps).y); },
+      x, layer.dx);
+  ExpectGradient(
+      [&](const auto& v) { return dot(reference::LayerNorm(kRows, kDim, x, v, beta, kEps).y); },
+      gamma, layer.dgamma);
+  ExpectGradient(
+      [&](const auto& v) { return dot(reference::LayerNorm(kRows, kDim, x, gamma, v, kEps).y); },
+      beta, layer.dbeta);
+  const reference::NormGradients rms = reference::RmsNormBackward(kRows, kDim, dy, x, gamma, kEps);
+  ExpectGradient(
+      [&](const auto& v) { return dot(reference::RmsNorm(kRows, kDim, v, gamma, kEps).y); }, x,
+      rms.dx);
+  ExpectGradient([&](const auto& v) { return dot(reference::RmsNorm(kRows, kDim, x, v, kEps).y); },
+                 gamma, rms.dgamma);
+}
+
+TEST_P(NormSuite, RefusesWhatDoesNotFit) {
+  LayerNormArgs args;
+  args.x = Upload({2, 3}, std::vector<float>(6));
+  args.gamma = Upload({4}, std::vector<float>(4));
+  args.beta = Upload({3}, std::vector<float>(3));
+  args.y = Unwritten({2, 3});
+  args.mean = Unwritten({2});
+  args.rstd = Unwritten({2});
+  ExpectInvalid(kernels::LayerNorm(kernels(), args), {"LayerNorm", "gamma is [4], expected [3]"});
+  args.gamma = args.beta;
+  args.mean = Unwritten({3});
+  ExpectInvalid(kernels::LayerNorm(kernels(), args),
+                {"LayerNorm", "mean is [3], expected 2 elements"});
+  args.mean = args.rstd;
+  args.residual = args.x;
+  ExpectInvalid(kernels::LayerNorm(kernels(), args), {"LayerNorm", "sum is undefined"});
+
+  args.residual = Tensor();
+  args.gamma = Upload({3}, std::vector<float>(3), DType::kBFloat16);
+  ExpectInvalid(kernels::LayerNorm(kernels(), args),
+                {"LayerNorm", "gamma is bf16, expected fp32 as x"});
+  args.gamma = args.beta;
+  args.rstd = Unwritten({2}, DType::kBFloat16);
+  ExpectInvalid(kernels::LayerNorm(kernels(), args), {"LayerNorm", "rstd is bf16, expected fp32"});
+
+  LayerNormBackwardArgs types;
+  types.x = args.x;
+  types.dy = args.x;
+  types.gamma = args.gamma;
+  types.mean = args.mean;
+  types.rstd = args.mean;
+  types.dx = args.y;
+  types.dgamma = Unwritten({3}, DType::kBFloat16);
+  types.dbeta = Unwritten({3});
+  ExpectInvalid(kernels::LayerNormBackward(kernels(), types),
+                {"LayerNormBackward", "dbeta is fp32, expected bf16 as dgamma"});
+
+  RmsNormBackwardArgs backward;
+  backward.x = args.x;
+  backward.dy = Upload({3, 3}, std::vector<float>(9));
+  backward.gamma = args.gamma;
+  backward.rstd = args.mean;
+  backward.dx = args.x;
+  ExpectInvalid(kernels::RmsNormBackward(kernels(), backward),
+                {"RmsNormBackward", "dy is [3, 3], expected [2, 3]"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, NormSuite, ::testing::ValuesIn(TestedDevices()));
+
+}  // namespace zeroth::testing

@@ -1,0 +1,133 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/operation.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/device/device.h"
+
+namespace zeroth {
+namespace {
+
+std::string NameOf(const Matrix& matrix) {
+  return absl::StrCat("[", matrix.rows, ", ", matrix.cols, "]");
+}
+
+}  // namespace
+
+bool Operation::Place(const char* field, const Tensor& tensor) {
+  if (!ok()) return false;
+  if (!tensor.defined()) return Fail(field, "is undefined");
+  const Device& device = kernels_.device();
+  if (&tensor.device() != &device) {
+    return Fail(field,
+                absl::StrCat("is on ", tensor.device().name(), ", expected ",
+                             tensor.device().name() == device.name() ? "this rank's own " : "",
+                             device.name()));
+  }
+  if (tensors_.empty() || tensors_.back() != &tensor) tensors_.push_back(&tensor);
+  return true;
+}
+
+bool Operation::Kind(const char* field, const Tensor& tensor, DType dtype) {
+  if (!Place(field, tensor)) return false;
+  if (tensor.dtype() == dtype) return true;
+  return Fail(field,
+              absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected ", DTypeName(dtype)));
+}
+
+bool Operation::Kind(const char* field, const Tensor& tensor, SharedType& type) {
+  if (!Place(field, tensor)) return false;
+  const DType dtype = tensor.dtype();
+  if (type.leader == nullptr) {
+    if (!IsFloatingPoint(dtype))
+      return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32, bf16 or fp16"));
+    if (!IsOneHalf(field, dtype)) return false;
+    type = {field, dtype};
+  }
+  if (dtype == type.dtype) return true;
+  return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected ", DTypeName(type.dtype),
+                                  " as ", type.leader));
+}
+
+bool Operation::Kept(const char* field, const Tensor& tensor, const Shape& shape) {
+  if (!Place(field, tensor)) return false;
+  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kBFloat16) {
+    return Fail(field, absl::StrCat("is ", DTypeName(tensor.dtype()), ", expected fp32 or bf16"));
+  }
+  return HasShape(field, tensor, shape);
+}
+
+bool Operation::MinRank(const char* field, const Tensor& tensor, int rank) {
+  if (tensor.shape().rank() >= rank) return true;
+  return Fail(field, absl::StrCat("is ", tensor.shape().ToString(), ", expected at least ", rank,
+                                  " dimensions"));
+}
+
+bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type) {
+  if (!Kind(field, matrix.tensor, type)) return false;
+  const bool sane = matrix.rows >= 0 && matrix.cols >= 0 && matrix.offset >= 0 &&
+                    (matrix.rows <= 1 || matrix.stride >= matrix.cols);
+  const int64_t end = matrix.rows == 0 || matrix.cols == 0
+                          ? 0  // touches nothing, wherever it lies
+                          : matrix.offset + (matrix.rows - 1) * matrix.stride + matrix.cols;
+  if (sane && end <= matrix.tensor.numel()) return true;
+  return Fail(field,
+              absl::StrCat("is ", NameOf(matrix), " at offset ", matrix.offset, " with rows ",
+                           matrix.stride, " apart, which does not fit its tensor ",
+                           matrix.tensor.shape().ToString()));
+}
+
+bool Operation::Sized(const char* field, const Matrix& matrix, int64_t rows, int64_t cols,
+                      SharedType& type) {
+  if (!Inside(field, matrix, type)) return false;
+  if (matrix.rows == rows && matrix.cols == cols) return true;
+  return Fail(field,
+              absl::StrCat("is ", NameOf(matrix), ", expected ", Shape({rows, cols}).ToString()));
+}
+
+bool Operation::Require(bool condition, const char* field, absl::string_view problem) {
+  if (!ok()) return false;
+  return condition || Fail(field, problem);
+}
+
+bool Operation::HasShape(const char* field, const Tensor& tensor, const Shape& shape) {
+  if (tensor.shape() == shape) return true;
+  return Fail(field,
+              absl::StrCat("is ", tensor.shape().ToString(), ", expected ", shape.ToString()));
+}
+
+bool Operation::HasRows(const char* field, const Tensor& tensor, int64_t rows, int64_t cols) {
+  const Matrix flat(tensor);
+  if (flat.rows == rows && flat.cols == cols) return true;
+  return Fail(field,
+              absl::StrCat("is ", tensor.shape().ToString(), ", expected ",
+                           Shape({rows, cols}).ToString(), " (leading dimensions flattened)"));
+}
+
+bool Operation::HasCount(const char* field, const Tensor& tensor, int64_t count) {
+  if (tensor.numel() == count) return true;
+  return Fail(field,
+              absl::StrCat("is ", tensor.shape().ToString(), ", expected ", count, " elements"));
+}
+
+// A call has one 16-bit type, if any: no device pairs the two.
+bool Operation::IsOneHalf(const char* field, DType dtype) {
+  if (dtype == DType::kFloat32) return true;
+  if (half_.leader == nullptr) half_ = {field, dtype};
+  if (half_.dtype == dtype) return true;
+  return Fail(field, absl::StrCat("is ", DTypeName(dtype), ", expected fp32 or ",
+                                  DTypeName(half_.dtype), " beside ", half_.leader));
+}
+
+bool Operation::Fail(const char* field, absl::string_view problem) {
+  if (ok()) status_ = absl::InvalidArgumentError(absl::StrCat(name_, ": ", field, " ", problem));
+  return false;
+}
+
+absl::Status Operation::Missing() const {
+  return absl::UnimplementedError(absl::StrCat(
+      name_, ": devices of type '", kernels_.device().type(), "' have no kernel for it"));
+}
+
+}  // namespace zeroth

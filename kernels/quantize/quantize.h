@@ -1,0 +1,79 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_
+#define ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/quantize/quantized_blocks.h"
+
+namespace zeroth {
+
+// Values as int8 codes and one fp32 scale for each block of them, largest magnitude / 127
+// (QuantizedBlocks says how they lie): code = value / scale to the nearest, ties to even. An error
+// is at most half a scale. A block that holds an infinity or NaN has scale NaN, so that all of it
+// comes back as NaN: an overflow must not vanish on its way.
+struct QuantizeArgs {
+  Tensor values;  // [n] fp32, bf16 or fp16
+  int64_t block = 256;
+  Tensor quantized;  // uint8 [QuantizedBlocks{n, block}.bytes()]
+};
+
+struct DequantizeArgs {
+  Tensor quantized;    // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;  // each quantised by itself
+  int64_t block = 256;
+  Tensor values;  // [pieces * n] fp32, bf16 or fp16
+};
+
+// sum = (mean of pieces or) sum of pieces, along the tree of core/comm/communicator.h in fp32; each
+// result is rounded once.
+struct SumQuantizedArgs {
+  Tensor quantized;  // uint8 [pieces * QuantizedBlocks{n, block}.bytes()]
+  int64_t pieces = 1;
+  int64_t block = 256;
+  bool mean = false;
+  Tensor sum;               // [n] fp32, bf16 or fp16
+  bool accumulate = false;  // add to sum, which is fp32
+};
+
+namespace kernels {
+
+absl::Status Quantize(Kernels& kernels, const QuantizeArgs& args);
+absl::Status Dequantize(Kernels& kernels, const DequantizeArgs& args);
+absl::Status SumQuantized(Kernels& kernels, const SumQuantizedArgs& args);
+
+}  // namespace kernels
+
+// What devices compute; `shape` is that of one piece.
+struct QuantizeCall {
+  QuantizedBlocks shape;
+  DType dtype = DType::kFloat32;
+  const void* values = nullptr;
+  uint8_t* quantized = nullptr;
+};
+struct DequantizeCall {
+  QuantizedBlocks shape;
+  int64_t pieces = 1;
+  const uint8_t* quantized = nullptr;
+  DType dtype = DType::kFloat32;
+  void* values = nullptr;
+};
+struct SumQuantizedCall {
+  QuantizedBlocks shape;
+  int64_t pieces = 1;
+  const uint8_t* quantized = nullptr;
+  bool accumulate = false;
+  float factor = 1.0f;  // of the sum: 1 / pieces for a mean
+  DType dtype = DType::kFloat32;
+  void* sum = nullptr;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_QUANTIZE_QUANTIZE_H_

@@ -1,0 +1,134 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/memory.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/cpu/workspace.h"
+#include "zeroth/kernels/rope/rope.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rope/rope_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// (lower, upper) -> (lower cos - upper sin, upper cos + lower sin), with the sign of sin given.
+template <class V>
+HWY_INLINE void Rotate(V cosine, V sine, V& lower, V& upper) {
+  const V rotated = hn::NegMulAdd(upper, sine, hn::Mul(lower, cosine));
+  upper = hn::MulAdd(lower, sine, hn::Mul(upper, cosine));
+  lower = rotated;
+}
+
+// One head of 2 * half elements. `sign` is that of the angle.
+template <class D, typename T>
+HWY_INLINE void RotateHead(D d, size_t half, const float* cosines, const float* sines,
+                           hn::Vec<D> sign, T* x) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= half; i += lanes) {
+    auto lower = LoadElements(d, x + i);
+    auto upper = LoadElements(d, x + half + i);
+    Rotate(hn::LoadU(d, cosines + i), hn::Mul(sign, hn::LoadU(d, sines + i)), lower, upper);
+    StoreElements(lower, d, x + i);
+    StoreElements(upper, d, x + half + i);
+  }
+  if (i == half) return;
+  const size_t rest = half - i;
+  auto lower = LoadFirstElements(d, x + i, rest);
+  auto upper = LoadFirstElements(d, x + half + i, rest);
+  Rotate(LoadFirstElements(d, cosines + i, rest),
+         hn::Mul(sign, LoadFirstElements(d, sines + i, rest)), lower, upper);
+  StoreFirstElements(lower, d, x + i, rest);
+  StoreFirstElements(upper, d, x + half + i, rest);
+}
+
+// The query and key heads of places [begin, end); `table` as RopeTable has it.
+void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    const hn::ScalableTag<float> d;
+    const auto sign = hn::Set(d, call.inverse ? -1.0f : 1.0f);
+    const int64_t half = call.head_dim / 2;
+    for (int64_t row = begin; row < end; ++row) {
+      const float* cosines = table + row % call.seq * call.head_dim;
+      auto* x = static_cast<decltype(element)*>(call.qkv) + row * call.packed_dim;
+      for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
+        RotateHead(d, static_cast<size_t>(half), cosines, cosines + half, sign, x);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+
+namespace {
+
+HWY_EXPORT(RotateRows);
+
+// Cosines and sines of every (position, frequency), kept between calls. Computed in double: in
+// float the angle of a far position has lost the digits that tell neighbours apart.
+class RopeTable {
+ public:
+  explicit RopeTable(Allocator& allocator) : memory_(allocator) {}
+
+  // [at least seq, head_dim]: of each position head_dim / 2 cosines, then as many sines. Computes
+  // nothing if they are there already.
+  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, float theta);
+
+ private:
+  Workspace memory_;
+  float* data_ = nullptr;
+  int64_t seq_ = 0;
+  int64_t head_dim_ = 0;
+  float theta_ = 0;
+};
+
+absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, float theta) {
+  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_) return data_;
+  data_ = nullptr;  // a failed reservation leaves nothing behind
+  ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
+  seq_ = seq;
+  head_dim_ = head_dim;
+  theta_ = theta;
+  const int64_t half = head_dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(
+        static_cast<double>(theta), -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    for (int64_t position = 0; position < seq; ++position) {
+      const double angle = static_cast<double>(position) * frequency;
+      data_[position * head_dim + i] = static_cast<float>(std::cos(angle));
+      data_[position * head_dim + half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+  return data_;
+}
+
+absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
+  auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
+  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.seq, call.head_dim, call.theta));
+  const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
+  ParallelFor(call.batch * call.seq, RowGrain(call.packed_dim),
+              [&](int64_t, int64_t begin, int64_t end) { rotate(call, table, begin, end); });
+  return absl::OkStatus();
+}
+const OnCpu<Rope> rope;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

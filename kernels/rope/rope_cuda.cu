@@ -1,0 +1,118 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <memory>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/rope/rope.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// An item is a pack of frequencies of one head at one place.
+template <int N, typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Rotate(RopeCall call, const float* table, float sign) {
+  const int64_t half = call.head_dim / 2;
+  const int64_t packs = half / N;
+  const int64_t items = call.batch * call.seq * call.heads * packs;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+    const int64_t frequency = item % packs * N;
+    const int64_t head = item / packs % call.heads;
+    const int64_t place = item / (packs * call.heads);
+    T* const lower =
+        static_cast<T*>(call.qkv) + place * call.packed_dim + head * call.head_dim + frequency;
+    const float* const cosines = table + place % call.seq * call.head_dim + frequency;
+    float low[N];
+    float high[N];
+    float cosine[N];
+    float sine[N];
+    LoadPack<N>(lower, low);
+    LoadPack<N>(lower + half, high);
+    LoadPack<N>(cosines, cosine);
+    LoadPack<N>(cosines + half, sine);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float c = cosine[i];
+      const float s = sign * sine[i];
+      const float rotated = low[i] * c - high[i] * s;
+      high[i] = high[i] * c + low[i] * s;
+      low[i] = rotated;
+    }
+    StorePack<N>(low, lower);
+    StorePack<N>(high, lower + half);
+  }
+}
+
+// Angles are made in double: in float the angle of a far position has lost the digits that tell
+// neighbours apart.
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    FillTable(int64_t seq, int64_t head_dim, double theta, float* table) {
+  const int64_t half = head_dim / 2;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < seq * half;
+       item += step) {
+    const int64_t position = item / half;
+    const int64_t i = item % half;
+    const double frequency =
+        pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double angle = static_cast<double>(position) * frequency;
+    table[position * head_dim + i] = static_cast<float>(cos(angle));
+    table[position * head_dim + half + i] = static_cast<float>(sin(angle));
+  }
+}
+
+// [at least seq, head_dim], kept between calls: of each position head_dim / 2 cosines, then as many
+// sines.
+struct RopeTable {
+  std::shared_ptr<Buffer> memory;
+  int64_t seq = 0;
+  int64_t head_dim = 0;
+  float theta = 0;
+};
+
+absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& kernels) {
+  auto& table = kernels.Kept<RopeTable>();
+  if (table.memory == nullptr || table.seq < call.seq || table.head_dim != call.head_dim ||
+      table.theta != call.theta) {
+    table.memory = nullptr;  // a failed allocation leaves nothing behind
+    ZEROTH_ASSIGN_OR_RETURN(
+        table.memory,
+        kernels.Scratch(static_cast<size_t>(call.seq * call.head_dim) * sizeof(float)));
+    table.seq = call.seq;
+    table.head_dim = call.head_dim;
+    table.theta = call.theta;
+    const LaunchTarget& target = kernels.target();
+    ZEROTH_RETURN_IF_ERROR(
+        ZEROTH_LAUNCH(FillTable, MapShape(call.seq * call.head_dim / 2, target.multiprocessors),
+                      target.stream, call.seq, call.head_dim, static_cast<double>(call.theta),
+                      static_cast<float*>(table.memory->data())));
+  }
+  return static_cast<const float*>(table.memory->data());
+}
+
+absl::Status Rope(const RopeCall& call, CudaKernels& kernels) {
+  ZEROTH_ASSIGN_OR_RETURN(const float* const table, PrepareTable(call, kernels));
+  const LaunchTarget& target = kernels.target();
+  const float sign = call.inverse ? -1.0f : 1.0f;
+  const int64_t items = call.batch * call.seq * call.heads * call.head_dim / 2;
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    const bool packed = call.head_dim / 2 % kWidth == 0 && call.packed_dim % kWidth == 0 &&
+                        ArePacked(static_cast<const char*>(call.qkv), table);
+    if (packed) {
+      return ZEROTH_LAUNCH((Rotate<kWidth, T>), MapShape(items / kWidth, target.multiprocessors),
+                           target.stream, call, table, sign);
+    }
+    return ZEROTH_LAUNCH((Rotate<1, T>), MapShape(items, target.multiprocessors), target.stream,
+                         call, table, sign);
+  });
+}
+const OnCuda<Rope> rope;
+
+}  // namespace
+}  // namespace zeroth::cuda
