@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The base of strategies that work on flat units: it moves the bytes, a strategy answers three
-// questions. A strategy with other ideas implements ShardingStrategy itself.
+// The base of strategies that work on flat units: it moves the bytes, a strategy says what is kept
+// and what it serves. A strategy with other ideas implements ShardingStrategy itself.
 
 #ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_

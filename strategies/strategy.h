@@ -64,7 +64,7 @@ struct StrategyCapabilities {
   bool adds_up_in_full = false;
 };
 
-// Options common to all strategies; a strategy refuses what it cannot serve.
+// Options common to all strategies. The registry refuses what a strategy does not claim to serve.
 struct StrategyOptions {
   // Ranks in a shard group. 0: the strategy's own choice (all ranks, or one for no_shard).
   int shard_size = 0;

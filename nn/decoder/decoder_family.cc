@@ -15,9 +15,9 @@ namespace {
 void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config) {
   if (!key.required && !reader.Has(key.name)) return;
   if (const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field)) {
-    config.** size = reader.Size(key.name);
+    config.*(*size) = reader.Size(key.name);
   } else if (const auto* number = std::get_if<double DecoderConfig::*>(&key.field)) {
-    config.** number = reader.Number(key.name);
+    config.*(*number) = reader.Number(key.name);
   } else {
     config.*std::get<bool DecoderConfig::*>(key.field) = reader.Flag(key.name);
   }
@@ -84,7 +84,7 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
     std::visit([&](auto field) { json[key.name] = config.*field; }, key.field);
     const auto* size = std::get_if<int64_t DecoderConfig::*>(&key.field);
     // As transformers writes a size that follows from others.
-    if (size != nullptr && config.**size == 0) json[key.name] = nullptr;
+    if (size != nullptr && config.*(*size) == 0) json[key.name] = nullptr;
   }
   for (const FixedKey& key : family.fixed) {
     if (key.use != FixedKey::Use::kRead) json[key.name] = key.value;

@@ -151,10 +151,10 @@ TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   EXPECT_GT(MovesWithTripled(family, {"o_proj", "down_proj"}), 0.1);
   family.base.names.q_norm = "q_norm";
   family.base.names.k_norm = "k_norm";
-  EXPECT_LT(MovesWithTripled(family, {"q_proj", "k_proj"}), 1e-4);
+  EXPECT_LT(MovesWithTripled(family, {"q_proj", "k_proj"}), 2e-3);
   EXPECT_GT(MovesWithTripled(family, {"v_proj"}), 0.1);
   family.base.norm_placement = DecoderConfig::NormPlacement::kAfter;
-  EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 1e-4);
+  EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
 TEST(DecoderTest, WhatNoKernelComputesIsUnimplemented) {
