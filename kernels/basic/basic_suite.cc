@@ -120,7 +120,7 @@ TEST_P(BasicSuite, ActivationsKeepNaNAndStandInfinity) {
   const std::vector<float> expected = {1, 0, 1, 0, 0.5f, 0.5f};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(sigmoid[i], expected[i], 1e-7) << i;
   const std::vector<float> silu = of(BasicOp::kSilu);
-  EXPECT_EQ(silu[2], 200.0f);
+  EXPECT_FLOAT_EQ(silu[2], 200.0f);
   EXPECT_NEAR(silu[3], 0.0f, 1e-30f);
 }
 
