@@ -3,6 +3,7 @@
 // Stochastic gradient descent with weight decay: w -= lr * (gradient + decay * w). It has no state.
 // Each rank updates the shards that it owns.
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
