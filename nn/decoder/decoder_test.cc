@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/nn/decoder/decoder_family.h"
 #include "zeroth/nn/testing/gradient_check.h"
 
@@ -132,7 +133,7 @@ double MovesWithTripled(const DecoderFamily& family, const std::set<std::string>
   for (Parameter* parameter : block->Parameters()) {
     for (const std::string& projection : projections) {
       if (parameter->name().find(projection + ".weight") == std::string::npos) continue;
-      EXPECT_TRUE(bench.kernels->Scale(parameter->data(), 3.0f).ok());
+      EXPECT_TRUE(kernels::Scale(*bench.kernels, parameter->data(), 3.0f).ok());
     }
   }
   const std::vector<float> after = *block->Forward(*bench.context, x)->data.ToHost<float>();
