@@ -302,6 +302,12 @@ TEST(ApiTest, MisuseIsNamed) {
     }
     {
       TrainingStep step(*training.sharded);
+      ZEROTH_ASSIGN_OR_RETURN(UnitPass pass, step.Forward("root"));
+      expect(step.FinishBackward(), absl::StatusCode::kFailedPrecondition, "have not ended");
+      ZEROTH_RETURN_IF_ERROR(pass.End());
+    }
+    {
+      TrainingStep step(*training.sharded);
       { ZEROTH_RETURN_IF_ERROR(step.Forward("root").status()); }
       expect(step.Forward("root").status(), absl::StatusCode::kFailedPrecondition,
              "pass over unit 'root' went without End");

@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> ShardedModule::Create(
 }
 
 absl::Status ShardedModule::Save(const std::string& directory, const Optimizer* optimizer) {
+  ZEROTH_RETURN_IF_ERROR(status_);
   CheckpointSaverOptions options;
   options.directory = directory;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointSaver> saver,
@@ -67,9 +68,15 @@ absl::Status ShardedModule::LoadOwn(const std::string& path, Optimizer* optimize
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                           CheckpointReader::Open(path));
   ZEROTH_RETURN_IF_ERROR(LoadState(*reader, *sharding_, StatesOf(optimizer)).status());
-  const nlohmann::json& training = reader->index().training;
-  steps_ = training.value(kSteps, int64_t{0});
-  if (optimizer != nullptr) optimizer->set_step(training.value(kOptimizerSteps, steps_));
+  // A checkpoint without states, or of the trainer's, says nothing of these.
+  const auto number = [&](const char* key) -> int64_t {
+    const auto found = reader->index().training.find(key);
+    const bool is_number = found != reader->index().training.end() && found->is_number_integer();
+    return is_number ? found->get<int64_t>() : 0;
+  };
+  steps_ = number(kSteps);
+  if (optimizer != nullptr) optimizer->set_step(number(kOptimizerSteps));
+  status_ = absl::OkStatus();
   return absl::OkStatus();
 }
 

@@ -39,6 +39,9 @@ class ShardedModule {
   Context& context() { return *context_; }
   Tape& tape() { return tape_; }
 
+  // OK, or the error of an update that may have changed a part of the values: no step and no Save
+  // is possible then until a checkpoint is loaded.
+  const absl::Status& status() const { return status_; }
   // Updates so far, by TrainingStep.
   int64_t steps() const { return steps_; }
 
@@ -65,6 +68,7 @@ class ShardedModule {
   Tape tape_;
   std::unique_ptr<Context> context_;
   int64_t steps_ = 0;
+  absl::Status status_;  // why there is no going on, but by Load
 };
 
 // Shards `model` over the ranks: `wrap` says which modules become units, gathered and freed

@@ -18,12 +18,14 @@ namespace zeroth {
 TrainingStep::TrainingStep(ShardedModule& model, const TrainingStepOptions& options)
     : model_(model), options_(options) {
   context().set_loss_scale(loss_factor());
+  context().set_draws(std::nullopt);
   Scheduler& scheduler = model_.sharding().scheduler();
   scheduler.SetIsLastBackward(options_.micro_batches == 1);
   scheduler.SetRequiresGradientSync(options_.sync_every_micro_batch || options_.micro_batches == 1);
 }
 
 TrainingStep::~TrainingStep() {
+  context().set_draws(std::nullopt);
   if (ended_) return;
   model_.tape().Clear();
   model_.sharding().scheduler().Abandon().IgnoreError();
@@ -36,6 +38,7 @@ float TrainingStep::loss_factor() const {
 }
 
 absl::Status TrainingStep::ExpectMicroBatch() const {
+  ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (!unfinished_unit_.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("training step: the pass over unit '", unfinished_unit_,
@@ -49,6 +52,7 @@ absl::Status TrainingStep::ExpectMicroBatch() const {
 }
 
 absl::Status TrainingStep::ExpectComplete() const {
+  ZEROTH_RETURN_IF_ERROR(model_.status_);
   if (!ended_ && finished_ == options_.micro_batches) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "training step: ", finished_, " of ", options_.micro_batches,
@@ -64,6 +68,12 @@ absl::Status TrainingStep::Backward(const Value& loss) {
 
 absl::Status TrainingStep::FinishBackward() {
   ZEROTH_RETURN_IF_ERROR(ExpectMicroBatch());
+  if (open_passes_ > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("training step: ", open_passes_,
+                     " passes over units have not ended; call UnitPass::End on "
+                     "each before FinishBackward"));
+  }
   Scheduler& scheduler = model_.sharding().scheduler();
   ZEROTH_RETURN_IF_ERROR(scheduler.FinishBackward());
   ++finished_;
@@ -103,10 +113,16 @@ absl::StatusOr<Tensor> TrainingStep::GradNormAndScale(double max_norm) {
 
 absl::Status TrainingStep::Update(Optimizer& optimizer, const UpdateOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale, GradNormAndScale(options.clip_grad_norm));
-  ZEROTH_RETURN_IF_ERROR(optimizer.Step(options.lr.value_or(optimizer.lr()),
-                                        1 / options_.loss_scale,
-                                        norm_and_scale.View(1, Shape({1}))));
-  ZEROTH_RETURN_IF_ERROR(EndStep());
+  const int64_t before = optimizer.step();
+  absl::Status updated =
+      optimizer.Step(options.lr.value_or(optimizer.lr()), 1 / options_.loss_scale,
+                     norm_and_scale.View(1, Shape({1})));
+  if (updated.ok()) updated = EndStep();
+  if (!updated.ok() && optimizer.step() != before) {
+    model_.status_ = Annotate(
+        updated, "an update that may have changed a part of the values failed; load a checkpoint");
+  }
+  ZEROTH_RETURN_IF_ERROR(updated);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   grad_norm_ = static_cast<double>(norm[0]);
   skipped_ = !std::isfinite(norm[0]);
@@ -154,6 +170,7 @@ absl::Status UnitPass::End() {
   Scheduler& scheduler = step_->model_.sharding().scheduler();
   ZEROTH_RETURN_IF_ERROR(is_backward_ ? scheduler.AfterBackward(*unit_)
                                       : scheduler.AfterForward(*unit_));
+  --step_->open_passes_;
   step_ = nullptr;
   return absl::OkStatus();
 }

@@ -42,9 +42,11 @@ struct UpdateOptions {
 
 class UnitPass;
 
-// A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: whatever
-// failed, everything is sharded again and gradients are gone, so that the next step starts afresh
-// (Scheduler::Abandon says what an error in a stream or in communication leaves). With autograd:
+// A step of `model`. Unless Update or EndStep has ended it, the destructor abandons it: everything
+// is sharded again and gradients are gone, so that the next step starts afresh. Two errors leave
+// no next step: one in a stream or in communication (Scheduler::Abandon), and one after an update
+// has begun (ShardedModule::status). Dropout's draws are a step's, too: set them in each. With
+// autograd:
 //
 //   TrainingStep step(*sharded);
 //   ZEROTH_ASSIGN_OR_RETURN(const Value loss, model.Loss(step.context(), batch));
@@ -64,8 +66,7 @@ class TrainingStep {
   Context& context() { return model_.context(); }
 
   // The backward of one micro-batch from its loss, one element; starts the reduction of gradients.
-  // FailedPrecondition for a loss that was not computed with context(), and for one micro-batch too
-  // many.
+  // FailedPrecondition for a loss that was not recorded, and for one micro-batch too many.
   absl::Status Backward(const Value& loss);
 
   // A forward or a backward by hand of the unit of this name. NotFound if there is none.
@@ -101,6 +102,7 @@ class TrainingStep {
   ShardedModule& model_;
   const TrainingStepOptions options_;
   int64_t finished_ = 0;         // micro-batches
+  int open_passes_ = 0;          // that have begun and not ended
   std::string unfinished_unit_;  // whose UnitPass has gone without End; empty: none
   bool ended_ = false;
   double grad_norm_ = 0;
@@ -125,7 +127,9 @@ class UnitPass {
  private:
   friend class TrainingStep;
   UnitPass(TrainingStep& step, Unit& unit, bool is_backward)
-      : step_(&step), unit_(&unit), is_backward_(is_backward) {}
+      : step_(&step), unit_(&unit), is_backward_(is_backward) {
+    ++step.open_passes_;
+  }
 
   TrainingStep* step_;  // nullptr once it is over
   Unit* unit_;

@@ -261,7 +261,7 @@ void Unit::Abandon() {
   HideParameters();
   gather_event_ = nullptr;
   DropGradients();
-  strategy_state_ = nullptr;
+  strategy_states_.clear();
 }
 
 void Unit::HideParameters() {

@@ -7,10 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <typeinfo>
+#include <typeindex>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -204,17 +205,14 @@ class Unit {
   // gradients become invisible, kSharded and kNone, and the strategy's state is released.
   void Abandon();
 
-  // What the sharding's strategy keeps for this unit, of a type of the strategy's choice: made when
-  // it is first asked for, and kept until Abandon, or as long as the unit. Aborts if it is asked
-  // for as another type.
+  // What the sharding's strategy keeps for this unit, by type, so that a strategy and the class
+  // that it is built on have a state each: made when it is first asked for, and kept until Abandon,
+  // or as long as the unit.
   template <typename State>
   State& strategy_state() {
-    if (strategy_state_ == nullptr) {
-      strategy_state_ = std::make_shared<State>();
-      strategy_state_type_ = &typeid(State);
-    }
-    ZEROTH_CHECK(*strategy_state_type_ == typeid(State));
-    return *static_cast<State*>(strategy_state_.get());
+    std::shared_ptr<void>& state = strategy_states_[typeid(State)];
+    if (state == nullptr) state = std::make_shared<State>();
+    return *static_cast<State*>(state.get());
   }
 
   // When the gather, or the reduction, that was enqueued last is done; nullptr if none was.
@@ -245,8 +243,7 @@ class Unit {
   int64_t tree_micro_batches_ = 0;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
-  std::shared_ptr<void> strategy_state_;
-  const std::type_info* strategy_state_type_ = nullptr;
+  std::map<std::type_index, std::shared_ptr<void>> strategy_states_;
 };
 
 }  // namespace zeroth

@@ -213,6 +213,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.optimizer = options.optimizer;
+  trainer.adamw.lr = options.lr;
   trainer.adamw.beta1 = options.beta1;
   trainer.adamw.beta2 = options.beta2;
   trainer.adamw.eps = options.eps;

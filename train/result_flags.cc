@@ -25,6 +25,14 @@ TrainOptions Resolved(TrainOptions options) {
   return options;
 }
 
+TrainOptions AsTold(TrainOptions options) {
+  const TrainOptions defaults;
+  options.threads_per_rank = ThreadsPerRank(options);
+  if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
+  if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
+  return options;
+}
+
 Json ResultFlags(const TrainOptions& options) {
   const TrainOptions resolved = Resolved(options);
   Json flags = Json::object();

@@ -19,6 +19,9 @@ inline constexpr char kGlobalBatchSize[] = "global_batch_size";
 // `options` of a run whose world size is known, with values in the place of those that stand for
 // the machine's or another option's choice: the same run, wherever it is made.
 TrainOptions Resolved(TrainOptions options);
+// What to tell a run so that it does the same, and goes by what flags change: with the number of
+// threads that there was, but without what follows from other options.
+TrainOptions AsTold(TrainOptions options);
 
 // Values of the options that decide results, resolved. The data are compared by content: see
 // DataOrder.

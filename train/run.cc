@@ -169,7 +169,7 @@ class RankRun {
     absl::Status status;
     if (world_.rank() == 0 && options_.overwrite) status = RemoveEarlierRun(options_.out);
     if (world_.rank() == 0 && status.ok()) {
-      status = WriteConfig(options_.out, Resolved(options_));
+      status = WriteConfig(options_.out, AsTold(options_));
     }
     if (world_.rank() == 0 && status.ok()) status = PointLatestTo(options_.out);
     return AgreeOnStatus(world_, *device_, status, "clear the directory");

@@ -20,9 +20,17 @@ class Sgd : public Optimizer {
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       Sharding& sharding, Kernels&, const OptimizerOptions& options,
       absl::Span<const ParameterGroup> groups) {
-    // Its loops are over the host's memory, in fp32, and know no groups.
-    if (sharding.device().type() != "cpu" || !groups.empty()) {
-      return absl::UnimplementedError("sgd: only on the CPU, and without parameter groups");
+    // Its loops are over the host's memory, in fp32, and know no groups and no moments.
+    bool can = sharding.device().type() == "cpu" && groups.empty() &&
+               options.state_dtype == DType::kFloat32;
+    for (const Unit* unit : sharding.units()) {
+      can = can && unit->precision().master_dtype == DType::kFloat32 &&
+            unit->precision().gradient_dtype() == DType::kFloat32 && !unit->offloads_parameters() &&
+            !unit->offloads_gradients();
+    }
+    if (!can) {
+      return absl::UnimplementedError(
+          "sgd: expected the CPU, weights and gradients in fp32 and in memory, and no groups");
     }
     return std::unique_ptr<Optimizer>(new Sgd(sharding, options));
   }

@@ -42,6 +42,13 @@ bool Check(Operation& op, const BasicArgs& args) {
   SharedType type;
   op.Inside("out", args.out, type);
   op.Require(args.group >= 1, "group", absl::StrCat("is ", args.group, ", expected at least 1"));
+  const auto expect_none = [&](const char* field, const Matrix& matrix) {
+    op.Require(!matrix.tensor.defined(), field, "is given to an operation that does not read it");
+  };
+  if (args.op == BasicOp::kFill) {
+    expect_none("a", args.a);
+    expect_none("b", args.b);
+  }
   if (!op.ok() || args.op == BasicOp::kFill) return op.ok();
   const Matrix& out = args.out;
   const bool mean_gradient = args.op == BasicOp::kMeanBackward;
@@ -59,10 +66,12 @@ bool Check(Operation& op, const BasicArgs& args) {
     case BasicOp::kSoftmaxBackward:
       return op.Sized("b", args.b, out.rows, out.cols, type);
     case BasicOp::kDropout:
+      expect_none("b", args.b);
       return op.Require(
           args.scalar >= 0 && args.scalar < 1, "scalar",
           absl::StrCat("is ", args.scalar, ", expected a rate of at least 0 and below 1"));
     default:
+      expect_none("b", args.b);
       return op.ok();
   }
 }

@@ -57,8 +57,11 @@ struct DropoutOf {
   float kept;
   __device__ float operator()(float a, float, int64_t element) const {
     const PairDraws words = DrawPair(key, stream, static_cast<uint64_t>(element) / 4);
-    const auto at = static_cast<unsigned>(element) % 4;
-    const uint32_t word = at < 2 ? words.moments[at] : words.params[at - 2];
+    // An index that is known only here would put the words into local memory.
+    const bool odd = element % 2 != 0;
+    const uint32_t low = odd ? words.moments[1] : words.moments[0];
+    const uint32_t high = odd ? words.params[1] : words.params[0];
+    const uint32_t word = element % 4 < 2 ? low : high;
     return word < threshold ? 0.0f : __fmul_rn(kept, a);
   }
 };
@@ -166,8 +169,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     const int64_t column = i - row * call.cols;
     const T* a = static_cast<const T*>(call.a) + row / call.group * call.a_stride;
     Put<T>(call, row * call.out_stride + column,
-           static_cast<float>(static_cast<double>(ToFloat(a[column])) /
-                              static_cast<double>(call.group)));
+           __fdiv_rn(ToFloat(a[column]), static_cast<float>(call.group)));
   }
 }
 
@@ -210,7 +212,7 @@ absl::Status BasicOf(const BasicCall& call, const LaunchTarget& target) {
       return ZEROTH_LAUNCH((SoftmaxRows<T>), WarpPerRowShape(call.rows, kRowWarps), target.stream,
                            call);
     case BasicOp::kMean:
-      if (call.cols < 32) {
+      if (call.cols < 32 && call.rows * call.cols <= INT32_MAX) {
         const LaunchShape blocks = {dim3(static_cast<unsigned>(call.rows * call.cols)),
                                     dim3(kMeanThreads)};
         return ZEROTH_LAUNCH((MeanByBlock<T>), blocks, target.stream, call);

@@ -262,6 +262,10 @@ TEST_P(BasicSuite, RefusesWhatDoesNotFit) {
   const Tensor y = Upload({3, 2}, std::vector<float>(6));
   ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kRelu, .a = y, .out = x}),
                 {"Basic", "a is [3, 2], expected [2, 3]"});
+  ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kRelu, .a = x, .b = y, .out = x}),
+                {"Basic", "b is given to an operation that does not read it"});
+  ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kFill, .a = x, .out = x}),
+                {"Basic", "a is given"});
   ExpectInvalid(kernels::Basic(kernels(), {.op = BasicOp::kMultiply, .a = x, .out = x}),
                 {"Basic", "b is undefined"});
   ExpectInvalid(

@@ -19,7 +19,8 @@ using KernelUsageTest = ResourceUsageTest;
 // The sine and cosine of a large angle keep digits of its quotient by pi in an array; tables of
 // angles are made once. What is summed or decided in double precision is a few numbers.
 TEST_F(KernelUsageTest, NothingSpillsOrComputesInDoublePrecisionUnasked) {
-  CheckAll({"FillTable"}, {"FillTable", "MeanKernel", "ClipFactorKernel"});
+  CheckAll({"FillTable"},
+           {"FillTable", "MeanKernel", "ClipFactorKernel", "MeanByThread<*", "MeanByBlock<*"});
 }
 
 // MapShape makes grids of so many blocks: fewer at work at once, and the rest would run alone.
