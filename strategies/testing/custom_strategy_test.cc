@@ -180,8 +180,8 @@ TEST(CustomStrategyTest, KeepsWhatItLikesForEachUnitUntilAbandon) {
                     ZEROTH_ASSIGN_OR_RETURN(auto flat,
                                             Sharding::Create(world, device, {}, built_on.Specs()));
                     ZEROTH_RETURN_IF_ERROR(flat->Load(ReaderOf(ToyValue)));
-                    Unit& unit = *flat->units()[0];
-                    unit.strategy_state<AllReduceShard::UnitState>().reductions = 7;
+                    Unit& first = *flat->units()[0];
+                    first.strategy_state<AllReduceShard::UnitState>().reductions = 7;
                     ZEROTH_RETURN_IF_ERROR(ToyTrain(*flat, world.rank(), 1));
                     ZEROTH_TOY_EXPECT(unit.strategy_state<AllReduceShard::UnitState>().reductions ==
                                       7);
