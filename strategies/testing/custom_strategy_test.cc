@@ -173,37 +173,37 @@ TEST(CustomStrategyTest, WhatItDoesNotServeIsRefused) {
 
 TEST(CustomStrategyTest, KeepsWhatItLikesForEachUnitUntilAbandon) {
   EXPECT_EQ(
-      RunToyRanks(2, "cpu",
-                  [](Communicator& world, Device& device) -> absl::Status {
-                    // Beside what the class that a strategy is built on keeps.
-                    ToyModel built_on(UniformUnits(2));
-                    ZEROTH_ASSIGN_OR_RETURN(auto flat,
-                                            Sharding::Create(world, device, {}, built_on.Specs()));
-                    ZEROTH_RETURN_IF_ERROR(flat->Load(ReaderOf(ToyValue)));
-                    Unit& first = *flat->units()[0];
-                    first.strategy_state<AllReduceShard::UnitState>().reductions = 7;
-                    ZEROTH_RETURN_IF_ERROR(ToyTrain(*flat, world.rank(), 1));
-                    ZEROTH_TOY_EXPECT(unit.strategy_state<AllReduceShard::UnitState>().reductions ==
-                                      7);
+      RunToyRanks(
+          2, "cpu",
+          [](Communicator& world, Device& device) -> absl::Status {
+            // Beside what the class that a strategy is built on keeps.
+            ToyModel built_on(UniformUnits(2));
+            ZEROTH_ASSIGN_OR_RETURN(auto flat,
+                                    Sharding::Create(world, device, {}, built_on.Specs()));
+            ZEROTH_RETURN_IF_ERROR(flat->Load(ReaderOf(ToyValue)));
+            Unit& first = *flat->units()[0];
+            first.strategy_state<AllReduceShard::UnitState>().reductions = 7;
+            ZEROTH_RETURN_IF_ERROR(ToyTrain(*flat, world.rank(), 1));
+            ZEROTH_TOY_EXPECT(first.strategy_state<AllReduceShard::UnitState>().reductions == 7);
 
-                    ToyModel model(UniformUnits(2));
-                    ShardingOptions options;
-                    options.strategy = AllReduceShard::kName;
-                    ZEROTH_ASSIGN_OR_RETURN(
-                        auto sharding, Sharding::Create(world, device, options, model.Specs()));
-                    ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
-                    const auto expect_reductions = [&](int64_t count) -> absl::Status {
-                      for (Unit* unit : sharding->units()) {
-                        ZEROTH_TOY_EXPECT(
-                            unit->strategy_state<AllReduceShard::UnitState>().reductions == count);
-                      }
-                      return absl::OkStatus();
-                    };
-                    ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 3));
-                    ZEROTH_RETURN_IF_ERROR(expect_reductions(3));
-                    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
-                    return expect_reductions(0);
-                  }),
+            ToyModel model(UniformUnits(2));
+            ShardingOptions options;
+            options.strategy = AllReduceShard::kName;
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                    Sharding::Create(world, device, options, model.Specs()));
+            ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+            const auto expect_reductions = [&](int64_t count) -> absl::Status {
+              for (Unit* unit : sharding->units()) {
+                ZEROTH_TOY_EXPECT(unit->strategy_state<AllReduceShard::UnitState>().reductions ==
+                                  count);
+              }
+              return absl::OkStatus();
+            };
+            ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 3));
+            ZEROTH_RETURN_IF_ERROR(expect_reductions(3));
+            ZEROTH_RETURN_IF_ERROR(sharding->scheduler().Abandon());
+            return expect_reductions(0);
+          }),
       absl::OkStatus());
 }
 
