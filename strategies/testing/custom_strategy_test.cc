@@ -176,16 +176,17 @@ TEST(CustomStrategyTest, KeepsWhatItLikesForEachUnitUntilAbandon) {
       RunToyRanks(
           2, "cpu",
           [](Communicator& world, Device& device) -> absl::Status {
-            // Beside what the class that a strategy is built on keeps.
-            ToyModel built_on(UniformUnits(2));
-            ZEROTH_ASSIGN_OR_RETURN(auto flat,
-                                    Sharding::Create(world, device, {}, built_on.Specs()));
-            ZEROTH_RETURN_IF_ERROR(flat->Load(ReaderOf(ToyValue)));
-            Unit& first = *flat->units()[0];
-            first.strategy_state<AllReduceShard::UnitState>().reductions = 7;
-            ZEROTH_RETURN_IF_ERROR(ToyTrain(*flat, world.rank(), 1));
-            ZEROTH_TOY_EXPECT(first.strategy_state<AllReduceShard::UnitState>().reductions == 7);
-
+            {
+              // Beside what the class that a strategy is built on keeps.
+              ToyModel built_on(UniformUnits(2));
+              ZEROTH_ASSIGN_OR_RETURN(auto flat,
+                                      Sharding::Create(world, device, {}, built_on.Specs()));
+              ZEROTH_RETURN_IF_ERROR(flat->Load(ReaderOf(ToyValue)));
+              Unit& first = *flat->units()[0];
+              first.strategy_state<AllReduceShard::UnitState>().reductions = 7;
+              ZEROTH_RETURN_IF_ERROR(ToyTrain(*flat, world.rank(), 1));
+              ZEROTH_TOY_EXPECT(first.strategy_state<AllReduceShard::UnitState>().reductions == 7);
+            }
             ToyModel model(UniformUnits(2));
             ShardingOptions options;
             options.strategy = AllReduceShard::kName;
