@@ -2,8 +2,6 @@
 
 #include "zeroth/train/options.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/api/rank.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
@@ -286,9 +285,8 @@ absl::StatusOr<std::optional<LossScalerOptions>> TrainOptions::loss_scaler() con
 
 int ThreadsPerRank(const TrainOptions& options) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int ranks = options.local_world_size > 0 ? options.local_world_size : options.world_size;
-  return std::max(1, cores / std::max(1, ranks));
+  return DefaultThreadsPerRank(options.local_world_size > 0 ? options.local_world_size
+                                                            : options.world_size);
 }
 
 }  // namespace zeroth
