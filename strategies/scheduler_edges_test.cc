@@ -29,14 +29,6 @@ ShardingOptions OptionsOf(const std::string& strategy) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
-                                               const ToyModel& model,
-                                               const ShardingOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options, model.Specs()));
-  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
-  return sharding;
-}
-
 absl::Status ExpectError(const absl::Status& status, absl::StatusCode code,
                          const std::vector<std::string>& parts) {
   bool as_expected = status.code() == code;
@@ -57,37 +49,39 @@ TEST(SchedulerEdgesTest, RanksMayUseDifferentUnitsWhereNothingIsGathered) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         SCOPED_TRACE(testing::Message()
                      << strategy << " " << micro_batches << " " << DTypeName(dtype));
-        EXPECT_EQ(RunToyRanks(
-                      kRanks,
-                      [&](Communicator& world, Device& device) -> absl::Status {
-                        ToyModel model(UniformUnits(3));
-                        ShardingOptions options = OptionsOf(strategy);
-                        options.mixed_precision = {dtype, dtype};
-                        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                        const absl::Span<Unit* const> units = sharding->units();
-                        for (int step_index = 0; step_index < 3; ++step_index) {
-                          for (int i = 0; i < micro_batches; ++i) {
-                            sharding->scheduler().SetIsLastBackward(i + 1 == micro_batches);
-                            ToyStep step;
-                            step.gradient = Ones();
-                            step.order = {units.begin(), units.end()};
-                            if (world.rank() == 1) step.order = {units[0], units[1], units[3]};
-                            if (world.rank() == 2)
-                              step.order = {units[0], units[3], units[1], units[2]};
-                            ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
-                            ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
-                            ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
-                          }
-                          const float all = static_cast<float>(micro_batches);
-                          ZEROTH_RETURN_IF_ERROR(
-                              CheckGradients(*sharding, [&](const Parameter& parameter, int64_t) {
-                                const bool left_out = absl::StartsWith(parameter.name(), "h.1.");
-                                return left_out ? all * (kRanks - 1) / kRanks : all;
-                              }));
-                          ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
-                        }
-                        return CheckAtRest(*sharding);
-                      }),
+        EXPECT_EQ(RunToyRanks(kRanks,
+                              [&](Communicator& world, Device& device) -> absl::Status {
+                                ToyModel model(UniformUnits(3));
+                                ShardingOptions options = OptionsOf(strategy);
+                                options.mixed_precision = {dtype, dtype};
+                                ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                                        ShardToy(world, device, model, options));
+                                const absl::Span<Unit* const> units = sharding->units();
+                                for (int step_index = 0; step_index < 3; ++step_index) {
+                                  for (int i = 0; i < micro_batches; ++i) {
+                                    sharding->scheduler().SetIsLastBackward(i + 1 == micro_batches);
+                                    ToyStep step;
+                                    step.gradient = Ones();
+                                    step.order = {units.begin(), units.end()};
+                                    if (world.rank() == 1)
+                                      step.order = {units[0], units[1], units[3]};
+                                    if (world.rank() == 2)
+                                      step.order = {units[0], units[3], units[1], units[2]};
+                                    ZEROTH_RETURN_IF_ERROR(ToyForward(*sharding, step));
+                                    ZEROTH_RETURN_IF_ERROR(ToyBackward(*sharding, step));
+                                    ZEROTH_RETURN_IF_ERROR(sharding->scheduler().FinishBackward());
+                                  }
+                                  const float all = static_cast<float>(micro_batches);
+                                  ZEROTH_RETURN_IF_ERROR(CheckGradients(
+                                      *sharding, [&](const Parameter& parameter, int64_t) {
+                                        const bool left_out =
+                                            absl::StartsWith(parameter.name(), "h.1.");
+                                        return left_out ? all * (kRanks - 1) / kRanks : all;
+                                      }));
+                                  ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
+                                }
+                                return CheckAtRest(*sharding);
+                              }),
                   absl::OkStatus());
       }
     }
@@ -100,7 +94,8 @@ TEST(SchedulerEdgesTest, ARankThatLeavesOutAUnitThatOthersGatherIsToldSo) {
     const absl::Status status =
         RunToyRanks(2, [&](Communicator& world, Device& device) -> absl::Status {
           ToyModel model(UniformUnits(3));
-          ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf(strategy)));
+          ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                  ShardToy(world, device, model, OptionsOf(strategy)));
           const absl::Span<Unit* const> units = sharding->units();
           ToyStep step;
           step.gradient = Ones();
@@ -123,7 +118,7 @@ TEST(SchedulerEdgesTest, AForwardWithoutBackwardEndsWithItsMicroBatch) {
                           ShardingOptions options = OptionsOf("full_shard");
                           options.strategy_options.reshard_after_forward = false;
                           ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Make(world, device, model, options));
+                                                  ShardToy(world, device, model, options));
                           Scheduler& scheduler = sharding->scheduler();
                           Unit& unit = *sharding->units()[1];
                           scheduler.SetIsLastBackward(false);
@@ -155,8 +150,8 @@ TEST(SchedulerEdgesTest, AGatherBeforeTheStepEndsIsOverBeforeTheUpdate) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(2));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model,
+                                                                          OptionsOf("full_shard")));
                           Unit& unit = *sharding->units()[2];
                           ToyStep step;
                           step.gradient = Ones();
@@ -186,7 +181,7 @@ TEST(SchedulerEdgesTest, MicroBatchesThatAreToldOfTooLateAreAnError) {
                             ShardingOptions options = OptionsOf("no_shard");
                             options.mixed_precision = {DType::kBFloat16, DType::kBFloat16};
                             ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                    Make(world, device, model, options));
+                                                    ShardToy(world, device, model, options));
                             Scheduler& scheduler = sharding->scheduler();
                             Unit& root = *sharding->units()[0];
                             ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(root));
@@ -214,8 +209,9 @@ TEST(SchedulerEdgesTest, UnitsOfNobodyAndOfOthersAreRefused) {
                     ToyModel model(UniformUnits(2));
                     ToyModel other_model(UniformUnits(3));
                     const ShardingOptions options = OptionsOf("full_shard");
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                    ZEROTH_ASSIGN_OR_RETURN(auto other, Make(world, device, other_model, options));
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
+                    ZEROTH_ASSIGN_OR_RETURN(auto other,
+                                            ShardToy(world, device, other_model, options));
                     Scheduler& scheduler = sharding->scheduler();
                     Unit& own = *sharding->units()[1];
                     // One whose index others have, and one with an index of its own.
@@ -266,7 +262,7 @@ TEST(SchedulerEdgesTest, LowPrecisionGradientsTakeTurnsInBuffersOfTwoSizes) {
                           ShardingOptions options = OptionsOf("full_shard");
                           options.mixed_precision.reduce_dtype = DType::kBFloat16;
                           ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Make(world, device, model, options));
+                                                  ShardToy(world, device, model, options));
                           ToyStep step;
                           step.gradient = Ones();
                           for (int i = 0; i < 2; ++i) {

@@ -34,14 +34,6 @@ ShardingOptions OptionsOf(const std::string& strategy) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<Sharding>> Make(Communicator& world, Device& device,
-                                               const ToyModel& model,
-                                               const ShardingOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options, model.Specs()));
-  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
-  return sharding;
-}
-
 ToyStep SimpleStep() {
   ToyStep step;
   step.gradient = [](const Parameter&, int64_t element, float) {
@@ -140,7 +132,7 @@ TEST_P(CollectiveCountTest, IsExact) {
               ShardingOptions options = OptionsOf(param.strategy);
               options.scheduler.prefetch = prefetch;
               options.strategy_options.reshard_after_forward = param.reshard_after_forward;
-              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
               const ToyStep step = SimpleStep();
               for (int i = 0; i < 3; ++i) {
                 CallCounter counter(*sharding);
@@ -184,8 +176,8 @@ TEST(SchedulerTest, TrafficFollowsTheDocumentedOrder) {
       RunToyRanks(2,
                   [](Communicator& world, Device& device) -> absl::Status {
                     ToyModel model(UniformUnits(kBlocks));
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                            Make(world, device, model, OptionsOf("full_shard")));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
                     TrafficRecorder recorder(sharding->mesh());
                     const ToyStep step = SimpleStep();
                     for (int i = 0; i < 3; ++i) {
@@ -213,7 +205,7 @@ TEST(SchedulerTest, WithoutPrefetchNothingRunsAhead) {
                           ShardingOptions options = OptionsOf("full_shard");
                           options.scheduler.prefetch = false;
                           ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                                  Make(world, device, model, options));
+                                                  ShardToy(world, device, model, options));
                           ToyStep step = SimpleStep();
                           ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
                           TrafficRecorder recorder(sharding->mesh());
@@ -238,7 +230,7 @@ TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
               ToyModel model(UniformUnits(kBlocks));
               ShardingOptions options = OptionsOf("full_shard");
               options.scheduler.backward_prefetch = when;
-              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
               ToyStep step = SimpleStep();
               ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
               TrafficRecorder recorder(sharding->mesh());
@@ -275,26 +267,26 @@ TEST(SchedulerTest, BackwardPrefetchSaysWhenTheNextUnitIsGathered) {
 
 // In forward, the next unit is on its way while one computes, from the second step on.
 TEST(SchedulerTest, PrefetchesTheRecordedOrder) {
-  EXPECT_EQ(RunToyRanks(2,
-                        [](Communicator& world, Device& device) -> absl::Status {
-                          ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
-                          ToyStep step = SimpleStep();
-                          ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-                          const auto units = sharding->units();
-                          step.hook = [&](absl::string_view stage,
-                                          const Unit* unit) -> absl::Status {
-                            if (stage != "forward") return absl::OkStatus();
-                            const size_t next = static_cast<size_t>(unit->index()) + 1;
-                            if (next < units.size()) {
-                              ZEROTH_TOY_EXPECT(sharding->scheduler().IsPrefetched(*units[next]));
-                            }
-                            return absl::OkStatus();
-                          };
-                          return RunToyStep(*sharding, step);
-                        }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      RunToyRanks(2,
+                  [](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(kBlocks));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
+                    ToyStep step = SimpleStep();
+                    ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+                    const auto units = sharding->units();
+                    step.hook = [&](absl::string_view stage, const Unit* unit) -> absl::Status {
+                      if (stage != "forward") return absl::OkStatus();
+                      const size_t next = static_cast<size_t>(unit->index()) + 1;
+                      if (next < units.size()) {
+                        ZEROTH_TOY_EXPECT(sharding->scheduler().IsPrefetched(*units[next]));
+                      }
+                      return absl::OkStatus();
+                    };
+                    return RunToyStep(*sharding, step);
+                  }),
+      absl::OkStatus());
 }
 
 // Waits until `event` is done, as a unit's compute would last that long.
@@ -375,7 +367,7 @@ TEST(SchedulerTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
             Timeline timeline;
             ShardingOptions options = OptionsOf("full_shard");
             options.scheduler.timeline = &timeline;
-            ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
+            ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
             ToyStep step = SimpleStep();
             ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));  // learns the order
             HidingCompute compute(*sharding);
@@ -414,8 +406,8 @@ TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
       RunToyRanks(2,
                   [](Communicator& world, Device& device) -> absl::Status {
                     ToyModel model(UniformUnits(kBlocks));
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                            Make(world, device, model, OptionsOf("full_shard")));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
                     ToyStep step = SimpleStep();
                     ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
                     // From now on the last block is not used any more: it is prefetched in vain
@@ -435,36 +427,36 @@ TEST(SchedulerTest, AWrongGuessOfTheOrderIsGivenUp) {
 
 TEST(SchedulerTest, AtMostTheRootAndTheBuffersAreGathered) {
   for (const int buffers : {1, 2, 3}) {
-    EXPECT_EQ(
-        RunToyRanks(4,
-                    [&](Communicator& world, Device& device) -> absl::Status {
-                      ToyModel model(UniformUnits(6));
-                      ShardingOptions options = OptionsOf("full_shard");
-                      options.scheduler.gather_buffers = buffers;
-                      options.scheduler.gradient_buffers = buffers;
-                      ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
-                      const auto bytes = [&](size_t unit) {
-                        return 4 * sharding->units()[unit]->segment_layout(0).numel;
-                      };
-                      const auto shard_bytes = [&](size_t unit) {
-                        return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
-                      };
-                      for (int i = 0; i < 3; ++i) {
-                        ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
-                        const MemoryStats memory = device.allocator().stats();
-                        const auto rounded = (bytes(1) + 63) / 64 * 64;
-                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
-                                          (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                        const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
-                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
-                                          shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
-                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == 0);
-                        ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
-                        ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
-                      }
-                      return absl::OkStatus();
-                    }),
-        absl::OkStatus())
+    EXPECT_EQ(RunToyRanks(
+                  4,
+                  [&](Communicator& world, Device& device) -> absl::Status {
+                    ToyModel model(UniformUnits(6));
+                    ShardingOptions options = OptionsOf("full_shard");
+                    options.scheduler.gather_buffers = buffers;
+                    options.scheduler.gradient_buffers = buffers;
+                    ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model, options));
+                    const auto bytes = [&](size_t unit) {
+                      return 4 * sharding->units()[unit]->segment_layout(0).numel;
+                    };
+                    const auto shard_bytes = [&](size_t unit) {
+                      return 4 * sharding->units()[unit]->segment_layout(0).shard_numel;
+                    };
+                    for (int i = 0; i < 3; ++i) {
+                      ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, SimpleStep()));
+                      const MemoryStats memory = device.allocator().stats();
+                      const auto rounded = (bytes(1) + 63) / 64 * 64;
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGatheredParameters].peak_bytes ==
+                                        (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                      const int64_t shards = shard_bytes(0) + 6 * shard_bytes(1);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].peak_bytes <=
+                                        shards + (bytes(0) + 63) / 64 * 64 + buffers * rounded);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kGradients].current_bytes == 0);
+                      ZEROTH_TOY_EXPECT(memory[MemoryCategory::kParameters].peak_bytes == shards);
+                      ZEROTH_RETURN_IF_ERROR(CheckAtRest(*sharding));
+                    }
+                    return absl::OkStatus();
+                  }),
+              absl::OkStatus())
         << buffers << " buffers";
   }
 }
@@ -507,7 +499,7 @@ TEST(SchedulerTest, SmallUnitsInsideOthersTakeNoneOfTheirBuffers) {
                             {"c", {matrix}},
                             {"c.norm", {norm}}});
             ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                    Make(world, device, model, OptionsOf("full_shard")));
+                                    ShardToy(world, device, model, OptionsOf("full_shard")));
             const auto nothing = [] { return absl::OkStatus(); };
             ZEROTH_RETURN_IF_ERROR(NestedStep(*sharding, nothing));
             ZEROTH_RETURN_IF_ERROR(NestedStep(*sharding, [&]() -> absl::Status {
@@ -559,8 +551,8 @@ TEST(SchedulerTest, RecomputingABlockGathersNoneThatIsDoneWith) {
                                     {"b.norm", {norm}},
                                     {"c", {matrix}},
                                     {"c.norm", {norm}}});
-                    ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                            Make(world, device, model, OptionsOf("full_shard")));
+                    ZEROTH_ASSIGN_OR_RETURN(
+                        auto sharding, ShardToy(world, device, model, OptionsOf("full_shard")));
                     CallCounter calls(*sharding);
                     for (int step = 0; step < 3; ++step) {
                       ZEROTH_RETURN_IF_ERROR(RecomputingStep(*sharding));
@@ -576,8 +568,8 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model,
+                                                                          OptionsOf("full_shard")));
                           Scheduler& scheduler = sharding->scheduler();
                           Unit& unit = *sharding->FindUnit("h.1");
                           ZEROTH_TOY_EXPECT(!scheduler.IsPrefetched(unit));
@@ -603,7 +595,7 @@ TEST(SchedulerTest, StrictPrefetchRefusesWhatMakesNoSense) {
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(1));
                           ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("no_shard")));
+                              auto sharding, ShardToy(world, device, model, OptionsOf("no_shard")));
                           return ExpectError(sharding->scheduler().Prefetch(*sharding->units()[0]),
                                              absl::StatusCode::kInvalidArgument,
                                              {"'root'", "'no_shard'"});
@@ -616,8 +608,8 @@ TEST(SchedulerTest, AnUnusedPrefetchIsOverBeforeTheUpdate) {
   EXPECT_EQ(RunToyRanks(4,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model,
+                                                                          OptionsOf("full_shard")));
                           Unit& unit = *sharding->FindUnit("h.2");
                           ToyStep step = SimpleStep();
                           step.hook = [&](absl::string_view stage, const Unit*) -> absl::Status {
@@ -643,8 +635,8 @@ TEST(SchedulerTest, GatheringWhatIsGatheredDoesNothing) {
   EXPECT_EQ(RunToyRanks(2,
                         [](Communicator& world, Device& device) -> absl::Status {
                           ToyModel model(UniformUnits(kBlocks));
-                          ZEROTH_ASSIGN_OR_RETURN(
-                              auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+                          ZEROTH_ASSIGN_OR_RETURN(auto sharding, ShardToy(world, device, model,
+                                                                          OptionsOf("full_shard")));
                           Scheduler& scheduler = sharding->scheduler();
                           Unit& unit = *sharding->FindUnit("h.0");
                           ZEROTH_RETURN_IF_ERROR(scheduler.Gather(unit));
@@ -673,7 +665,7 @@ TEST(SchedulerTest, CallsInTheWrongOrderSaySo) {
           [](Communicator& world, Device& device) -> absl::Status {
             ToyModel model(UniformUnits(kBlocks));
             ZEROTH_ASSIGN_OR_RETURN(auto sharding,
-                                    Make(world, device, model, OptionsOf("full_shard")));
+                                    ShardToy(world, device, model, OptionsOf("full_shard")));
             Scheduler& scheduler = sharding->scheduler();
             Unit& unit = *sharding->FindUnit("h.0");
             const auto expect = [](const absl::Status& status,
@@ -717,7 +709,8 @@ TEST(SchedulerTest, RanksThatUseUnitsInDifferentOrderAreToldWhichOnes) {
   const absl::Status status =
       RunToyRanks(2, [](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(UniformUnits(2));
-        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, OptionsOf("full_shard")));
+        ZEROTH_ASSIGN_OR_RETURN(auto sharding,
+                                ShardToy(world, device, model, OptionsOf("full_shard")));
         ToyStep step = SimpleStep();
         step.order = {sharding->units()[1], sharding->units()[2]};
         if (world.rank() == 1) std::swap(step.order[0], step.order[1]);
@@ -735,12 +728,12 @@ TEST(SchedulerTest, BuffersBelowOneAreRefused) {
                   ToyModel model(UniformUnits(1));
                   ShardingOptions options;
                   options.scheduler.gather_buffers = 0;
-                  ZEROTH_RETURN_IF_ERROR(ExpectError(Make(world, device, model, options).status(),
-                                                     absl::StatusCode::kInvalidArgument,
-                                                     {"gather_buffers = 0", "at least 1"}));
+                  ZEROTH_RETURN_IF_ERROR(ExpectError(
+                      ShardToy(world, device, model, options).status(),
+                      absl::StatusCode::kInvalidArgument, {"gather_buffers = 0", "at least 1"}));
                   options.scheduler.gather_buffers = 1;
                   options.scheduler.gradient_buffers = -1;
-                  return ExpectError(Make(world, device, model, options).status(),
+                  return ExpectError(ShardToy(world, device, model, options).status(),
                                      absl::StatusCode::kInvalidArgument, {"gradient_buffers = -1"});
                 }),
             absl::OkStatus());

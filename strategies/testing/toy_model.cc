@@ -214,6 +214,14 @@ ParameterReader ReaderOf(const ToyFormula& formula) {
   };
 }
 
+absl::StatusOr<std::unique_ptr<Sharding>> ShardToy(Communicator& world, Device& device,
+                                                   const ToyModel& model,
+                                                   const ShardingOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(auto sharding, Sharding::Create(world, device, options, model.Specs()));
+  ZEROTH_RETURN_IF_ERROR(sharding->Load(ReaderOf(ToyValue)));
+  return sharding;
+}
+
 absl::Status ToyForward(Sharding& sharding, const ToyStep& step, bool expects_backward) {
   const std::vector<Unit*> order = Order(sharding, step);
   const auto from = [&](size_t first) -> absl::Status {

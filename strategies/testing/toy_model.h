@@ -75,6 +75,10 @@ using ToyFormula = std::function<float(const Parameter& parameter, int64_t eleme
 // Small integers that differ between parameters and elements.
 float ToyValue(const Parameter& parameter, int64_t element);
 ParameterReader ReaderOf(const ToyFormula& formula);
+// The model's units sharded, with ToyValue as parameters.
+absl::StatusOr<std::unique_ptr<Sharding>> ShardToy(Communicator& world, Device& device,
+                                                   const ToyModel& model,
+                                                   const ShardingOptions& options);
 
 // The gradient that one rank contributes, given the parameter's gathered value.
 using ToyGradient = std::function<float(const Parameter& parameter, int64_t element, float value)>;
