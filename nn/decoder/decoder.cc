@@ -63,19 +63,20 @@ DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const 
   options.heads = config.heads;
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
-  if (config.rotary) options.rope_theta = static_cast<float>(config.rope_theta);
-  const auto head_norm = [&](const std::string& norm) {
+  if (config.rotary) options.rope = config.rope;
+  const auto qk_norm = [&](const std::string& norm, int64_t width) {
+    if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
                         : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
-                                                 config.head_dim, config.norm_eps);
+                                                 width, config.norm_eps);
   };
-  attention_ = AddChild(
-      std::make_unique<Attention>(attention, options,
-                                  MakeLinear(attention, names.qkv, config.dim, {q, kv, kv},
-                                             linear(config.qkv_bias, false), lora),
-                                  MakeLinear(attention, {names.attention_out}, q, {config.dim},
-                                             linear(config.attention_out_bias, true), lora),
-                                  HeadNorms{head_norm(names.q_norm), head_norm(names.k_norm)}));
+  attention_ = AddChild(std::make_unique<Attention>(
+      attention, options,
+      MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),
+                 lora),
+      MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                 linear(config.attention_out_bias, true), lora),
+      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads}));
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
   mlp_ = AddChild(std::make_unique<Mlp>(
