@@ -68,10 +68,14 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args) {
   op.Require(theta > 0 && std::isfinite(theta), "theta",
              absl::StrCat("is ", theta, ", expected a positive number"));
   SharedType type;
-  if (!CheckPacked(op, "qkv", args.qkv, shape, type)) return op.status();
+  CheckPacked(op, "qkv", args.qkv, shape, type);
+  if (args.starts.defined()) {
+    op.Exactly("starts", args.starts, {shape.batch, shape.seq}, DType::kInt32);
+  }
+  if (!op.ok()) return op.status();
   return op.Run(RopeCall{shape.batch, shape.seq, shape.heads + shape.kv_heads, shape.head_dim,
                          shape.packed_dim(), args.qkv.dtype(), args.qkv.raw_data(), args.spec,
-                         args.inverse});
+                         DataOrNull<int32_t>(args.starts), args.inverse});
 }
 
 }  // namespace kernels

@@ -51,6 +51,9 @@ struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
   RopeSpec spec;
+  // As AttentionArgs::starts: positions begin anew with each document. Undefined: a token's
+  // position is its place in the sequence.
+  Tensor starts = {};
   bool inverse = false;  // the transpose of the same call, which is its backward
 };
 
@@ -70,6 +73,7 @@ struct RopeCall {
   DType dtype = DType::kFloat32;
   void* qkv = nullptr;
   RopeSpec spec;
+  const int32_t* starts = nullptr;  // or null
   bool inverse = false;
 };
 

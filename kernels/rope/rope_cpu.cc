@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -63,7 +64,10 @@ void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t
     const auto sign = hn::Set(d, call.inverse ? -1.0f : 1.0f);
     const int64_t half = call.head_dim / 2;
     for (int64_t row = begin; row < end; ++row) {
-      const float* cosines = table + row % call.seq * call.head_dim;
+      const int64_t place = row % call.seq;
+      // Whatever `starts` hold, the position is one of the table.
+      const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
+      const float* cosines = table + (place - std::clamp<int64_t>(start, 0, place)) * call.head_dim;
       auto* x = static_cast<decltype(element)*>(call.qkv) + row * call.packed_dim;
       for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
         RotateHead(d, static_cast<size_t>(half), cosines, cosines + half, sign, x);

@@ -27,7 +27,13 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     const int64_t place = item / (packs * call.heads);
     T* const lower =
         static_cast<T*>(call.qkv) + place * call.packed_dim + head * call.head_dim + frequency;
-    const float* const cosines = table + place % call.seq * call.head_dim + frequency;
+    int64_t position = place % call.seq;
+    if (call.starts != nullptr) {
+      // Whatever `starts` hold, the position is one of the table.
+      const int64_t start = call.starts[place];
+      position -= start < 0 ? 0 : start > position ? position : start;
+    }
+    const float* const cosines = table + position * call.head_dim + frequency;
     float low[N];
     float high[N];
     float cosine[N];

@@ -1,7 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
@@ -54,6 +56,32 @@ TEST_P(RopeSuite, RotatesAndBack) {
                                                        : 0x1p-7;
     ExpectClose(Download(args.qkv), ToDouble(qkv), rounding, 0, "rotated there and back");
   }
+}
+
+// Positions begin anew with each document.
+TEST_P(RopeSuite, DocumentsAreRotatedAsSequencesAre) {
+  const AttentionShape whole{1, 20, 2, 1, 10};
+  const int64_t row = whole.packed_dim();
+  const std::vector<float> qkv = RandomNormal(20 * row);
+  RopeArgs args;
+  args.shape = whole;
+  args.qkv = Upload({1, 20, row}, qkv);
+  std::vector<int32_t> starts(20, 0);
+  std::fill(starts.begin() + 7, starts.end(), 7);
+  args.starts = UploadTokens({1, 20}, starts);
+  ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+  const std::vector<float> packed = Download(args.qkv);
+  args.starts = Tensor();
+  std::vector<float> apart;
+  for (const auto& [begin, end] : {std::pair(0, 7), std::pair(7, 20)}) {
+    args.shape.seq = end - begin;
+    args.qkv = Upload({1, args.shape.seq, row},
+                      std::vector<float>(qkv.begin() + begin * row, qkv.begin() + end * row));
+    ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+    const std::vector<float> part = Download(args.qkv);
+    apart.insert(apart.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(packed, apart);
 }
 
 // The angle of a far position: what a table in float would get wrong in the fourth digit.

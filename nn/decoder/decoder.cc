@@ -63,6 +63,7 @@ DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const 
   options.heads = config.heads;
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
+  options.window = config.window;
   if (config.rotary) options.rope = config.rope;
   const auto qk_norm = [&](const std::string& norm, int64_t width) {
     if (!config.qk_norm_over_all_heads) width = config.head_dim;
@@ -110,12 +111,6 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,
                                                          nlohmann::json hf_config,
                                                          const ModelOptions& options) {
-  if (config.window > 0 && config.window < config.max_positions) {
-    return absl::UnimplementedError(
-        absl::StrCat("decoder: a window of ", config.window,
-                     " tokens: attention has no windows; expected 0, or ", "at least the model's ",
-                     config.max_positions, " positions"));
-  }
   return std::unique_ptr<Decoder>(
       new Decoder(WithoutZeros(std::move(config)), std::move(hf_config), options));
 }
@@ -148,6 +143,11 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
     return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
                                                    " exceeds the model's ", config_.max_positions,
                                                    " positions"));
+  }
+  if (positions_ != nullptr && context.document_starts().defined()) {
+    return absl::UnimplementedError(
+        "packed documents in a model with a learned vector for each position, which does not begin "
+        "anew with a document; expected a model with rotary positions, or one document a sequence");
   }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
   for (DecoderBlock* block : blocks_) {

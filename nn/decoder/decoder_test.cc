@@ -138,16 +138,41 @@ TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
-TEST(DecoderTest, WhatNoKernelComputesIsUnimplemented) {
+// What a model computes of documents that are packed is what it computes of each alone, and a token
+// sees no further back than its window.
+TEST(DecoderTest, PackedDocumentsAndWindows) {
   DecoderFamily family = Biased();
   family.keys.push_back({"sliding_window", &DecoderConfig::window});
   nlohmann::json config = SmallConfig();
-  config["sliding_window"] = 4;
-  const absl::Status windows = BuildDecoder(family, config, ModelOptions()).status();
-  EXPECT_EQ(windows.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(windows.ToString().find("window of 4"), std::string::npos) << windows;
-  config["sliding_window"] = 9;  // as far as the model reaches
-  EXPECT_TRUE(BuildDecoder(family, config, ModelOptions()).ok());
+  config["sliding_window"] = 3;
+  const std::unique_ptr<LanguageModel> model = Build(family, config);
+  EXPECT_EQ(model->HfConfig()["sliding_window"], 3);
+  auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
+  testing::Bench bench;
+  bench.tape.set_recording(false);
+  for (Parameter* parameter : block->Parameters()) bench.Own(*parameter);
+  std::vector<float> x = bench.Draw(9 * 8);
+  const auto run = [&](int64_t begin, int64_t end) {
+    Value in;
+    in.data = bench.Upload(Shape({1, end - begin, 8}),
+                           std::vector<float>(x.begin() + begin * 8, x.begin() + end * 8));
+    return *block->Forward(*bench.context, in)->data.ToHost<float>();
+  };
+  std::vector<float> apart = run(0, 4);
+  const std::vector<float> second = run(4, 9);
+  apart.insert(apart.end(), second.begin(), second.end());
+  const std::vector<int32_t> starts = {0, 0, 0, 0, 4, 4, 4, 4, 4};
+  bench.context->set_document_starts(*Tensor::FromHost<int32_t>(
+      *bench.device, Shape({1, 9}), starts, MemoryCategory::kActivations));
+  const std::vector<float> packed = run(0, 9);
+  ASSERT_EQ(packed.size(), apart.size());
+  for (size_t i = 0; i < packed.size(); ++i) EXPECT_NEAR(packed[i], apart[i], 1e-5) << i;
+  bench.context->set_document_starts(Tensor());
+  const std::vector<float> before = run(0, 9);
+  for (int i = 0; i < 8; ++i) x[static_cast<size_t>(i)] += 1.0f;  // the first token
+  const std::vector<float> after = run(0, 9);
+  EXPECT_TRUE(std::equal(before.begin() + 3 * 8, before.end(), after.begin() + 3 * 8));
+  EXPECT_FALSE(std::equal(before.begin() + 2 * 8, before.begin() + 3 * 8, after.begin() + 2 * 8));
 }
 
 // What a file says of rotary positions is written as it came, in its old words or its new ones.

@@ -16,6 +16,7 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   shape_.heads = options.heads;
   shape_.kv_heads = options.kv_heads;
   shape_.head_dim = options.head_dim;
+  shape_.window = options.window;
   qkv_ = AddChild(std::move(qkv));
   out_ = AddChild(std::move(out));
   if (norms.query == nullptr) return;

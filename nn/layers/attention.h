@@ -22,6 +22,7 @@ struct AttentionOptions {
   int64_t kv_heads =
       0;  // divides heads; fewer than heads: grouped-query attention (Ainslie et al., 2023)
   int64_t head_dim = 0;
+  int64_t window = 0;            // of AttentionShape
   std::optional<RopeSpec> rope;  // rotary positions, or none
 };
 

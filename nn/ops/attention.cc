@@ -22,11 +22,13 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   shape.batch = qkv.data.dim(0);
   shape.seq = qkv.data.dim(1);
   if (rope.has_value()) {
-    ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), {shape, qkv.data, *rope}));
+    ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+        context.kernels(), {shape, qkv.data, *rope, context.document_starts()}));
   }
   AttentionArgs args;
   args.shape = shape;
   args.qkv = qkv.data;
+  args.starts = context.document_starts();
   ZEROTH_ASSIGN_OR_RETURN(
       args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
                               qkv.data.dtype()));
@@ -44,13 +46,14 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
           backward.shape = args.shape;
           backward.dout = out_node->grad;
           backward.qkv = args.qkv;
+          backward.starts = args.starts;
           backward.out = args.out;
           backward.lse = args.lse;
           ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
           ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
           if (rope.has_value()) {
             ZEROTH_RETURN_IF_ERROR(kernels::Rope(
-                context.kernels(), {args.shape, backward.dqkv, *rope, /*inverse=*/true}));
+                context.kernels(), {args.shape, backward.dqkv, *rope, args.starts, /*inverse=*/true}));
           }
           return AddGradient(context, *node, std::move(backward.dqkv));
         });

@@ -16,8 +16,8 @@ namespace zeroth {
 
 // Causal self-attention over packed queries, keys and values [batch, seq, (heads + 2 * kv_heads) *
 // head_dim] → [batch, seq, heads * head_dim]. With `rope`, queries and keys are rotated
-// first, in place: qkv must not be used otherwise. `shape`'s batch and seq are taken from the
-// tensor.
+// first, in place: qkv must not be used otherwise. Documents are those of the context. `shape`'s
+// batch and seq are taken from the tensor.
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                   const std::optional<RopeSpec>& rope);
 
