@@ -2,6 +2,7 @@
 
 #include "zeroth/strategies/flat_strategy.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,7 @@ StrategyCapabilities FlatStrategy::capabilities() const {
   StrategyCapabilities serves;
   serves.offload = true;
   serves.unit_collectives = true;
+  serves.unit_axes = true;
   serves.gradient_divide_factor = true;
   serves.tree_micro_batches = true;
   serves.needs_reduce_kernels =
@@ -35,10 +37,9 @@ StrategyCapabilities FlatStrategy::capabilities() const {
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
   if (!std::isnormal(static_cast<float>(GradientScale()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
-                     " with ", context.mesh->world().size(),
-                     " ranks; no fp32 number multiplies means by what that makes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name(), ": gradient_divide_factor is ", options_.gradient_divide_factor, " with ",
+        DataSize(), " ranks; no fp32 number multiplies means by what that makes"));
   }
   const auto scratch = [&](MemoryCategory category, Kernels* kernels) {
     return std::make_unique<StreamScratch>(*context.device, category, kernels);
@@ -47,41 +48,59 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   scratch_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
   gather_travel_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
   reduce_travel_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
-  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroup());
-  std::vector<Communicator*> gathers = {&context.mesh->shard_gather()};
+  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
+  std::vector<Communicator*> gathers;
+  std::vector<Communicator*> reductions;
+  const auto add_once = [](Communicator& group, std::vector<Communicator*>& groups) {
+    if (std::count(groups.begin(), groups.end(), &group) == 0) groups.push_back(&group);
+  };
+  for (const Unit* unit : context.units) {
+    add_once(unit->mesh().shard_gather(), gathers);
+    add_once(unit->mesh().shard_reduce(), reductions);
+  }
   for (Communicator* own : OwnGroups()) gathers.push_back(own);
   context.gathered->RegisterWith(gathers);
-  context.gradients->RegisterWith({&context.mesh->shard_reduce()});
+  context.gradients->RegisterWith(reductions);
   return absl::OkStatus();
 }
 
 std::vector<Communicator*> FlatStrategy::OwnGroups() const {
-  if (post_forward_group_ == nullptr) return {};
-  return {post_forward_group_.get()};
+  std::vector<Communicator*> groups;
+  for (const auto& [shard_gather, group] : post_forward_groups_) groups.push_back(group.get());
+  return groups;
 }
 
-absl::Status FlatStrategy::AttachPostForwardGroup() {
+absl::Status FlatStrategy::AttachPostForwardGroups() {
   const int size = options_.post_forward_shard_size;
-  Mesh& mesh = *context_.mesh;
   if (size == 0) return absl::OkStatus();
-  if (size < 0 || mesh.shard_size() % size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
-        mesh.shard_size(), "; expected a divisor of that"));
+  for (const Unit* unit : context_.units) {
+    Communicator& group = unit->mesh().shard_gather();
+    const bool keeps_whole = !unit->has_default_axes() && group.size() == 1;
+    if (keeps_whole || PostForwardGroup(*unit) != nullptr) continue;
+    if (size < 0 || group.size() % size != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
+          group.size(), "; expected a divisor of that"));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(post_forward_groups_[&group],
+                            group.SplitForGathers(group.rank() / size, group.rank()));
   }
-  ZEROTH_ASSIGN_OR_RETURN(post_forward_group_, mesh.shard_gather().SplitForGathers(
-                                                   mesh.shard_index() / size, mesh.shard_index()));
   return absl::OkStatus();
+}
+
+Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
+  const auto found = post_forward_groups_.find(&unit.mesh().shard_gather());
+  return found == post_forward_groups_.end() ? nullptr : found->second.get();
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   const GatherTools tools{context_.gathered, context_.gather_kernels, staging_.get(),
                           gather_travel_.get()};
-  Mesh& mesh = *context_.mesh;
+  const MeshView& mesh = unit.mesh();
   UnitParts& parts = unit.strategy_state<UnitParts>();
   if (parts.after_forward.defined()) {
     UnitCollectives as_is;  // what forward has brought in
-    return parts.after_forward.Gather(unit, *post_forward_group_, as_is, tools, comm);
+    return parts.after_forward.Gather(unit, *PostForwardGroup(unit), as_is, tools, comm);
   }
   if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);
   if (!parts.of_group.defined()) {
@@ -94,8 +113,9 @@ absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
   KeptParts& after_forward = unit.strategy_state<UnitParts>().after_forward;
-  if (post_forward_group_ != nullptr && pass == Pass::kForward && !after_forward.defined()) {
-    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *post_forward_group_));
+  const Communicator* const group = PostForwardGroup(unit);
+  if (group != nullptr && pass == Pass::kForward && !after_forward.defined()) {
+    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *group));
   }
   ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
   if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();
@@ -115,24 +135,22 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  if (capabilities().adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
-  Mesh& mesh = *context_.mesh;
-  GradientGroups groups;
-  groups.shard = &mesh.shard_reduce();
-  groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
-  groups.scatters_across = mesh.owners_span_groups();
-  groups.world = &mesh.world_reduce();
-  groups.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
-  groups.scale = GradientScale();
-  groups.travel = reduce_travel_.get();
-  return ReduceGradients(unit, groups, sync, *context_.gradients, *scratch_, comm);
+  const bool adds_up_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
+  if (adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
+  ReductionOptions reduction;
+  reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
+  reduction.scale = GradientScale();
+  reduction.travel = reduce_travel_.get();
+  return ReduceGradients(unit, reduction, sync, *context_.gradients, *scratch_, comm);
 }
 
 // Groups take the mean, which stays in range whatever the type; the rest comes on top.
 double FlatStrategy::GradientScale() const {
   const double factor = options_.gradient_divide_factor;
-  return factor == 0 ? 1 : static_cast<double>(context_.mesh->world().size()) / factor;
+  return factor == 0 ? 1 : DataSize() / factor;
 }
+
+int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
 
 absl::Status FlatStrategy::Trim() {
   absl::Status status;

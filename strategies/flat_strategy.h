@@ -6,6 +6,7 @@
 #ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -38,8 +39,6 @@ class FlatStrategy : public ShardingStrategy {
  protected:
   // Whether full parameters stay after this pass over the unit: as here, until the step ends.
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
-  // Whether shards of gradients are summed across shard groups.
-  virtual bool ReducesAcrossGroups() const { return false; }
 
   const StrategyOptions& options() const { return options_; }
   // For those that free a unit after its forward, unless the options keep it: true for the root,
@@ -47,7 +46,11 @@ class FlatStrategy : public ShardingStrategy {
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
-  absl::Status AttachPostForwardGroup();
+  absl::Status AttachPostForwardGroups();
+  // nullptr if the unit keeps nothing after its forward.
+  Communicator* PostForwardGroup(const Unit& unit) const;
+  // Ranks with data of their own; the same for all units.
+  int DataSize() const;
   // What gradients are multiplied by once they are reduced.
   double GradientScale() const;
 
@@ -59,7 +62,7 @@ class FlatStrategy : public ShardingStrategy {
   std::unique_ptr<StreamScratch> gather_travel_;
   std::unique_ptr<StreamScratch> reduce_travel_;
   // Only with StrategyOptions::post_forward_shard_size.
-  std::unique_ptr<Communicator> post_forward_group_;
+  std::map<Communicator*, std::unique_ptr<Communicator>> post_forward_groups_;  // by shard group
 };
 
 }  // namespace zeroth

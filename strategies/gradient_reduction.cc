@@ -36,7 +36,7 @@ struct Step {
 struct Reduction {
   Unit& unit;
   int index;
-  const GradientGroups& groups;
+  const ReductionOptions& options;
   GradientSync sync;
   StreamScratch& scratch;
   Stream& comm;
@@ -55,16 +55,17 @@ struct Reduction {
 // to it, except in a tree.
 std::vector<Step> StepsOf(const Reduction& in) {
   std::vector<Step> steps;
-  const auto add = [&](Communicator* group, bool scatters) {
-    if (group != nullptr && group->size() > 1) steps.push_back({group, scatters});
+  const auto add = [&](Communicator& group, bool scatters) {
+    if (group.size() > 1) steps.push_back({&group, scatters});
   };
+  const MeshView& mesh = in.unit.mesh();
   const bool over_all_ranks = in.is_last() || in.unit.sums_in_tree();
-  if (!in.is_whole()) add(in.groups.shard, /*scatters=*/true);
+  if (!in.is_whole()) add(mesh.shard_reduce(), /*scatters=*/true);
   if (!over_all_ranks) return steps;
   if (in.is_whole()) {
-    add(in.groups.world, /*scatters=*/false);
+    add(mesh.data_reduce(), /*scatters=*/false);
   } else {
-    add(in.groups.replicate, in.groups.scatters_across);
+    add(mesh.replicate_reduce(), mesh.owners_span_groups());
   }
   return steps;
 }
@@ -131,8 +132,8 @@ absl::StatusOr<Tensor> PlaceOfPiece(const Reduction& in, const Tensor& values,
 // size and type, or in the memory of the full gradient, or in scratch. It is fp32 unless a single
 // collective can leave it in a narrower `result` without a rounding in between.
 absl::StatusOr<Tensor> SumOverRanks(const Reduction& in, const Tensor& end, DType result) {
-  const GradientGroups& groups = in.groups;
-  const bool scales = groups.scale != 1 && in.is_last();
+  const ReductionOptions& options = in.options;
+  const bool scales = options.scale != 1 && in.is_last();
   ZEROTH_ASSIGN_OR_RETURN(const Tensor waits, SumThatWaits(in));
   Tensor values = in.segment().grad;
   const std::vector<Step> steps = StepsOf(in);
@@ -140,13 +141,12 @@ absl::StatusOr<Tensor> SumOverRanks(const Reduction& in, const Tensor& end, DTyp
     const bool is_end = i + 1 == steps.size() && !scales;
     const DType dtype = is_end && values.dtype() != DType::kFloat32 ? result : DType::kFloat32;
     Communicator& group = *steps[i].group;
-    ZEROTH_ASSIGN_OR_RETURN(const Travel travel,
-                            TravelOf(in.unit, group, in.comm, in.groups.travel));
+    ZEROTH_ASSIGN_OR_RETURN(const Travel travel, TravelOf(in.unit, group, in.comm, options.travel));
     if (!steps[i].scatters) {
       if (dtype == DType::kFloat32) {
         ZEROTH_ASSIGN_OR_RETURN(values, Widened(in, values, end));
       }
-      ZEROTH_RETURN_IF_ERROR(in.unit.collectives().AllReduce(values, groups.op, travel));
+      ZEROTH_RETURN_IF_ERROR(in.unit.collectives().AllReduce(values, options.op, travel));
       continue;
     }
     const bool adds = i == 0 && waits.defined();
@@ -155,7 +155,7 @@ absl::StatusOr<Tensor> SumOverRanks(const Reduction& in, const Tensor& end, DTyp
       ZEROTH_ASSIGN_OR_RETURN(piece, PlaceOfPiece(in, values, group, dtype, end));
     }
     ZEROTH_RETURN_IF_ERROR(
-        in.unit.collectives().ReduceScatter(values, piece, groups.op, adds, travel));
+        in.unit.collectives().ReduceScatter(values, piece, options.op, adds, travel));
     values = piece;
   }
   if (scales || result == DType::kFloat32) {
@@ -163,7 +163,7 @@ absl::StatusOr<Tensor> SumOverRanks(const Reduction& in, const Tensor& end, DTyp
   }
   if (!scales) return values;
   ZEROTH_ASSIGN_OR_RETURN(Kernels* const kernels, KernelsOf(in));
-  ZEROTH_RETURN_IF_ERROR(kernels::Scale(*kernels, values, static_cast<float>(groups.scale)));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(*kernels, values, static_cast<float>(options.scale)));
   return values;
 }
 
@@ -202,10 +202,10 @@ absl::Status ReduceSegment(const Reduction& in) {
     ZEROTH_RETURN_IF_ERROR(WidenShard(in));
   }
   if (segment.grad.numel() == 0) return absl::OkStatus();
-  if (adds_up_in_shard && in.groups.scatters_across) {
+  if (adds_up_in_shard && in.unit.mesh().owners_span_groups()) {
     // It ends here until the last micro-batch crosses groups for all of them.
     if (segment.waiting_sums.empty()) {
-      const Shape part({segment.grad.numel() / in.groups.shard->size()});
+      const Shape part({segment.grad.numel() / in.unit.mesh().shard_size()});
       ZEROTH_ASSIGN_OR_RETURN(Tensor sum, AllocateFp32(in, part));
       segment.waiting_sums.push_back(std::move(sum));
     }
@@ -283,13 +283,13 @@ absl::Status ExpectPlaceInTree(const Unit& unit, GradientSync sync) {
 
 }  // namespace
 
-absl::Status ReduceGradients(Unit& unit, const GradientGroups& groups, GradientSync sync,
+absl::Status ReduceGradients(Unit& unit, const ReductionOptions& options, GradientSync sync,
                              FullBuffers& buffers, StreamScratch& scratch, Stream& comm) {
   ZEROTH_RETURN_IF_ERROR(unit.ExpectGradientState(GradientState::kFull, "reduce gradients"));
   if (unit.tree_micro_batches() > 0) ZEROTH_RETURN_IF_ERROR(ExpectPlaceInTree(unit, sync));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (!unit.segment_layout(i).trainable) continue;
-    const Reduction reduction{unit, i, groups, sync, scratch, comm};
+    const Reduction reduction{unit, i, options, sync, scratch, comm};
     ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, unit.segment(i).grad, comm));
     ZEROTH_RETURN_IF_ERROR(unit.sums_in_tree() ? ReduceSegmentInTree(reduction)
                                                : ReduceSegment(reduction));

@@ -21,6 +21,11 @@ std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   return order;
 }
 
+bool AreWhole(const std::vector<Unit*>& units) {
+  return std::all_of(units.begin(), units.end(),
+                     [](const Unit* unit) { return unit->mesh().owner_count() == 1; });
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh,
@@ -33,7 +38,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       units_(std::move(units)),
       tracks_(units_.size()),
       reduction_order_(ReductionOrder(units_)),
-      in_fixed_order_(mesh.owner_count() == 1 && mesh.world().size() > 1),
+      in_fixed_order_(AreWhole(units_) && mesh.world().size() > 1),
       order_(units_.size()),
       gathered_(device, MemoryCategory::kGatheredParameters, units_,
                 capabilities_.takes_turns ? options.gather_buffers : 0,

@@ -212,7 +212,7 @@ class Scheduler {
   absl::Status FinishUnshard(Unit& unit);
   absl::Status PrefetchAhead(const Unit& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
-  MicroBatches HowMicroBatchesComeTogether() const;
+  MicroBatches HowMicroBatchesComeTogether(const Unit& unit) const;
   absl::Status ExpectRoomForSum(const Unit& unit) const;
   absl::Status BeginGradients(Unit& unit);
   absl::Status BackwardIsOver(Unit& unit);

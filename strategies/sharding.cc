@@ -3,9 +3,11 @@
 #include "zeroth/strategies/sharding.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/host_floats.h"
@@ -15,6 +17,9 @@ namespace {
 
 // Host staging of Load and VisitShards: large enough to amortise a call, small against any shard.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
+
+// Of the mesh: replicate and shard.
+const std::multiset<int> kDataAxes = {0, 1};
 
 // Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
 absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
@@ -91,25 +96,33 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   for (UnitSpec& spec : units) {
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
   }
-  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
-                          ShardSizeOf(strategy, strategy_options, world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(
-      sharding->mesh_,
-      Mesh::Create(world, shard_size, strategy_options.shard_optimizer_over_world));
+  ZEROTH_ASSIGN_OR_RETURN(const int data_size, DataSize(options, world.size()));
+  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, data_size));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, ShardSizeOf(strategy, strategy_options, data_size));
+  // At the positions kDataAxes.
+  std::vector<MeshAxis> axes = {{kReplicateAxis, data_size / shard_size}, {kShardAxis, shard_size}};
+  axes.insert(axes.end(), options.inner_axes.begin(), options.inner_axes.end());
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, std::move(axes)));
+  for (const UnitSpec& spec : units) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        sharding->CreateView(spec.axes, strategy_options.shard_optimizer_over_world),
+        absl::StrCat("unit '", spec.name, "'"));
+  }
+  ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup());
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, options.offload));
   LayoutOptions layout;
-  layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
+    const MeshView* const view = sharding->views_.at(spec.axes).get();
+    layout.shard_count = view->owner_count();
     layout.kind = spec.layout.value_or(options.layout);
     const MixedPrecision precision = spec.precision.value_or(options.mixed_precision);
-    ZEROTH_ASSIGN_OR_RETURN(
-        std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
-                     precision, sharding->offload_.get()));
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
+                            Unit::Create(std::move(spec), index, layout, view->owner_index(),
+                                         device, precision, sharding->offload_.get()));
+    unit->set_mesh(view);
     unit->set_tree_micro_batches(strategy_options.tree_micro_batches);
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
@@ -118,6 +131,48 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
                                             *sharding->mesh_, device, sharding->unit_pointers_));
   return sharding;
+}
+
+absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups) {
+  std::unique_ptr<MeshView>& view = views_[axes];
+  if (view != nullptr) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes replicated, mesh_->Find(axes.replicated));
+  ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes sharded, mesh_->Find(axes.sharded));
+  std::multiset<int> named(replicated.begin(), replicated.end());
+  named.insert(sharded.begin(), sharded.end());
+  if (named != kDataAxes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it is replicated over (", absl::StrJoin(axes.replicated, ", "), ") and sharded over (",
+        absl::StrJoin(axes.sharded, ", "), "); expected '", kReplicateAxis, "' and '", kShardAxis,
+        "', each in one of the two: gradients are summed over the ranks that have data of their "
+        "own, and no others"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
+  return absl::OkStatus();
+}
+
+// Of neighbouring axes, as all groups are.
+absl::Status Sharding::CreateStatisticsGroup() {
+  std::set<int> owners;
+  for (const auto& [axes, view] : views_) {
+    owners.insert(view->owner_axes().begin(), view->owner_axes().end());
+  }
+  if (!owners.empty()) {
+    for (int axis = *owners.begin(); axis <= *owners.rbegin(); ++axis) {
+      statistics_axes_.push_back(axis);
+    }
+  }
+  ZEROTH_ASSIGN_OR_RETURN(statistics_group_, mesh_->Group(statistics_axes_, Traffic::kReduce));
+  return absl::OkStatus();
+}
+
+bool Sharding::CountsHere(const Unit& unit, int segment) const {
+  const Mesh::Axes owners = unit.OwnerAxes(segment);
+  for (const int axis : statistics_axes_) {
+    const bool is_copy = std::count(owners.begin(), owners.end(), axis) == 0;
+    if (is_copy && mesh_->index({axis}) != 0) return false;
+  }
+  return true;
 }
 
 absl::Status Sharding::Initialize(uint64_t seed) {
@@ -209,8 +264,7 @@ int64_t Sharding::ReplicatedMemoryBytes() const {
 }
 
 std::vector<Communicator*> Sharding::communicators() const {
-  const std::vector<Communicator*> axes = mesh_->communicators();
-  std::vector<Communicator*> all(axes.begin(), axes.end());
+  std::vector<Communicator*> all = mesh_->communicators();
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
   return all;
 }

@@ -2,6 +2,7 @@
 //
 // What Sharding::Create refuses.
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -62,12 +63,12 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
 }
 
 // Where the result is to be the same at all world sizes that can be.
-absl::Status ExpectTreeOverRanks(int world_size) {
-  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
+absl::Status ExpectTreeOverRanks(int data_size) {
+  if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
                    "(tree_micro_batches), but there are ",
-                   world_size, " ranks; expected a power of two"));
+                   data_size, " ranks; expected a power of two"));
 }
 
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
@@ -80,6 +81,11 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
   ZEROTH_RETURN_IF_ERROR_WITH(
       ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
       absl::StrCat("unit '", unit.name, "'"));
+  if (!serves.unit_axes && !(unit.axes == UnitAxes())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy '", options.strategy, "' does not serve axes of a unit's own, which unit '",
+        unit.name, "' has; leave them out, or take another strategy"));
+  }
   if (unit.collectives == nullptr) return absl::OkStatus();
   if (!serves.unit_collectives) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -95,8 +101,17 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 
 }  // namespace
 
+absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world_size) {
+  int64_t inner = 1;
+  for (const MeshAxis& axis : options.inner_axes) inner *= std::max(axis.size, 0);
+  if (inner > 0 && world_size % inner == 0) return world_size / static_cast<int>(inner);
+  return absl::InvalidArgumentError(absl::StrCat("sharding: inner_axes have ", inner,
+                                                 " ranks, which do not divide the ", world_size,
+                                                 " of the world"));
+}
+
 absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                                const ShardingStrategy& strategy, int world_size) {
+                                const ShardingStrategy& strategy, int data_size) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
@@ -109,7 +124,7 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
                                                    ", expected at least 1 element"));
   }
   if (options.strategy_options.tree_micro_batches > 0) {
-    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world_size));
+    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_size));
   }
   const StrategyCapabilities serves = strategy.capabilities();
   if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {

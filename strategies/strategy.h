@@ -52,6 +52,9 @@ struct StrategyCapabilities {
   bool offload = false;
   // Units' own collectives (UnitSpec::collectives) carry their buffers.
   bool unit_collectives = false;
+  // Units may be sharded and replicated over axes of their own (UnitSpec::axes): whatever the
+  // strategy does of a unit it does with the groups of Unit::mesh.
+  bool unit_axes = false;
   // StrategyOptions of the same names.
   bool post_forward_shard_size = false;
   bool gradient_divide_factor = false;
@@ -115,7 +118,7 @@ struct StrategyOption {
 // What a strategy works with. All of it outlives the strategy.
 struct StrategyContext {
   Device* device = nullptr;
-  Mesh* mesh = nullptr;
+  Mesh* mesh = nullptr;  // for groups of the strategy's own; those of a unit are in Unit::mesh
   absl::Span<Unit* const> units;
   // Memory for full parameters and full gradients; the scheduler takes back what a failed step
   // leaves there, and gives what nobody uses back to the allocator between steps.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -37,10 +38,9 @@ struct Holders {
   int64_t index = 0;
 };
 
-Holders HoldersOf(Sharding& sharding, const ShardLayout::Segment& segment) {
-  Mesh& mesh = sharding.mesh();
-  if (segment.replicated) return {mesh.world().size(), mesh.world().rank()};
-  return {mesh.owner_copies(), mesh.owner_copy()};
+Holders HoldersOf(Sharding& sharding, const Mesh::Axes& owners) {
+  const Mesh::Axes copies = sharding.mesh().AllBut(owners);
+  return {sharding.mesh().size(copies), sharding.mesh().index(copies)};
 }
 
 // A piece of a parameter that this rank has, before it is known who writes it.
@@ -67,14 +67,16 @@ ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64
   return part;
 }
 
-std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
-  std::vector<HeldPiece> held;
+// By the axes over which ranks have different ones: those who have one of a kind have all of them.
+using HeldByOwners = std::map<Mesh::Axes, std::vector<HeldPiece>, std::greater<>>;
+
+HeldByOwners HeldPieces(Sharding& sharding) {
+  HeldByOwners held;
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const int segment = unit->layout().placement(i).segment;
-      if (unit->segment_layout(segment).replicated != replicated) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      if (piece.numel() > 0) held.push_back({unit, i, piece});
+      if (piece.numel() > 0) held[unit->OwnerAxes(segment)].push_back({unit, i, piece});
     }
   }
   return held;
@@ -408,14 +410,13 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states) {
   const SegmentStates by_segment = StatesBySegment(sharding, states);
   std::vector<StatePiece> pieces;
-  for (const bool replicated : {false, true}) {
-    const std::vector<HeldPiece> held = HeldPieces(sharding, replicated);
+  for (const auto& [owners, held] : HeldPieces(sharding)) {
+    const Holders holders = HoldersOf(sharding, owners);
     int64_t total = 0;
     for (const HeldPiece& piece : held) total += piece.piece.numel();
     int64_t offset = 0;
     for (const HeldPiece& piece : held) {
       const int segment = piece.unit->layout().placement(piece.parameter).segment;
-      const Holders holders = HoldersOf(sharding, piece.unit->segment_layout(segment));
       // In two terms, since total * index may overflow.
       const auto cut = [&](int64_t i) {
         return total / holders.count * i + total % holders.count * i / holders.count;
