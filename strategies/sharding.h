@@ -70,7 +70,7 @@ struct ShardingStats {
 };
 
 // Where the values of a range of one parameter come from: fills `out` with elements [begin, begin +
-// out.size()).
+// out.size()) of the undivided parameter (Parameter::global_shape).
 using ParameterReader =
     std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<float> out)>;
 
@@ -143,7 +143,12 @@ class Sharding {
   // Ranks with data of their own.
   static absl::StatusOr<int> DataSize(const ShardingOptions& options, int world_size);
   absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
-  absl::Status CreateStatisticsGroup();
+  // The axes over which the parts among each unit's parameters are divided: none or one.
+  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
+                                                   const ShardingOptions& options) const;
+  absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
+  // All of a parameter of which `mine` is this rank's part. Collective over the axis.
+  absl::StatusOr<std::vector<float>> Undivided(const Parameter& parameter, const Tensor& mine);
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;

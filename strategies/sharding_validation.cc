@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,6 +72,21 @@ absl::Status ExpectTreeOverRanks(int data_size) {
                    data_size, " ranks; expected a power of two"));
 }
 
+// So that what is kept for each block here is kept for a block of the undivided parameter.
+absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
+  if (block == 1) return absl::OkStatus();
+  for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
+    const bool ends = run.whole_begin + run.numel == parameter.global_numel();
+    if (run.whole_begin % block == 0 && (ends || run.numel % block == 0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter '", parameter.name(), "' is divided between elements ", run.whole_begin, " and ",
+        run.whole_begin + run.numel, " of ", parameter.global_shape().ToString(),
+        ", but the optimizer keeps something for each ", block,
+        " elements; divide it at multiples of these, or keep the optimizer's state in fp32"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
                           const StrategyCapabilities& serves) {
   if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
@@ -100,6 +116,40 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<UnitSpec>& units,
+                                                           const ShardingOptions& options) const {
+  std::vector<Mesh::Axes> part_axes;
+  for (const UnitSpec& unit : units) {
+    Mesh::Axes& of_unit = part_axes.emplace_back();
+    for (const Parameter* parameter : unit.parameters) {
+      if (!parameter->part().has_value()) continue;
+      const ParameterPart& part = *parameter->part();
+      const std::string what =
+          absl::StrCat("parameter '", parameter->name(), "' is divided over '", part.axis, "'");
+      const absl::StatusOr<Mesh::Axes> found = mesh_->Find({part.axis});
+      ZEROTH_RETURN_IF_ERROR_WITH(found.status(), what);
+      const Mesh::Axes& axes = *found;
+      if (part.axis == kReplicateAxis || part.axis == kShardAxis) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, ", over which units are; expected an axis of ShardingOptions::inner_axes"));
+      }
+      if (part.count != mesh_->size(axes) || part.index != mesh_->index(axes)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, ": this is part ", part.index, " of ", part.count, ", but this rank is ",
+            mesh_->index(axes), " of ", mesh_->size(axes), " on that axis"));
+      }
+      if (!of_unit.empty() && of_unit != axes) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, ", and others of unit '", unit.name,
+                         "' over another axis; put them into units of their own"));
+      }
+      of_unit = axes;
+      ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(*parameter, options.block_numel));
+    }
+  }
+  return part_axes;
+}
 
 absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world_size) {
   int64_t inner = 1;

@@ -13,6 +13,7 @@
 #include <string>
 #include <tuple>
 #include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -146,7 +147,11 @@ class Unit {
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
   // What the ranks are to this unit; set by who makes it, before its first use, and outlives it.
-  void set_mesh(const MeshView* mesh) { mesh_ = mesh; }
+  // `part_axes`: over which those of its parameters that are parts are divided.
+  void set_mesh(const MeshView* mesh, Mesh::Axes part_axes = {}) {
+    mesh_ = mesh;
+    part_axes_ = std::move(part_axes);
+  }
   const MeshView& mesh() const {
     ZEROTH_CHECK(mesh_ != nullptr);
     return *mesh_;
@@ -155,7 +160,9 @@ class Unit {
   bool has_default_axes() const { return spec_.axes == UnitAxes(); }
   // The axes of the mesh over which ranks hold different elements of a segment.
   Mesh::Axes OwnerAxes(int i) const {
-    return segment_layout(i).replicated ? Mesh::Axes() : mesh().owner_axes();
+    Mesh::Axes axes = segment_layout(i).replicated ? Mesh::Axes() : mesh().owner_axes();
+    if (segment_layout(i).of_parts) axes.insert(axes.end(), part_axes_.begin(), part_axes_.end());
+    return axes;
   }
   // True where every rank holds all of the segment, or of the shard group where that owns it:
   // nothing is gathered, and the full gradient is what the optimizer reads.
@@ -210,8 +217,8 @@ class Unit {
     return layout_.PieceOf(parameter, shard_rank_);
   }
 
-  // Elements of parameters that this rank stores between steps, and of all of them; padding not
-  // counted.
+  // Elements of parameters that this rank stores between steps, and of all of them, undivided;
+  // padding not counted.
   int64_t local_numel() const;
   int64_t total_numel() const;
 
@@ -280,6 +287,7 @@ class Unit {
   int64_t micro_batches_accumulated_ = 0;
   int64_t tree_micro_batches_ = 0;
   const MeshView* mesh_ = nullptr;
+  Mesh::Axes part_axes_;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
   std::map<std::type_index, std::shared_ptr<void>> strategy_states_;

@@ -91,20 +91,34 @@ ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
   return blocks;
 }
 
+// `piece` in elements of the undivided parameter; a parameter without elements has a piece, too.
+std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
+                                             const ShardLayout::Piece& piece) {
+  if (piece.numel() == 0) return {piece};
+  std::vector<ShardLayout::Piece> pieces;
+  for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
+    pieces.push_back({piece.parameter, run.whole_begin, run.whole_begin + run.numel,
+                      piece.shard_offset + run.begin - piece.begin});
+  }
+  return pieces;
+}
+
 void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const ShardState& state,
               std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
-  const ShardLayout::Piece blocks = InBlocks(part, state.block);
-  StatePiece piece;
-  piece.parameter = parameter.name();
-  piece.shape = parameter.shape();
-  piece.state = state.name;
-  piece.block = state.block;
-  piece.begin = blocks.begin;
-  piece.end = blocks.end;
-  piece.shard = state.shard;
-  piece.shard_begin = blocks.shard_offset;
-  pieces.push_back(std::move(piece));
+  for (const ShardLayout::Piece& global : GlobalPieces(parameter, part)) {
+    const ShardLayout::Piece blocks = InBlocks(global, state.block);
+    StatePiece piece;
+    piece.parameter = parameter.name();
+    piece.shape = parameter.global_shape();
+    piece.state = state.name;
+    piece.block = state.block;
+    piece.begin = blocks.begin;
+    piece.end = blocks.end;
+    piece.shard = state.shard;
+    piece.shard_begin = blocks.shard_offset;
+    pieces.push_back(std::move(piece));
+  }
 }
 
 // By segment: the parameters' own shard, and what is kept beside it.
@@ -126,7 +140,7 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
   for (const Unit* unit : sharding.units()) {
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
       const Parameter& parameter = *unit->parameters()[i];
-      if (parameter.numel() > 0) continue;
+      if (parameter.global_numel() > 0) continue;
       const int segment = unit->layout().placement(static_cast<int>(i)).segment;
       const HeldPiece held{unit, static_cast<int>(i), {}};
       AddPiece(held, {}, {unit, segment, kParameterState, unit->ShardState(segment)}, pieces);
@@ -150,10 +164,10 @@ Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
     const auto found = index.parameters.find(parameter->name());
     if (found == index.parameters.end()) {
       differences.missing.push_back(parameter->name());
-    } else if (found->second.shape != parameter->shape()) {
-      differences.reshaped.push_back(
-          absl::StrCat(parameter->name(), " (", found->second.shape.ToString(),
-                       " in the checkpoint, ", parameter->shape().ToString(), " in the model)"));
+    } else if (found->second.shape != parameter->global_shape()) {
+      differences.reshaped.push_back(absl::StrCat(
+          parameter->name(), " (", found->second.shape.ToString(), " in the checkpoint, ",
+          parameter->global_shape().ToString(), " in the model)"));
     }
   }
   for (const auto& [name, parameter] : index.parameters) {
@@ -257,7 +271,8 @@ absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
 
 bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
   const auto found = reader.index().parameters.find(parameter.name());
-  return found != reader.index().parameters.end() && found->second.shape == parameter.shape();
+  return found != reader.index().parameters.end() &&
+         found->second.shape == parameter.global_shape();
 }
 
 // The checkpoint's tensor for a state of a parameter; null if it has none.
@@ -398,8 +413,9 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
     for (const int index : state.unit->segment_layout(state.segment).parameters) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
-      ZEROTH_RETURN_IF_ERROR(
-          LoadParameterState(reader, parameter, state.unit->PieceOf(index), load));
+      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+        ZEROTH_RETURN_IF_ERROR(LoadParameterState(reader, parameter, piece, load));
+      }
     }
   }
   return absl::OkStatus();
