@@ -20,6 +20,18 @@ struct UnitParts {
   KeptParts after_forward;  // with StrategyOptions::post_forward_shard_size
 };
 
+// Bytes of the largest sum that is made inside a group and goes across.
+int64_t LargestHandedOver(const StrategyContext& context) {
+  int64_t numel = 0;
+  for (const Unit* unit : context.units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
+}
+
 }  // namespace
 
 StrategyCapabilities FlatStrategy::capabilities() const {
@@ -45,9 +57,16 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
     return std::make_unique<StreamScratch>(*context.device, category, kernels);
   };
   staging_ = scratch(MemoryCategory::kOffloadStaging, context.gather_kernels);
-  scratch_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
   gather_travel_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
-  reduce_travel_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
+  for (std::unique_ptr<StreamScratch>* inside : {&scratch_, &reduce_travel_}) {
+    *inside = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
+  }
+  for (std::unique_ptr<StreamScratch>* across : {&across_scratch_, &across_travel_}) {
+    *across = scratch(MemoryCategory::kCommunication, context.across_kernels);
+  }
+  handed_over_ = std::make_unique<BufferSet>(*context.device, MemoryCategory::kCommunication,
+                                             std::vector<int64_t>{LargestHandedOver(context)},
+                                             /*limit=*/2);
   ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
   std::vector<Communicator*> gathers;
   std::vector<Communicator*> reductions;
@@ -140,8 +159,11 @@ absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync 
   ReductionOptions reduction;
   reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   reduction.scale = GradientScale();
-  reduction.travel = reduce_travel_.get();
-  return ReduceGradients(unit, reduction, sync, *context_.gradients, *scratch_, comm);
+  reduction.inside = {&comm, scratch_.get(), reduce_travel_.get()};
+  reduction.across = {context_.across_stream, across_scratch_.get(), across_travel_.get()};
+  reduction.handed_over = handed_over_.get();
+  reduction.timeline = context_.timeline;
+  return ReduceGradients(unit, reduction, sync, *context_.gradients);
 }
 
 // Groups take the mean, which stays in range whatever the type; the rest comes on top.
@@ -155,9 +177,11 @@ int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(
 absl::Status FlatStrategy::Trim() {
   absl::Status status;
   for (StreamScratch* scratch :
-       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
+       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get(),
+        across_scratch_.get(), across_travel_.get()}) {
     status.Update(scratch->Trim());
   }
+  status.Update(handed_over_->Trim());
   // The optimizer makes parts stale.
   for (Unit* unit : context_.units) {
     UnitParts& parts = unit->strategy_state<UnitParts>();

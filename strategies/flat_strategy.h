@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/stream_scratch.h"
@@ -58,9 +59,12 @@ class FlatStrategy : public ShardingStrategy {
   StrategyContext context_;
   std::unique_ptr<StreamScratch> staging_;  // of gathers
   std::unique_ptr<StreamScratch> scratch_;  // of reductions
+  std::unique_ptr<StreamScratch> across_scratch_;
+  std::unique_ptr<BufferSet> handed_over_;
   // Of units' own collectives.
   std::unique_ptr<StreamScratch> gather_travel_;
   std::unique_ptr<StreamScratch> reduce_travel_;
+  std::unique_ptr<StreamScratch> across_travel_;
   // Only with StrategyOptions::post_forward_shard_size.
   std::map<Communicator*, std::unique_ptr<Communicator>> post_forward_groups_;  // by shard group
 };

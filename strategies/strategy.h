@@ -21,6 +21,7 @@
 
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/unit.h"
@@ -128,6 +129,12 @@ struct StrategyContext {
   // where everything is fp32.
   Kernels* gather_kernels = nullptr;
   Kernels* reduce_kernels = nullptr;
+  // For SyncGradients, beside the stream that it is given: for what has been reduced inside a group
+  // and goes across groups, so that the next unit's gradients need not wait for that. What
+  // Unit::MarkReduced is told must come after both. nullptr where no unit has several groups.
+  Stream* across_stream = nullptr;
+  Kernels* across_kernels = nullptr;  // as the others
+  Timeline* timeline = nullptr;       // as SchedulerOptions's
 };
 
 // One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for:
