@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -101,15 +102,18 @@ absl::Status FlatStrategy::AttachPostForwardGroups() {
           name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
           group.size(), "; expected a divisor of that"));
     }
-    ZEROTH_ASSIGN_OR_RETURN(post_forward_groups_[&group],
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
                             group.SplitForGathers(group.rank() / size, group.rank()));
+    post_forward_groups_.emplace_back(&group, std::move(smaller));
   }
   return absl::OkStatus();
 }
 
 Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
-  const auto found = post_forward_groups_.find(&unit.mesh().shard_gather());
-  return found == post_forward_groups_.end() ? nullptr : found->second.get();
+  for (const auto& [shard_gather, group] : post_forward_groups_) {
+    if (shard_gather == &unit.mesh().shard_gather()) return group.get();
+  }
+  return nullptr;
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {

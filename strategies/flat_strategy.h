@@ -6,8 +6,8 @@
 #ifndef ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -66,7 +66,8 @@ class FlatStrategy : public ShardingStrategy {
   std::unique_ptr<StreamScratch> reduce_travel_;
   std::unique_ptr<StreamScratch> across_travel_;
   // Only with StrategyOptions::post_forward_shard_size.
-  std::map<Communicator*, std::unique_ptr<Communicator>> post_forward_groups_;  // by shard group
+  // By shard group, in the order in which units ask.
+  std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
 };
 
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -79,11 +80,8 @@ std::vector<Step> StepsOf(const Reduction& in) {
   return steps;
 }
 
-absl::Status MarkAcross(const Reduction& in,
-                        absl::Status (Timeline::*mark)(Stream&, absl::string_view)) {
-  Timeline* const timeline = in.options.timeline;
-  if (timeline == nullptr || !timeline->recording()) return absl::OkStatus();
-  return (timeline->*mark)(in.stream(), absl::StrCat("reduce across ", in.unit.name()));
+std::string AcrossLabel(const Reduction& in) {
+  return absl::StrCat("reduce across ", in.unit.name());
 }
 
 absl::StatusOr<Kernels*> KernelsOf(const Reduction& in) {
@@ -161,7 +159,8 @@ absl::Status HandOver(Reduction& in, const Tensor& values) {
   in.on = &in.options.across;
   in.full_is_used_across = values.buffer() == in.segment().grad.buffer();
   ZEROTH_RETURN_IF_ERROR(in.stream().Wait(made));
-  return MarkAcross(in, &Timeline::Begin);
+  Timeline* const timeline = in.options.timeline;
+  return timeline == nullptr ? absl::OkStatus() : timeline->Begin(in.stream(), AcrossLabel(in));
 }
 
 // Inside the group → across groups → scaled. The sum is made in `end`, where that is of the sum's
@@ -323,7 +322,9 @@ absl::Status ExpectPlaceInTree(const Unit& unit, GradientSync sync) {
 // Ends what a segment's reduction has done on the stream across groups.
 absl::Status EndAcross(Reduction& in) {
   if (in.on != &in.options.across) return absl::OkStatus();
-  ZEROTH_RETURN_IF_ERROR(MarkAcross(in, &Timeline::End));
+  if (in.options.timeline != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(in.options.timeline->End(in.stream(), AcrossLabel(in)));
+  }
   if (!in.handed_over.defined()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> used, in.stream().Record());
   in.options.handed_over->Release(std::move(in.handed_over), std::move(used));

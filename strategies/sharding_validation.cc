@@ -97,7 +97,7 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
   ZEROTH_RETURN_IF_ERROR_WITH(
       ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
       absl::StrCat("unit '", unit.name, "'"));
-  if (!serves.unit_axes && !(unit.axes == UnitAxes())) {
+  if (!serves.unit_axes && unit.axes != UnitAxes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "strategy '", options.strategy, "' does not serve axes of a unit's own, which unit '",
         unit.name, "' has; leave them out, or take another strategy"));

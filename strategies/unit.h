@@ -5,13 +5,13 @@
 #ifndef ZEROTH_STRATEGIES_UNIT_H_
 #define ZEROTH_STRATEGIES_UNIT_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <typeindex>
 #include <utility>
 #include <vector>
@@ -67,12 +67,7 @@ struct UnitAxes {
   std::vector<std::string> replicated = {kReplicateAxis};
   std::vector<std::string> sharded = {kShardAxis};
 
-  friend bool operator==(const UnitAxes& a, const UnitAxes& b) {
-    return a.replicated == b.replicated && a.sharded == b.sharded;
-  }
-  friend bool operator<(const UnitAxes& a, const UnitAxes& b) {
-    return std::tie(a.replicated, a.sharded) < std::tie(b.replicated, b.sharded);
-  }
+  friend auto operator<=>(const UnitAxes&, const UnitAxes&) = default;
 };
 
 struct UnitSpec {
