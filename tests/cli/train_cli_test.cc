@@ -459,7 +459,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--resume has no value", "--resume=auto"}},
         Refusal{"number", {kText, kOut, "--lr=abc"}, {"--lr=abc: expected a finite number"}},
         Refusal{"argument", {kText, kOut, "stray"}, {"'stray'"}},
-        Refusal{"model", {kText, kOut, "--model=gpt9"}, {"'gpt9'", "gpt2_124m", "llama_8b"}},
+        Refusal{"model", {kText, kOut, "--model=gpt9"}, {"'gpt9'", "gpt2_124m", "llama3_8b"}},
         Refusal{"two_models",
                 {kText, kOut, "--model=gpt2_nano", "--init_from=tests/testdata/gpt2_tiny"},
                 {"--model=gpt2_nano and --init_from=", "both say what the model is"}},
