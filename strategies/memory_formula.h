@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What a rank's training state takes, before anything is allocated: the formula of
-// docs/architecture.md, which tests hold against the allocator's account.
+// docs/memory.md, which tests hold against the allocator's account.
 
 #ifndef ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
 #define ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
