@@ -27,7 +27,8 @@ namespace zeroth {
 // makes the same calls in the same order. One rank's thread only.
 class ShardedModule {
  public:
-  // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load.
+  // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load. The plan's
+  // units may have been given axes, a precision or collectives of their own (UnitSpec).
   static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(Rank& rank, const WrapPlan& plan,
                                                                const ShardingOptions& options);
 
