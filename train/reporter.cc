@@ -228,7 +228,8 @@ void Reporter::PrintAdapters() {
   const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
   if (adapters.empty()) return;
   int64_t numel = 0;
-  for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
+  for (const LoraAdapter& adapter : adapters)
+    numel += adapter.a->global_numel() + adapter.b->global_numel();
   progress_.Print(
       absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
                       "parameters are trained, the rest is frozen",
