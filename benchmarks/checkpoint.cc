@@ -83,7 +83,7 @@ struct Training {
   Stream& stream() const { return device->compute_stream(); }
   absl::Status Step() const { return trainer->Step(batch, 1e-4).status(); }
   std::vector<StatePiece> Pieces() const {
-    return OwnedPieces(trainer->sharding(), trainer->states());
+    return OwnedPieces(trainer->sharding(), *trainer->states());
   }
 };
 
@@ -231,7 +231,7 @@ absl::Status MeasureLoad(const Training& training, Run& run) {
     ZEROTH_ASSIGN_OR_RETURN(
         round.work, run.stopwatch.Time(training.world, training.stream(), [&]() -> absl::Status {
           ZEROTH_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(path));
-          return LoadState(*reader, training.trainer->sharding(), training.trainer->states())
+          return LoadState(*reader, training.trainer->sharding(), *training.trainer->states())
               .status();
         }));
     ZEROTH_ASSIGN_OR_RETURN(floor, read());
