@@ -27,6 +27,11 @@ namespace zeroth {
 // divided evenly among them, so that it is written once and by all. Between steps only.
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states);
 
+// `piece` of what is here of a parameter, in elements of the undivided one; a parameter without
+// elements has a piece, too.
+std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
+                                             const ShardLayout::Piece& piece);
+
 // The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
 ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block);
 

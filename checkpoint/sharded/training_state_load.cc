@@ -111,10 +111,10 @@ Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
     const auto found = index.parameters.find(parameter->name());
     if (found == index.parameters.end()) {
       differences.missing.push_back(parameter->name());
-    } else if (found->second.shape != parameter->shape()) {
-      differences.reshaped.push_back(
-          absl::StrCat(parameter->name(), " (", found->second.shape.ToString(),
-                       " in the checkpoint, ", parameter->shape().ToString(), " in the model)"));
+    } else if (found->second.shape != parameter->global_shape()) {
+      differences.reshaped.push_back(absl::StrCat(
+          parameter->name(), " (", found->second.shape.ToString(), " in the checkpoint, ",
+          parameter->global_shape().ToString(), " in the model)"));
     }
   }
   for (const auto& [name, parameter] : index.parameters) {
@@ -218,7 +218,8 @@ absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
 
 bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
   const auto found = reader.index().parameters.find(parameter.name());
-  return found != reader.index().parameters.end() && found->second.shape == parameter.shape();
+  return found != reader.index().parameters.end() &&
+         found->second.shape == parameter.global_shape();
 }
 
 // The checkpoint's tensor for a state of a parameter; null if it has none.
@@ -359,8 +360,9 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
     for (const int index : state.unit->segment_layout(state.segment).parameters) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
-      ZEROTH_RETURN_IF_ERROR(
-          LoadParameterState(reader, parameter, state.unit->PieceOf(index), load));
+      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+        ZEROTH_RETURN_IF_ERROR(LoadParameterState(reader, parameter, piece, load));
+      }
     }
   }
   return absl::OkStatus();

@@ -28,12 +28,12 @@ namespace {
 
 // Whether all is well.
 absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
+  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   const bool diff = absl::GetFlag(FLAGS_diff);
   if (paths.size() != (diff ? 2u : 1u)) {
     return absl::InvalidArgumentError(diff ? "--diff needs two paths: inspect --diff A B"
                                            : "expected one path: inspect [--verify] PATH");
   }
-  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   bool wrong = false;
   std::string report;
   if (diff) {
@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
       "[--verify] PATH\n  "
       "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
       "error.");
+  zeroth::ShowFlagsOf("tools/inspect/main.cc");
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   const absl::StatusOr<bool> well =
       zeroth::Inspect(std::vector<std::string>(words.begin() + 1, words.end()));
