@@ -166,6 +166,15 @@ def reading(tree, page, text):
         yield 0, "a page starts with what its subject is, not with what it is not: %s" % first
 
 
+def figures(tree):
+    """The SVG files are what the numbers beside them draw."""
+    sys.path.insert(0, tree.at("docs/figures"))
+    import make_figures  # pylint: disable=import-outside-toplevel
+    for name, drawing in make_figures.DRAWINGS.items():
+        if read(tree.at("docs/figures/%s.svg" % name)) != drawing():
+            yield "docs/figures/%s.svg: not what make_figures.py draws; make_figures.py draw writes it again" % name
+
+
 def main():
     root = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.realpath(sys.argv[1]))
     tree = Tree(root)
@@ -173,6 +182,7 @@ def main():
         sys.exit("%s has %d pages and %d flags: no tree of this project" % (root, len(tree.pages), len(tree.flags)))
     found = ["%s:%d: %s" % (page, number, what) for check in (links, labels, flags, paths, messages, reading)
              for page, text in tree.pages.items() for number, what in check(tree, page, text)]
+    found += figures(tree)
     linked = {os.path.basename(to.split("#")[0]) for to in LINK.findall(tree.pages["README.md"])}
     found += ["README.md: no link to %s" % page for page in tree.pages
               if page.startswith("docs/") and os.path.basename(page) not in linked]

@@ -329,6 +329,9 @@ def draw_strategies():
     return svg(860, top + 10 + row * len(STRATEGIES) + 6, parts)
 
 
+DRAWINGS = {"loss": draw_loss, "memory": draw_memory, "strategies": draw_strategies}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["loss", "memory", "draw"])
@@ -341,10 +344,8 @@ def main():
     if options.what == "memory":
         printed = open(options.output, encoding="utf-8").read() if options.output else ""
         measure_memory(os.path.abspath(options.benchmark), printed)
-    with open(os.path.join(HERE, "strategies.svg"), "w", encoding="utf-8") as file:
-        file.write(draw_strategies())
-    for name, drawing in (("loss", draw_loss), ("memory", draw_memory)):
-        if os.path.exists(os.path.join(HERE, name + ".json")):
+    for name, drawing in DRAWINGS.items():
+        if name == "strategies" or os.path.exists(os.path.join(HERE, name + ".json")):
             with open(os.path.join(HERE, name + ".svg"), "w", encoding="utf-8") as file:
                 file.write(drawing())
 
