@@ -48,7 +48,7 @@ TEST(WritingAModelTest, ShowsTheCodeThatIsCompiled) {
   const std::string page = "docs/writing_a_model.md";
   ExpectShown(page, "examples/write_model.cc", "docs: model", "// -----");
   ExpectShown(page, "examples/write_model.cc", "docs: train", "  // -----");
-  ExpectShown(page, "nn/decoder/decoder_test.cc", "with Qwen2's biases.", "\nnlohmann::json");
+  ExpectShown(page, "nn/olmo2/olmo2.cc", "namespace {\n", "\n}  // namespace");
 }
 
 TEST(FlagsPageTest, IsWhatTheOptionsSay) {

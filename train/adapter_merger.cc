@@ -33,7 +33,7 @@ absl::Status AdapterMerger::Add(const Parameter& parameter, absl::Span<const flo
 absl::Status AdapterMerger::Merge(Pending& pending, const Sink& sink) {
   const auto values = std::exchange(pending.values, {});
   const auto upload = [&](const Parameter& parameter) {
-    return Tensor::FromHost<float>(device_, parameter.shape(), values.at(&parameter),
+    return Tensor::FromHost<float>(device_, parameter.global_shape(), values.at(&parameter),
                                    MemoryCategory::kWorkspace);
   };
   const LoraAdapter& adapter = pending.adapter;

@@ -52,7 +52,7 @@ absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string&
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, ModelConfig(model, options.dtype, options));
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
-    tensors.push_back({parameter->name(), options.dtype, parameter->shape()});
+    tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
   }
   return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kModel);
 }
@@ -79,7 +79,7 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
   adapter.base_model = options.base_model;
   for (const LoraAdapter& part : LoraAdapters(model)) {
     adapter.fan_in_fan_out = part.layout == WeightLayout::kInOut;
-    adapter.rank = part.a->shape().dim(adapter.fan_in_fan_out ? 1 : 0);
+    adapter.rank = part.a->global_shape().dim(adapter.fan_in_fan_out ? 1 : 0);
     adapter.alpha = part.alpha;
     adapter.layers.emplace_back(absl::StripSuffix(part.a->name(), ".lora_A"));
   }
@@ -91,7 +91,7 @@ absl::StatusOr<Writer> StartAdapters(const LanguageModel& model, const std::stri
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, AdapterConfig(model, options));
   std::vector<TensorDeclaration> tensors;
   for (const auto& [parameter, half] : HalvesOf(model)) {
-    const Shape& shape = parameter->shape();
+    const Shape& shape = parameter->global_shape();
     tensors.push_back(
         {half.name, options.dtype, half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
   }
@@ -178,7 +178,7 @@ absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
         const auto half = halves.find(&parameter);
         if (half == halves.end()) return absl::OkStatus();
         if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
-        return (*writer)->Write(half->second.name, 0, Transposed(parameter.shape(), values));
+        return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));
       });
 }
 

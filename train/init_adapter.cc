@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::
     for (const auto& [parameter, name] :
          {std::pair(part.a, PeftNameOfA(layer)), std::pair(part.b, PeftNameOfB(layer))}) {
       ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(name));
-      const Shape& own = parameter->shape();
+      const Shape& own = parameter->global_shape();
       const Shape expected = transposed ? Shape({own.dim(1), own.dim(0)}) : own;
       if (shape != expected) {
         return absl::InvalidArgumentError(absl::StrCat("--init_adapter=", path, ": tensor \"", name,
@@ -126,8 +126,8 @@ absl::Status InitAdapter::Read(const Parameter& parameter, int64_t begin,
   const Half& half = halves_.at(parameter.name());
   const WeightsSource& weights = *adapter_.weights();
   if (!half.transposed) return weights.ReadElements(half.stored, begin, out);
-  const int64_t rows = parameter.shape().dim(0);
-  const int64_t columns = parameter.shape().dim(1);
+  const int64_t rows = parameter.global_shape().dim(0);
+  const int64_t columns = parameter.global_shape().dim(1);
   // Halves are small.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
                           weights.ReadAll(half.stored, Shape({columns, rows})));

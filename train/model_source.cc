@@ -55,10 +55,10 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
       wrong.push_back(
-          absl::StrCat("missing: ", parameter->name(), " ", parameter->shape().ToString()));
-    } else if (*shape != parameter->shape()) {
+          absl::StrCat("missing: ", parameter->name(), " ", parameter->global_shape().ToString()));
+    } else if (*shape != parameter->global_shape()) {
       wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
-                                   parameter->shape().ToString()));
+                                   parameter->global_shape().ToString()));
     }
     used.insert(stored);
   }

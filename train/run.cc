@@ -141,7 +141,7 @@ class RankRun {
       ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_rate, first_step_));
     }
     notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
-    const std::string gathers = trainer_->sharding().mesh().shard_gather().GatherNote();
+    const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
     if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
     if (job_.tokenizer == nullptr && options_.sample_tokens > 0) {
       notes.push_back(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -37,10 +38,9 @@ struct Holders {
   int64_t index = 0;
 };
 
-Holders HoldersOf(Sharding& sharding, const ShardLayout::Segment& segment) {
-  Mesh& mesh = sharding.mesh();
-  if (segment.replicated) return {mesh.world().size(), mesh.world().rank()};
-  return {mesh.owner_copies(), mesh.owner_copy()};
+Holders HoldersOf(Sharding& sharding, const Mesh::Axes& owners) {
+  const Mesh::Axes copies = sharding.mesh().AllBut(owners);
+  return {sharding.mesh().size(copies), sharding.mesh().index(copies)};
 }
 
 // A piece of a parameter that this rank has, before it is known who writes it.
@@ -67,14 +67,16 @@ ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64
   return part;
 }
 
-std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
-  std::vector<HeldPiece> held;
+// By the axes over which ranks have different ones: those who have one of a kind have all of them.
+using HeldByOwners = std::map<Mesh::Axes, std::vector<HeldPiece>, std::greater<>>;
+
+HeldByOwners HeldPieces(Sharding& sharding) {
+  HeldByOwners held;
   for (const Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->layout().parameter_count(); ++i) {
       const int segment = unit->layout().placement(i).segment;
-      if (unit->segment_layout(segment).replicated != replicated) continue;
       const ShardLayout::Piece piece = unit->PieceOf(i);
-      if (piece.numel() > 0) held.push_back({unit, i, piece});
+      if (piece.numel() > 0) held[unit->OwnerAxes(segment)].push_back({unit, i, piece});
     }
   }
   return held;
@@ -89,20 +91,34 @@ ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
   return blocks;
 }
 
+// `piece` in elements of the undivided parameter; a parameter without elements has a piece, too.
+std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
+                                             const ShardLayout::Piece& piece) {
+  if (piece.numel() == 0) return {piece};
+  std::vector<ShardLayout::Piece> pieces;
+  for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
+    pieces.push_back({piece.parameter, run.whole_begin, run.whole_begin + run.numel,
+                      piece.shard_offset + run.begin - piece.begin});
+  }
+  return pieces;
+}
+
 void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const ShardState& state,
               std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
-  const ShardLayout::Piece blocks = InBlocks(part, state.block);
-  StatePiece piece;
-  piece.parameter = parameter.name();
-  piece.shape = parameter.shape();
-  piece.state = state.name;
-  piece.block = state.block;
-  piece.begin = blocks.begin;
-  piece.end = blocks.end;
-  piece.shard = state.shard;
-  piece.shard_begin = blocks.shard_offset;
-  pieces.push_back(std::move(piece));
+  for (const ShardLayout::Piece& global : GlobalPieces(parameter, part)) {
+    const ShardLayout::Piece blocks = InBlocks(global, state.block);
+    StatePiece piece;
+    piece.parameter = parameter.name();
+    piece.shape = parameter.global_shape();
+    piece.state = state.name;
+    piece.block = state.block;
+    piece.begin = blocks.begin;
+    piece.end = blocks.end;
+    piece.shard = state.shard;
+    piece.shard_begin = blocks.shard_offset;
+    pieces.push_back(std::move(piece));
+  }
 }
 
 // By segment: the parameters' own shard, and what is kept beside it.
@@ -124,7 +140,7 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
   for (const Unit* unit : sharding.units()) {
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
       const Parameter& parameter = *unit->parameters()[i];
-      if (parameter.numel() > 0) continue;
+      if (parameter.global_numel() > 0) continue;
       const int segment = unit->layout().placement(static_cast<int>(i)).segment;
       const HeldPiece held{unit, static_cast<int>(i), {}};
       AddPiece(held, {}, {unit, segment, kParameterState, unit->ShardState(segment)}, pieces);
@@ -148,10 +164,10 @@ Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
     const auto found = index.parameters.find(parameter->name());
     if (found == index.parameters.end()) {
       differences.missing.push_back(parameter->name());
-    } else if (found->second.shape != parameter->shape()) {
-      differences.reshaped.push_back(
-          absl::StrCat(parameter->name(), " (", found->second.shape.ToString(),
-                       " in the checkpoint, ", parameter->shape().ToString(), " in the model)"));
+    } else if (found->second.shape != parameter->global_shape()) {
+      differences.reshaped.push_back(absl::StrCat(
+          parameter->name(), " (", found->second.shape.ToString(), " in the checkpoint, ",
+          parameter->global_shape().ToString(), " in the model)"));
     }
   }
   for (const auto& [name, parameter] : index.parameters) {
@@ -255,7 +271,8 @@ absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
 
 bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
   const auto found = reader.index().parameters.find(parameter.name());
-  return found != reader.index().parameters.end() && found->second.shape == parameter.shape();
+  return found != reader.index().parameters.end() &&
+         found->second.shape == parameter.global_shape();
 }
 
 // The checkpoint's tensor for a state of a parameter; null if it has none.
@@ -396,8 +413,9 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
     for (const int index : state.unit->segment_layout(state.segment).parameters) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
-      ZEROTH_RETURN_IF_ERROR(
-          LoadParameterState(reader, parameter, state.unit->PieceOf(index), load));
+      for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
+        ZEROTH_RETURN_IF_ERROR(LoadParameterState(reader, parameter, piece, load));
+      }
     }
   }
   return absl::OkStatus();
@@ -408,14 +426,13 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states) {
   const SegmentStates by_segment = StatesBySegment(sharding, states);
   std::vector<StatePiece> pieces;
-  for (const bool replicated : {false, true}) {
-    const std::vector<HeldPiece> held = HeldPieces(sharding, replicated);
+  for (const auto& [owners, held] : HeldPieces(sharding)) {
+    const Holders holders = HoldersOf(sharding, owners);
     int64_t total = 0;
     for (const HeldPiece& piece : held) total += piece.piece.numel();
     int64_t offset = 0;
     for (const HeldPiece& piece : held) {
       const int segment = piece.unit->layout().placement(piece.parameter).segment;
-      const Holders holders = HoldersOf(sharding, piece.unit->segment_layout(segment));
       // In two terms, since total * index may overflow.
       const auto cut = [&](int64_t i) {
         return total / holders.count * i + total % holders.count * i / holders.count;
