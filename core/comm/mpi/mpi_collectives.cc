@@ -59,7 +59,7 @@ void ForEachStep(const Channel& channel, Function function) {
   }
 }
 
-// How a buffer is cut into one piece for each rank: the last ones may be shorter, or empty.
+// How a buffer is divided into one piece for each rank: the last ones may be shorter, or empty.
 struct Pieces {
   int64_t piece = 0;
   int64_t count = 0;
