@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For the tests of this folder: a rank's training state, every element of which is known in
+// For the tests of the folder above: a rank's training state, every element of which is known in
 // advance.
 
 #ifndef ZEROTH_CHECKPOINT_SHARDED_TESTING_STATE_H_
