@@ -47,9 +47,9 @@ class ShardedModule {
   int64_t steps() const { return steps_; }
 
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint
-  // `directory`/step-N, N = steps(): a file of each rank's, and whole or not at all. The two newest
-  // are kept. It loads at any world size under any strategy. Between steps; AlreadyExists if there
-  // is one of this step.
+  // `directory`/step-N, N = steps(): a file of each rank's, and complete or not at all. The two
+  // newest are kept. It loads at any world size under any strategy. Between steps; AlreadyExists if
+  // there is one of this step.
   absl::Status Save(const std::string& directory, const Optimizer* optimizer = nullptr);
   // Goes on from the newest checkpoint in `directory`, or from the one that `directory` is: values,
   // steps() and the optimizer's states and steps; states that the checkpoint lacks become zeros.
