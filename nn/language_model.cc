@@ -84,7 +84,7 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
   // * 2 * seq * width forward, twice that backward.
   int64_t adapters = 0;
   for (const LoraAdapter& adapter : LoraAdapters(*this)) {
-    adapters += adapter.a->numel() + adapter.b->numel();
+    adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
   return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +

@@ -28,6 +28,7 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/train/event_file.h"
 
 namespace zeroth {
 namespace {
@@ -66,7 +67,9 @@ absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name == kMetrics) contents.metrics.push_back(name);
+    if (name == kMetrics || absl::StartsWith(name, kEventFilePrefix)) {
+      contents.metrics.push_back(name);
+    }
     if (IsModel(name)) contents.models.push_back(name);
     if (ParseCheckpointName(name).has_value()) contents.checkpoints.push_back(name);
     if (absl::StartsWith(name, kSetAside)) contents.set_aside.push_back(name);
