@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"

@@ -1,13 +1,14 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_rope.h"
-
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {

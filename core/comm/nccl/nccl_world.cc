@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
-constexpr auto kBuryPause = std::chrono::milliseconds(1);
+constexpr auto kFreePause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -219,7 +219,7 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
   watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
   burier_ = std::thread([this] {
     Repeat([this] {
-      if (processes_->UnsettledStatus().ok()) static_cast<void>(Bury());
+      if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
     });
   });
 }
@@ -236,26 +236,17 @@ World::~World() {
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
                          std::min(processes_->timeout(), absl::Hours(24))));
-  while (processes_->status().ok() && Clock::now() < deadline && !Bury()) {
-    std::this_thread::sleep_for(kBuryPause);
+  while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
+    std::this_thread::sleep_for(kFreePause);
   }
   // In a world that has not broken there is no other.
-  const LastResort last_resort([handles = handles_, failed = Failed()] {
+  const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
     return absl::StrCat(failed, ": its NCCL communicators cannot be freed; this process ends: ",
                         handles->Unfinished());
   });
   handles_->AbortAll();
   handles_->AwaitFreed();
   memory_->Release();
-}
-
-std::string World::Failed() const { return absl::StrCat("rank ", processes_->rank(), " failed"); }
-
-absl::Status World::Fail(const absl::Status& error, absl::string_view what) {
-  if (absl::Status broken = processes_->SettledStatus(); !broken.ok()) return broken;
-  const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
-  processes_->Break(annotated);
-  return annotated;
 }
 
 std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
@@ -303,7 +294,7 @@ void World::Watch() {
 void World::CheckHandles() {
   for (const std::shared_ptr<Handle>& handle : handles_->Get()) {
     const absl::Status error = handle->AsyncError();
-    if (!error.ok()) processes_->Break(Annotate(error, Failed()));
+    if (!error.ok()) processes_->Break(Annotate(error, processes_->Failed()));
   }
 }
 
@@ -312,14 +303,14 @@ void World::CheckTraffic() {
     const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(
-        Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()), " in ",
-        stuck->ToString(), " on ", traffic->handle().name(),
+        processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),
+        " in ", stuck->ToString(), " on ", traffic->handle().name(),
         ": all ranks have called it, and the device does not finish it; see whether the network or "
         "another rank's device has failed (NCCL_DEBUG=INFO)")));
   }
 }
 
-bool World::Bury() {
+bool World::FreeRetired() {
   std::vector<std::shared_ptr<Traffic>> retired;
   {
     std::lock_guard<std::mutex> lock(mutex_);
