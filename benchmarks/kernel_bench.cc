@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "zeroth/kernels/moe/moe.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/kernels/rope/rope.h"
 #include "zeroth/kernels/sum_of_squares/exact_sum.h"
@@ -360,13 +362,48 @@ absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
   return Op([&kernels, gradients] { return kernels::AttentionBackward(kernels, gradients); });
 }
 
-// Products of the scores' lower triangle, each of 2 head_dim operations an element: two in forward,
+// Products of the scores that are seen, each of 2 head_dim operations an element: two in forward,
 // five in backward.
 double AttentionFlops(const AttentionShape& shape, bool backward) {
-  const auto seq = static_cast<double>(shape.seq);
+  const auto window = static_cast<double>(shape.window > 0 ? shape.window : shape.seq);
+  const double seen = static_cast<double>(shape.seq) * window - window * (window - 1.0) / 2.0;
   return (backward ? 5.0 : 2.0) *
-         static_cast<double>(2 * shape.batch * shape.heads * shape.head_dim) * seq * (seq + 1.0) /
-         2.0;
+         static_cast<double>(2 * shape.batch * shape.heads * shape.head_dim) * seen;
+}
+
+absl::StatusOr<Op> PrepareExperts(KernelBench& bench, const ExpertLayer& layer, DType dtype,
+                                  bool grouped) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, bench.Values(Shape({layer.rows, layer.in}), dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor c, bench.Zeros(Shape({layer.rows, layer.out}), dtype));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor chosen, bench.Tokens(Shape({layer.rows}), layer.experts));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> experts, chosen.ToHost<int32_t>());
+  std::vector<int32_t> offsets(static_cast<size_t>(layer.experts) + 1);
+  for (const int32_t expert : experts) ++offsets[static_cast<size_t>(expert) + 1];
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  GroupedGemmArgs args;
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.offsets, Tensor::FromHost<int32_t>(bench.device(), Shape({layer.experts + 1}), offsets,
+                                              MemoryCategory::kActivations));
+  args.a = a;
+  args.c = c;
+  args.transpose_b = true;
+  for (int64_t e = 0; e < layer.experts; ++e) {
+    ZEROTH_ASSIGN_OR_RETURN(args.b.emplace_back(),
+                            bench.Values(Shape({layer.out, layer.in}), dtype));
+  }
+  if (grouped) return Op([&bench, args] { return kernels::GroupedGemm(bench.kernels(), args); });
+  return Op([&bench, args, a, c, offsets]() -> absl::Status {
+    for (size_t e = 0; e < args.b.size(); ++e) {
+      const int64_t rows = offsets[e + 1] - offsets[e];
+      GemmArgs gemm;
+      gemm.a = a.View(offsets[e] * a.dim(1), Shape({rows, a.dim(1)}));
+      gemm.b = args.b[e];
+      gemm.transpose_b = true;
+      gemm.c = c.View(offsets[e] * c.dim(1), Shape({rows, c.dim(1)}));
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(bench.kernels(), gemm));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<Op> PrepareLoss(KernelBench& bench, const Loss& loss, DType dtype) {

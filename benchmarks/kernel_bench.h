@@ -113,10 +113,23 @@ enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
 absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
                                       DType dtype);
 
-// Attention, or its backward. Operations are counted below the diagonal only.
+// Attention, or its backward. Operations are counted below the diagonal and in the window only.
 absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
                                     const AttentionShape& shape, DType dtype, bool backward);
 double AttentionFlops(const AttentionShape& shape, bool backward);
+
+// One matrix of each expert with its share of `rows`, which are dealt out at random: in one call,
+// or in one for each expert.
+struct ExpertLayer {
+  int64_t rows;
+  int64_t experts;
+  int64_t in;
+  int64_t out;
+
+  double flops() const { return 2.0 * static_cast<double>(rows * in * out); }
+};
+absl::StatusOr<Op> PrepareExperts(KernelBench& bench, const ExpertLayer& layer, DType dtype,
+                                  bool grouped);
 
 // The output projection with its loss and gradients, that of the weight in fp32.
 struct Loss {

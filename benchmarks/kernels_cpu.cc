@@ -259,16 +259,30 @@ void RegisterProducts(DType dtype) {
     Register(absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/", DTypeName(dtype)),
              [=](benchmark::State& state) {
                const AttentionShape shape{state.range(0), state.range(1), state.range(2),
-                                          state.range(3), state.range(4)};
+                                          state.range(3), state.range(4), state.range(5)};
                return RunProduct(
                    state, dtype, AttentionFlops(shape, backward), [&](KernelBench& bench) {
                      return PrepareAttention(bench, bench.kernels(), shape, dtype, backward);
                    });
              })
-        ->ArgNames({"batch", "seq", "heads", "kv_heads", "head_dim"})
-        ->Args({4, 256, 12, 12, 64})
-        ->Args({1, 1024, 12, 12, 64})
-        ->Args({1, 2048, 8, 2, 128});
+        ->ArgNames({"batch", "seq", "heads", "kv_heads", "head_dim", "window"})
+        ->Args({4, 256, 12, 12, 64, 0})
+        ->Args({1, 1024, 12, 12, 64, 0})
+        ->Args({1, 2048, 8, 2, 128, 0})
+        ->Args({1, 4096, 8, 2, 128, 0})
+        ->Args({1, 4096, 8, 2, 128, 1024})
+        ->Args({1, 4096, 8, 2, 128, 256});
+  }
+  // The gates of a layer of Qwen3-30B-A3B with 512 tokens, 8 of 128 experts each.
+  const ExpertLayer experts = {512 * 8, 128, 2048, 768};
+  for (const bool grouped : {true, false}) {
+    Register(
+        absl::StrCat(grouped ? "BM_Experts/grouped_" : "BM_Experts/one_by_one_", DTypeName(dtype)),
+        [=](benchmark::State& state) {
+          return RunProduct(state, dtype, experts.flops(), [&](KernelBench& bench) {
+            return PrepareExperts(bench, experts, dtype, grouped);
+          });
+        });
   }
   Register(absl::StrCat("BM_LinearCrossEntropy/", DTypeName(dtype)),
            [=](benchmark::State& state) {
