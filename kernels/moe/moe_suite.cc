@@ -81,8 +81,9 @@ TEST_P(MoeSuite, RoutesToTheMostProbable) {
     back.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
     ASSERT_TRUE(kernels::RouteBackward(kernels(), back).ok());
     ExpectCloseIn(dtype, Download(back.dlogits),
-                  reference::RouteBackward(shape, ToDouble(logits), ToDouble(dweights)), 2e-6, 1e-7,
-                  "dlogits");
+                  reference::RouteBackward(shape, ToDouble(logits), ToDouble(dweights)), 2e-6,
+                  // Of a token with one expert all that dweights say, a few times 1, cancels.
+                  1e-6, "dlogits");
     if (HasFailure()) return;
   }
 }
