@@ -6,7 +6,8 @@
 set -euo pipefail
 
 readonly all="bazel-bootstrap bazel-skylib bazel-platforms bazel-rules-java bazel-rules-proto g++ \
-pkg-config libabsl-dev libdnnl-dev libhwy-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev googletest \
+pkg-config libabsl-dev libdnnl-dev libhwy-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev \
+libpcre2-dev libutf8proc-dev libsentencepiece-dev googletest \
 libbenchmark-dev"
 readonly source_dir="$PWD"
 failures=0
