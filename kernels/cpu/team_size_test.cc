@@ -71,10 +71,11 @@ TEST_P(TeamSizeTest, Attention) {
     std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
     std::vector<float> all(qkv.size());
     EXPECT_TRUE(
-        AttentionForward({shape, DType::kFloat32, qkv.data(), out.data(), lse.data()}, workspace)
+        AttentionForward({shape, DType::kFloat32, qkv.data(), nullptr, out.data(), lse.data()},
+                         workspace)
             .ok());
-    EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), out.data(),
-                                   lse.data(), all.data()},
+    EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), nullptr,
+                                   out.data(), lse.data(), all.data()},
                                   workspace)
                     .ok());
     all.insert(all.end(), out.begin(), out.end());
