@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Encoding of English text by one thread, in processor time, beside Python's package "tokenizers" in the same run,
-// which is the floor. --tokenizer=DIRECTORY with a tokenizer.json, --text=FILE;
+// Encoding of English text by one thread, in processor time, beside Python's package "tokenizers"
+// in the same run, which is the floor. --tokenizer=DIRECTORY with a tokenizer.json, --text=FILE;
 // --python=INTERPRETER with the package.
 
 #include <unistd.h>
@@ -12,22 +12,23 @@
 #include <memory>
 #include <string>
 
+#include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 
-#include "zeroth/benchmarks/benchmark_flag.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
+ABSL_FLAG(std::string, tokenizer, "tests/testdata/tokenizers/llama3",
+          "A directory with a tokenizer.json.");
+ABSL_FLAG(std::string, text, "", "A text file; this project's README and licence.");
+ABSL_FLAG(std::string, python, "", "The Python that has the package tokenizers.");
+
 namespace zeroth {
 namespace {
-
-const BenchmarkFlag tokenizer_flag("tokenizer", "tests/testdata/tokenizers/llama3");
-const BenchmarkFlag text_flag("text", "");
-const BenchmarkFlag python_flag("python", "");
 
 constexpr size_t kTextBytes = size_t{8} << 20;
 
@@ -35,8 +36,8 @@ constexpr size_t kTextBytes = size_t{8} << 20;
 const std::string& Text() {
   static const std::string text = [] {
     std::string all;
-    if (!text_flag.value().empty()) {
-      all = ReadFile(text_flag.value()).value_or("");
+    if (!absl::GetFlag(FLAGS_text).empty()) {
+      all = ReadFile(absl::GetFlag(FLAGS_text)).value_or("");
     } else {
       for (const char* const name : {"README.md", "LICENSE"}) all += ReadFile(name).value_or("");
       while (!all.empty() && all.size() < kTextBytes) all += all;
@@ -50,7 +51,7 @@ const std::string& Text() {
 // Processor seconds that Python takes for the text, the best of three; 0 if it has no such package.
 double PythonSeconds() {
   static const double seconds = [] {
-    std::string python = python_flag.value();
+    std::string python = absl::GetFlag(FLAGS_python);
     if (python.empty()) {
       const char* const file = std::getenv("INTERPRETER_FILE");
       python = std::string(
@@ -61,7 +62,7 @@ double PythonSeconds() {
         absl::StrCat("/tmp/zeroth_tokenizer_benchmark_", std::to_string(getpid()));
     if (!WriteFileDurably(copy, Text()).ok()) return 0.0;
     const std::string command =
-        absl::StrCat(python, " benchmarks/tokenizers_seconds.py '", tokenizer_flag.value(),
+        absl::StrCat(python, " benchmarks/tokenizers_seconds.py '", absl::GetFlag(FLAGS_tokenizer),
                      "/tokenizer.json' ", copy, " 2>/dev/null");
     double result = 0;
     if (FILE* const pipe = popen(command.c_str(), "r")) {
@@ -78,7 +79,7 @@ double PythonSeconds() {
 }
 
 void BM_Encode(benchmark::State& state) {
-  const auto tokenizer = OpenTokenizer(tokenizer_flag.value(), {.parse_special = true});
+  const auto tokenizer = OpenTokenizer(absl::GetFlag(FLAGS_tokenizer), {.parse_special = true});
   if (!tokenizer.ok() || Text().empty()) {
     state.SkipWithError(tokenizer.ok() ? "no text" : tokenizer.status().ToString().c_str());
     return;

@@ -197,16 +197,18 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
   regex.code_ = std::shared_ptr<void>(
       code, [](void* owned) { pcre2_code_free(static_cast<pcre2_code*>(owned)); });
   // Where the system has no just-in-time compiler, pcre2_match interprets.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  regex.is_compiled_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   return regex;
 }
 
 absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
                                          Scratch& scratch) const {
   Scratch::Memory& memory = *scratch.memory_;
-  const int result = pcre2_match(static_cast<const pcre2_code*>(code_.get()),
-                                 reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                                 PCRE2_NO_UTF_CHECK, memory.match, memory.context);
+  // The first is the second without checks of its arguments, which cost as much as a short match.
+  const auto match = is_compiled_ ? pcre2_jit_match : pcre2_match;
+  const int result =
+      match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(text.data()),
+            text.size(), from, is_compiled_ ? 0 : PCRE2_NO_UTF_CHECK, memory.match, memory.context);
   if (result == PCRE2_ERROR_NOMATCH) return Match();
   if (result < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", pattern_,

@@ -58,6 +58,7 @@ class Regex {
 
   std::string pattern_;
   std::shared_ptr<void> code_;
+  bool is_compiled_ = false;
 };
 
 }  // namespace zeroth

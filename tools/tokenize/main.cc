@@ -48,15 +48,11 @@ class Progress {
  public:
   void Show(const TokenizeCounts& counts) {
     const absl::Time now = absl::Now();
-    if (first_bytes_ < 0) {
-      // What an interrupted run had done says nothing about speed.
-      first_bytes_ = counts.bytes;
-      begin_ = now;
-    }
     if (now - shown_ < (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) return;
     shown_ = now;
     const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - begin_));
-    const double rate = static_cast<double>(counts.bytes - first_bytes_) / seconds;
+    // What an interrupted run had done says nothing about speed.
+    const double rate = static_cast<double>(counts.bytes - counts.resumed_bytes) / seconds;
     const double all = std::max(1.0, static_cast<double>(counts.all_bytes));
     const double left = rate > 0 ? (all - static_cast<double>(counts.bytes)) / rate : 0;
     std::fprintf(
@@ -76,8 +72,7 @@ class Progress {
 
  private:
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  int64_t first_bytes_ = -1;
-  absl::Time begin_;
+  const absl::Time begin_ = absl::Now();
   absl::Time shown_ = absl::InfinitePast();
   bool written_ = false;
 };

@@ -138,6 +138,7 @@ absl::Status Job::Resume() {
   if (static_cast<size_t>(numbers[0]) > files_.size()) return bad("names a file too many");
   file_ = static_cast<size_t>(numbers[0]);
   for (size_t i = 0; i < file_; ++i) bytes_before_ += sizes_[i];
+  counts_.resumed_bytes = bytes_before_ + numbers[1];
   counts_.documents = numbers[4];
   counts_.tokens = numbers[5];
   ZEROTH_RETURN_IF_ERROR_WITH(output_->Resume(saved.value("output", nlohmann::json())),

@@ -36,6 +36,7 @@ struct TokenizeCounts {
   int64_t tokens = 0;
   int64_t bytes = 0;  // of the input files, so far
   int64_t all_bytes = 0;
+  int64_t resumed_bytes = 0;  // of these, done by an earlier call
 };
 
 // Encodes the documents of the input, in their order, on several threads. Memory depends on the
