@@ -21,7 +21,6 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_epilogue.h"
-#include "zeroth/kernels/gemm/widened_gemm.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 

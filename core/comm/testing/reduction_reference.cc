@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/comm/testing/reduction_reference.h"
 
 #include <cmath>
 

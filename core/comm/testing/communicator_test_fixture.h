@@ -4,8 +4,8 @@
 // nothing from rank to rank except by collectives: every rank knows what all ranks send, by seed,
 // and checks what it gets by itself.
 
-#ifndef ZEROTH_CORE_COMM_COMMUNICATOR_TEST_FIXTURE_H_
-#define ZEROTH_CORE_COMM_COMMUNICATOR_TEST_FIXTURE_H_
+#ifndef ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
+#define ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_
 
 #include <chrono>
 #include <cmath>
@@ -221,4 +221,4 @@ std::vector<ReduceOp> ReduceOpsOf() {
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_COMMUNICATOR_TEST_FIXTURE_H_
+#endif  // ZEROTH_CORE_COMM_TESTING_COMMUNICATOR_TEST_FIXTURE_H_

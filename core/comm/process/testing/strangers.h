@@ -2,8 +2,8 @@
 //
 // Whoever else may come to the port at which ranks meet, for tests: they must harm nobody.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_STRANGERS_H_
-#define ZEROTH_CORE_COMM_PROCESS_STRANGERS_H_
+#ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
+#define ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -60,4 +60,4 @@ std::set<int> ListeningPorts();
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_PROCESS_STRANGERS_H_
+#endif  // ZEROTH_CORE_COMM_PROCESS_TESTING_STRANGERS_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/process/strangers.h"
+#include "zeroth/core/comm/process/testing/strangers.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -28,14 +28,14 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
-#include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/mpi/mpi.h"
 #include "zeroth/core/comm/mpi/mpi_engine.h"
 #include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/process_world.h"
-#include "zeroth/core/comm/process/strangers.h"
-#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/comm/process/testing/strangers.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
+#include "zeroth/core/comm/testing/reduction_reference.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 

@@ -2,8 +2,8 @@
 //
 // Programs started by a real mpirun, for tests.
 
-#ifndef ZEROTH_CORE_COMM_MPI_MPIRUN_H_
-#define ZEROTH_CORE_COMM_MPI_MPIRUN_H_
+#ifndef ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
+#define ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_
 
 #include <sys/types.h>
 
@@ -56,4 +56,4 @@ void ExpectRanksPass(const Mpirun& run, const std::string& filter,
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_MPI_MPIRUN_H_
+#endif  // ZEROTH_CORE_COMM_MPI_TESTING_MPIRUN_H_

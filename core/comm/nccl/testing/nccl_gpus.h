@@ -3,8 +3,8 @@
 // How many ranks of NCCL a test may have: NCCL wants a GPU for each, the emulated one lets all
 // share one.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_GPUS_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_GPUS_H_
+#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
+#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
 
 #include <cuda_runtime.h>
 
@@ -38,4 +38,4 @@ inline int MostNcclRanks() {
   GTEST_SKIP() << (ranks) << " ranks of NCCL want " << (ranks) << " GPUs, of which there are " \
                << ::zeroth::testing::MostNcclRanks()
 
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_GPUS_H_
+#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef ZEROTH_KERNELS_ADAMW_ADAMW_STATE_H_
-#define ZEROTH_KERNELS_ADAMW_ADAMW_STATE_H_
+#ifndef ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
+#define ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
 
 #include <cstdint>
 #include <string>
@@ -66,4 +66,4 @@ class AdamWStateSuite : public KernelsSuite {
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_KERNELS_ADAMW_ADAMW_STATE_H_
+#endif  // ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_

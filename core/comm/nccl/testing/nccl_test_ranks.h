@@ -3,8 +3,8 @@
 // Ranks of the NCCL back end as threads of one test. NCCL itself wants a GPU for each; the emulated
 // one lets them share.
 
-#ifndef ZEROTH_CORE_COMM_NCCL_NCCL_TEST_RANKS_H_
-#define ZEROTH_CORE_COMM_NCCL_NCCL_TEST_RANKS_H_
+#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
+#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
 
 #include <functional>
 #include <memory>
@@ -18,10 +18,10 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/nccl/nccl.h"
-#include "zeroth/core/comm/process/test_environment.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -70,4 +70,4 @@ inline absl::Status TwoAllReduces(TestRank& rank) {
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_NCCL_NCCL_TEST_RANKS_H_
+#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_

@@ -3,8 +3,8 @@
 // Reductions as communicator.h words them, one element at a time and without regard to speed: what
 // tests compare with.
 
-#ifndef ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_
-#define ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_
+#ifndef ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
+#define ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -70,4 +70,4 @@ std::vector<T> ReferenceReduceAll(const std::vector<std::vector<T>>& values, Red
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_REDUCTION_REFERENCE_H_
+#endif  // ZEROTH_CORE_COMM_TESTING_REDUCTION_REFERENCE_H_

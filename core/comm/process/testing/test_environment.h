@@ -2,8 +2,8 @@
 //
 // For tests whose ranks are threads or children of their own.
 
-#ifndef ZEROTH_CORE_COMM_PROCESS_TEST_ENVIRONMENT_H_
-#define ZEROTH_CORE_COMM_PROCESS_TEST_ENVIRONMENT_H_
+#ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
+#define ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
 
 #include <unistd.h>
 
@@ -42,4 +42,4 @@ inline std::string TestRendezvousFile() {
 
 }  // namespace zeroth::testing
 
-#endif  // ZEROTH_CORE_COMM_PROCESS_TEST_ENVIRONMENT_H_
+#endif  // ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/core/comm/mpi/mpirun.h"
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -2,8 +2,8 @@
 //
 // Kernels of one warp that do one thing of mma.h or async_copy.h, for mma_test.cc.
 
-#ifndef ZEROTH_KERNELS_CUDA_MMA_TEST_KERNELS_H_
-#define ZEROTH_KERNELS_CUDA_MMA_TEST_KERNELS_H_
+#ifndef ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_
+#define ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_
 
 #include <cuda_runtime.h>
 
@@ -33,4 +33,4 @@ absl::Status RunAsyncCopies(const uint32_t* from, int valid_words, uint32_t* out
 
 }  // namespace zeroth::cuda
 
-#endif  // ZEROTH_KERNELS_CUDA_MMA_TEST_KERNELS_H_
+#endif  // ZEROTH_KERNELS_CUDA_TESTING_MMA_TEST_KERNELS_H_

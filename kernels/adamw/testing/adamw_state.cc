@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/adamw/adamw_state.h"
+#include "zeroth/kernels/adamw/testing/adamw_state.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "zeroth/core/device/cuda/launch.h"
 #include "zeroth/kernels/cuda/async_copy.h"
 #include "zeroth/kernels/cuda/mma.h"
-#include "zeroth/kernels/cuda/mma_test_kernels.h"
+#include "zeroth/kernels/cuda/testing/mma_test_kernels.h"
 
 namespace zeroth::cuda {
 namespace {
