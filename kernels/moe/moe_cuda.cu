@@ -35,7 +35,7 @@ struct Softmax {
 
 // Whether logit a of expert i comes before logit b of expert j. NaNs come last.
 __device__ __forceinline__ bool Above(float a, int64_t i, float b, int64_t j) {
-  if (isnan(a) != isnan(b)) return isnan(b);
+  if ((a != a) != (b != b)) return b != b;  // NaN differs from itself
   return a > b || (!(a < b) && i < j);
 }
 
