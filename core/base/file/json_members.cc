@@ -43,7 +43,7 @@ const Json& JsonMembers::Member(absl::string_view key, bool (Json::*is)() const,
     status_ = absl::InvalidArgumentError(absl::StrCat(place_, ": no \"", key, "\", expected one"));
     return none;
   }
-  if (((*found).*is)()) return *found;
+  if (is == nullptr || ((*found).*is)()) return *found;
   Wrong(key, BriefJson(*found), expected);
   return none;
 }
@@ -62,8 +62,7 @@ int64_t JsonMembers::IntegerOf(const Json& json, absl::string_view key, int64_t 
 }
 
 int64_t JsonMembers::Integer(absl::string_view key, int64_t least, int64_t most) {
-  const Json& json = Member(
-      key, [](const Json&) { return true; }, "");
+  const Json& json = Member(key, /*is=*/nullptr, "");  // IntegerOf says what it should be
   return ok() ? IntegerOf(json, key, least, most) : least;
 }
 
