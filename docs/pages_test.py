@@ -45,7 +45,6 @@ class Tree:
         self.anchors = {page: {slug(h) for h in re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.M)}
                         for page, text in self.pages.items()}
         self.flags = set(re.findall(r"^\| `--(\w+)`", self.pages["docs/flags.md"], re.M))
-        self.options = set(re.findall(r"^OPTION\(\s*[\w:<>]+, (\w+),", read(self.at("train/options.inc")), re.M))
         for main in glob.glob(self.at("tools/*/main.cc")) + glob.glob(self.at("benchmarks/*.cc")):
             self.flags |= set(re.findall(r"ABSL_FLAG\(\s*[\w:]+, (\w+)", read(main)))
             self.flags |= set(re.findall(r'"--(\w+)=', read(main)))
@@ -53,6 +52,8 @@ class Tree:
             self.flags |= set(re.findall(r'BenchmarkFlag \w+\("(\w+)"', read(program)))
         for script in glob.glob(self.at("*/*/*.py")) + glob.glob(self.at("*/*.py")):
             self.flags |= set(re.findall(r'add_argument\(\s*"--([\w-]+)"', read(script)))
+        for script in [self.at("bazelw")] + glob.glob(self.at("tools/*/*.sh")):
+            self.flags |= set(re.findall(r"--([a-z][\w-]+)", read(script)))
         self.flags |= {"config", "flagfile", "undefok", "help", "version"}
         self.build = {}
 

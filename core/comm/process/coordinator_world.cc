@@ -183,7 +183,7 @@ bool CoordinatorWorld::Call(int world_rank, WireReader& reader) {
   last_call_[static_cast<size_t>(world_rank)] =
       absl::StrCat(call->ToString(), " on ", group->calls.name());
   group->ahead[static_cast<size_t>(rank)].push_back(*call);
-  Pump(*group, rank);
+  ArriveAtTurn(*group, rank);
   if (group->calls.completed() != group->announced) {
     group->announced = group->calls.completed();
     SendToGroup(*group, Message(MessageType::kAgreed).U32(group->id).U64(group->announced));
@@ -191,7 +191,7 @@ bool CoordinatorWorld::Call(int world_rank, WireReader& reader) {
   return true;
 }
 
-void CoordinatorWorld::Pump(Group& group, int first) {
+void CoordinatorWorld::ArriveAtTurn(Group& group, int first) {
   std::vector<int> ready = {first};
   while (!ready.empty()) {
     const int rank = ready.back();

@@ -89,7 +89,7 @@ class CoordinatorWorld {
   // The group and the rank's place in it; null if it is no member.
   Group* Find(uint32_t id, int world_rank, int* rank);
   // Lets `rank` arrive at what it has called, and with it all whose turn that makes it.
-  void Pump(Group& group, int rank);
+  void ArriveAtTurn(Group& group, int rank);
   void Note(CallLedger& ledger, Meeting& meeting, uint64_t completed_before, int rank);
   // `rank` is in the next of its calls on the host, which it waits for; true if that completes it.
   bool ArriveOnHost(CallLedger& ledger, Meeting& meeting, absl::string_view operation, int rank);
