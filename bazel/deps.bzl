@@ -10,11 +10,11 @@ load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
+load("//third_party/pkg_config:repository.bzl", "pkg_config_repositories")
 load("//third_party/python:repository.bzl", "python_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
 load("//third_party/rules_shell:repository.bzl", "rules_shell_repository")
 load("//third_party/tomlplusplus:repository.bzl", "tomlplusplus_repository")
-load("//third_party/xxhash:repository.bzl", "xxhash_repository")
 
 def _maybe(rule, name, **kwargs):
     if not native.existing_rule(name):
@@ -29,7 +29,7 @@ def zeroth_dependencies():
     _maybe(onednn_repository, "onednn")
     _maybe(nlohmann_json_repository, "nlohmann_json")
     _maybe(tomlplusplus_repository, "tomlplusplus")
-    _maybe(xxhash_repository, "xxhash")
+    pkg_config_repositories(_maybe)
     _maybe(rules_cc_repository, "rules_cc")
     _maybe(rules_shell_repository, "rules_shell")
 
