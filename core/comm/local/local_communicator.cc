@@ -44,8 +44,8 @@ class PendingCall {
     Rendezvous& calls = group_->calls();
     ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, call_, buffers_));
     absl::Status moved;
-    if (call_.count > 0) moved = MoveData(calls.buffers(), HostMover());
-    calls.Finish(rank_, call_.count > 0 && PeersUseMyBuffers());
+    if (call_.count != 0) moved = MoveData(calls.buffers(), HostMover());
+    calls.Finish(rank_, call_.count != 0 && PeersUseMyBuffers());
     return moved;
   }
 
@@ -78,7 +78,7 @@ class PendingCall {
         ZEROTH_RETURN_IF_ERROR(stream.Wait(peer.ready));
       }
     }
-    if (call_.count > 0) ZEROTH_RETURN_IF_ERROR(MoveData(ranks, mover));
+    if (call_.count != 0) ZEROTH_RETURN_IF_ERROR(MoveData(ranks, mover));
     ZEROTH_ASSIGN_OR_RETURN(group_->share_done(rank_), stream.Record());
     return absl::OkStatus();
   }
@@ -152,9 +152,12 @@ absl::Status LocalCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream
 }
 
 absl::Status LocalCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                         absl::string_view label) {
-  return Enqueue(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size()),
-                 MakeCall(send.count, send.dtype, label), {send, recv}, send, stream);
+                                         absl::string_view label, const AllToAllCounts& counts) {
+  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
+  LocalBuffers buffers = {send, recv};
+  buffers.counts = counts;
+  return Enqueue(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size(), counts),
+                 MakeCall(count, send.dtype, label), buffers, send, stream);
 }
 
 absl::Status LocalCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
@@ -184,7 +187,10 @@ absl::Status LocalCommunicator::Enqueue(CollectiveOp op, const absl::Status& che
     group_->world().Break(error, world_rank);
     return error;
   }
-  stats_.Add(op, CollectiveBytes(op, ByteSize(full), size()), call.label);
+  const int64_t bytes = op == CollectiveOp::kAllToAll
+                            ? AllToAllBytes(full, buffers.counts, rank_, size())
+                            : CollectiveBytes(op, ByteSize(full), size());
+  stats_.Add(op, bytes, call.label);
   const auto pending =
       std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers, stream);
   const bool on_host = dynamic_cast<CpuStream*>(&stream) != nullptr;

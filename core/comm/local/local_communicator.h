@@ -35,8 +35,8 @@ class LocalCommunicator final : public Communicator {
                              absl::string_view label, bool accumulate) override;
   absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                          absl::string_view label) override;
-  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
-                        absl::string_view label) override;
+  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
+                        const AllToAllCounts& counts) override;
   absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                          absl::string_view label) override;
   absl::Status Barrier(Stream& stream, absl::string_view label) override;

@@ -184,13 +184,17 @@ absl::Status AllGather(const Collective& collective, Channel& channel) {
 }
 
 absl::Status AllToAll(const Collective& collective, Channel& channel) {
-  const int64_t count = collective.send.count / channel.size();
-  Copy(Piece(collective.send, channel.rank(), count),
-       Piece(collective.recv, channel.rank(), count));
+  const auto sent = [&](int to) {
+    return PieceOf(collective.send, collective.counts.send, to, channel.size());
+  };
+  const auto received = [&](int from) {
+    return PieceOf(collective.recv, collective.counts.recv, from, channel.size());
+  };
+  Copy(sent(channel.rank()), received(channel.rank()));
   std::vector<Message> messages;
   ForEachStep(channel, [&](int to, int from) {
-    messages.push_back(Send(to, Piece(collective.send, to, count)));
-    messages.push_back(Receive(from, Piece(collective.recv, from, count)));
+    messages.push_back(Send(to, sent(to)));
+    messages.push_back(Receive(from, received(from)));
   });
   return channel.Move(std::move(messages), collective.call);
 }

@@ -25,6 +25,7 @@ struct Collective {
   BufferView send;
   BufferView recv;
   bool accumulate = false;
+  AllToAllCounts counts = {};
 };
 
 // Bytes that MoveData needs beside the buffers, on a channel of `size` ranks.

@@ -115,9 +115,11 @@ absl::Status MpiCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& 
 }
 
 absl::Status MpiCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                       absl::string_view label) {
-  return Enqueue(MakeCollective(CollectiveOp::kAllToAll, send.count, send, recv, label),
-                 CheckAllToAll(send, recv, size()), send, stream);
+                                       absl::string_view label, const AllToAllCounts& counts) {
+  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
+  Collective collective = MakeCollective(CollectiveOp::kAllToAll, count, send, recv, label);
+  collective.counts = counts;
+  return Enqueue(std::move(collective), CheckAllToAll(send, recv, size(), counts), send, stream);
 }
 
 absl::Status MpiCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
@@ -142,8 +144,10 @@ absl::Status MpiCommunicator::Enqueue(Collective collective, const absl::Status&
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) {
     return Fail(*channel_, collective.call, wrong);
   }
-  stats_.Add(collective.op, CollectiveBytes(collective.op, ByteSize(full), size()),
-             collective.call.label);
+  const int64_t bytes = collective.op == CollectiveOp::kAllToAll
+                            ? AllToAllBytes(full, collective.counts, rank(), size())
+                            : CollectiveBytes(collective.op, ByteSize(full), size());
+  stats_.Add(collective.op, bytes, collective.call.label);
   const CollectiveCall call = collective.call;
   const auto pending = std::make_shared<PendingCall>(channel_, std::move(collective), stream);
   const absl::Status status = CpuStream::From(stream).Enqueue([pending] { return pending->Run(); });

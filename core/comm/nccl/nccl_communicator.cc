@@ -108,7 +108,8 @@ RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& 
 
 absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
                                    CollectiveCall call, const BufferView& full, Stream& stream,
-                                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue) {
+                                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue,
+                                   const AllToAllCounts& counts) {
   ProcessWorld& processes = world_->processes();
   ZEROTH_RETURN_IF_ERROR(status());
   call.operation = CollectiveOpName(op);
@@ -117,7 +118,8 @@ absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
   };
   if (!checked.ok()) return fail(checked);
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return fail(wrong);
-  const int64_t bytes = CollectiveBytes(op, ByteSize(full), size());
+  const int64_t bytes = op == CollectiveOp::kAllToAll ? AllToAllBytes(full, counts, rank(), size())
+                                                      : CollectiveBytes(op, ByteSize(full), size());
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, call));
   call.index = number - 1;
 
@@ -192,25 +194,31 @@ absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& sen
 }
 
 absl::Status NcclCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                        absl::string_view label) {
-  return Run(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size()),
-             MakeCall(send.count, send.dtype, label), send, stream,
-             [&](cuda::CudaStream& on) -> absl::Status {
-               if (send.count == 0) return absl::OkStatus();
-               const auto count = static_cast<size_t>(send.count / size());
-               const size_t bytes = count * SizeOf(send.dtype);
-               return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
-                 Group group;
-                 for (int peer = 0; peer < size(); ++peer) {
-                   const size_t at = static_cast<size_t>(peer) * bytes;
-                   group.Add(ncclSend(Bytes(send) + at, count, TypeOf(send.dtype), peer,
-                                      communicator, on.handle()));
-                   group.Add(ncclRecv(Bytes(recv) + at, count, TypeOf(recv.dtype), peer,
-                                      communicator, on.handle()));
-                 }
-                 return group.End();
-               });
-             });
+                                        absl::string_view label, const AllToAllCounts& counts) {
+  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
+  return Run(
+      CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size(), counts),
+      MakeCall(count, send.dtype, label), send, stream,
+      [&](cuda::CudaStream& on) -> absl::Status {
+        if (count == 0) return absl::OkStatus();
+        return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
+          Group group;
+          for (int peer = 0; peer < size(); ++peer) {
+            const BufferView out = PieceOf(send, counts.send, peer, size());
+            const BufferView in = PieceOf(recv, counts.recv, peer, size());
+            if (out.count > 0) {
+              group.Add(ncclSend(out.data, static_cast<size_t>(out.count), TypeOf(out.dtype), peer,
+                                 communicator, on.handle()));
+            }
+            if (in.count > 0) {
+              group.Add(ncclRecv(in.data, static_cast<size_t>(in.count), TypeOf(in.dtype), peer,
+                                 communicator, on.handle()));
+            }
+          }
+          return group.End();
+        });
+      },
+      counts);
 }
 
 absl::Status NcclCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,

@@ -43,8 +43,8 @@ class NcclCommunicator final : public Communicator {
                              absl::string_view label, bool accumulate) override;
   absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                          absl::string_view label) override;
-  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
-                        absl::string_view label) override;
+  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
+                        const AllToAllCounts& counts) override;
   absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                          absl::string_view label) override;
   absl::Status Barrier(Stream& stream, absl::string_view label) override;
@@ -77,7 +77,8 @@ class NcclCommunicator final : public Communicator {
   // is the buffer whose size the account is about.
   absl::Status Run(CollectiveOp op, const absl::Status& checked, CollectiveCall call,
                    const BufferView& full, Stream& stream,
-                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue);
+                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue,
+                   const AllToAllCounts& counts = {});
   absl::Status CheckStream(Stream& stream) const;
   // Memory for what the other ranks send, until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
