@@ -48,6 +48,39 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   state.counters["ratio_to_floor"] = result->flops_per_second / result->gemm_rate;
 }
 
+// Muon against AdamW under full_shard, with so many micro-batches of 2048 tokens: what Muon adds is
+// the same for any batch.
+void BM_MuonStep(benchmark::State& state) {
+  TrainStepSetup setup;
+  setup.vocab = 50304;
+  setup.ranks = 2;
+  setup.batch = 4;
+  setup.seq = 256;
+  setup.micro_batches = state.range(0);
+  const auto steps = static_cast<int64_t>(state.max_iterations);
+  const absl::StatusOr<TrainStepResult> adamw = RunTrainSteps(setup, steps);
+  setup.optimizer = "muon";
+  const absl::StatusOr<TrainStepResult> muon = RunTrainSteps(setup, steps);
+  if (!adamw.ok() || !muon.ok()) {
+    const absl::Status& error = adamw.ok() ? muon.status() : adamw.status();
+    state.SkipWithError(std::string(error.message()).c_str());
+    return;
+  }
+  for (auto _ : state) state.SetIterationTime(muon->seconds);
+  state.counters["tokens/s"] = muon->tokens_per_second;
+  state.counters["adamw_s"] = adamw->seconds;
+  state.counters["ratio_to_adamw"] = muon->seconds / adamw->seconds;
+  state.counters["floor_s"] = muon->muon_floor;
+  state.counters["floor_ratio_to_adamw"] = 1 + muon->muon_floor / adamw->seconds;
+  state.counters["peak_MiB"] = static_cast<double>(muon->peak_bytes) / (1 << 20);
+}
+BENCHMARK(BM_MuonStep)
+    ->Arg(1)
+    ->Arg(8)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
 // full_shard with state in files, against the same in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
   TrainStepSetup setup;

@@ -55,6 +55,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const int owners = spans ? options.world_size : shards;
   const bool cut = owners > 1;
   const double own = model.total / owners;
+  const double own_muon = options.muon ? model.matrices / owners : 0;
   const double group_part = spans ? model.total / shards : 0;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
@@ -62,7 +63,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   (offload.parameters ? bytes.offloaded : bytes.parameters) +=
       Bytes(options.precision.master_dtype) * own;
   (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
-      MomentBytes(options.moment_dtype) * own;
+      MomentBytes(options.moment_dtype) * (own - own_muon) + Bytes(DType::kFloat32) * own_muon;
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;

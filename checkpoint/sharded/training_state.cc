@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,19 +81,21 @@ std::vector<HeldPiece> HeldPieces(Sharding& sharding, bool replicated) {
   return held;
 }
 
-// The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
-ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
+// The elements of a state for those of a parameter: `part` in units of the state's block, which is
+// cut by it, and where they lie in the state.
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, const ShardState& state) {
+  const int64_t block = state.block;
   ShardLayout::Piece blocks = part;
   blocks.begin = part.begin / block;
   blocks.end = (part.end + block - 1) / block;
-  blocks.shard_offset = part.shard_offset / block;
+  blocks.shard_offset = (part.shard_offset - state.begin) / block;
   return blocks;
 }
 
 void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const ShardState& state,
               std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
-  const ShardLayout::Piece blocks = InBlocks(part, state.block);
+  const ShardLayout::Piece blocks = InBlocks(part, state);
   StatePiece piece;
   piece.parameter = parameter.name();
   piece.shape = parameter.shape();
@@ -277,17 +280,25 @@ struct StateToLoad {
   const ShardState* scaled = nullptr;
 };
 
+// By index in the unit.
+const std::vector<int>& ParametersOf(const ShardState& state) {
+  return state.parameters.empty() ? state.unit->segment_layout(state.segment).parameters
+                                  : state.parameters;
+}
+
 std::vector<StateToLoad> StatesToLoad(absl::Span<const ShardState> states) {
-  std::map<std::pair<SegmentId, std::string>, size_t> places;
+  std::map<std::tuple<SegmentId, int64_t, std::string>, size_t> places;
+  const auto place_of = [](const ShardState& state, const std::string& name) {
+    return std::make_tuple(SegmentId(state.unit, state.segment), state.begin, name);
+  };
   std::vector<StateToLoad> result;
   for (const ShardState& state : states) {
-    places[{{state.unit, state.segment}, state.name}] = result.size();
+    places[place_of(state, state.name)] = result.size();
     result.push_back({&state});
   }
   for (StateToLoad& coded : result) {
     if (coded.state->coding == StateCoding::kNone) continue;
-    const auto scales =
-        places.find({{coded.state->unit, coded.state->segment}, ScaleStateOf(coded.state->name)});
+    const auto scales = places.find(place_of(*coded.state, ScaleStateOf(coded.state->name)));
     if (scales == places.end()) continue;
     coded.scales = result[scales->second].state;
     result[scales->second].scaled = coded.state;
@@ -363,7 +374,7 @@ absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateT
                          std::set<std::string>& incomplete) {
   for (const StateToLoad& load : loads) {
     const ShardState& state = *load.state;
-    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+    for (const int index : ParametersOf(state)) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
       const CheckpointTensor* const source = SourceOf(reader, parameter, state);
@@ -380,7 +391,7 @@ absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateT
 absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& parameter,
                                 const ShardLayout::Piece& held, const StateToLoad& load) {
   const ShardState& state = *load.state;
-  const ShardLayout::Piece piece = InBlocks(held, state.block);
+  const ShardLayout::Piece piece = InBlocks(held, state);
   const CheckpointTensor* const source = SourceOf(reader, parameter, state);
   Conversion conversion = Conversion::kNone;
   if (source != nullptr) {
@@ -393,7 +404,7 @@ absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& param
 absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> loads) {
   for (const StateToLoad& load : loads) {
     const ShardState& state = *load.state;
-    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+    for (const int index : ParametersOf(state)) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
       ZEROTH_RETURN_IF_ERROR(
@@ -426,7 +437,10 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardSt
       offset += piece.piece.numel();
       if (part.numel() == 0) continue;
       for (const ShardState& state : by_segment.at({piece.unit, segment})) {
-        AddPiece(piece, part, state, pieces);
+        const std::vector<int>& having = ParametersOf(state);
+        if (std::find(having.begin(), having.end(), piece.parameter) != having.end()) {
+          AddPiece(piece, part, state, pieces);
+        }
       }
     }
   }
