@@ -216,6 +216,22 @@ rm "$machine/bin/bazel"
 run tree build //...
 expect_contains "installs the packaged one" "$out" "bazel-bootstrap (Bazel)"
 
+case="--no-install"
+new_machine
+run tree --no-install test //...
+expect "silence" "$out" ""
+expect "Bazel does not see it" "$calls" "bazel in $machine/tree: [test] [//...]"
+rm -r "$machine/cache" "$machine/bin/mpirun"
+run tree --no-install test //...
+expect "fetches nothing for tests" "$calls" "bazel in $machine/tree: [test] [//...]"
+expect "tests get no Python" "$(cat "$machine/python_of_tests")" none
+lack libabsl-dev g++
+run tree --no-install build //...
+expect "exit code" "$code" 1
+expect_contains "what" "$out" "g++ (C++ compiler), libabsl-dev (Abseil)"
+expect_contains "the command" "$out" "As root, run: apt-get install -y g++ libabsl-dev"
+expect "no Bazel, no apt-get" "$calls" ""
+
 case="a Bazel of the user's own"
 new_machine
 lack bazel-bootstrap

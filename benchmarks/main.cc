@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/parse.h"
 #include "benchmark/benchmark.h"
-
-#include "zeroth/benchmarks/benchmark_flag.h"
 
 namespace {
 
@@ -70,8 +69,8 @@ class TableReporter : public benchmark::ConsoleReporter {
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  zeroth::ParseBenchmarkFlags(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(static_cast<int>(rest.size()), rest.data())) return 1;
   TableReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);
   benchmark::Shutdown();

@@ -22,86 +22,77 @@ std::map<std::string, double>& Float32Rates() {
   return *rates;
 }
 
-void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dtype) {
+TrainStepSetup Setup(const std::string& strategy) {
   TrainStepSetup setup;
   setup.strategy = strategy;
-  setup.param_dtype = dtype;
   setup.vocab = 50304;
   setup.ranks = 2;
   setup.batch = 4;
   setup.seq = 256;
-  const absl::StatusOr<TrainStepResult> result =
-      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
-  if (!result.ok()) {
-    state.SkipWithError(std::string(result.status().message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(result->seconds);
-  state.counters["tokens/s"] = result->tokens_per_second;
-  if (dtype == DType::kFloat32) {
-    Float32Rates()[strategy] = result->tokens_per_second;
-  } else if (const auto found = Float32Rates().find(strategy); found != Float32Rates().end()) {
-    state.counters["ratio_to_fp32"] = result->tokens_per_second / found->second;
-  }
-  state.counters["GFLOP/s"] = result->flops_per_second / 1e9;
-  state.counters["GEMM_rate_GFLOP/s"] = result->gemm_rate / 1e9;
-  state.counters["ratio_to_floor"] = result->flops_per_second / result->gemm_rate;
+  return setup;
 }
 
-// Muon against AdamW under full_shard, with so many micro-batches of 2048 tokens: what Muon adds is
-// the same for any batch.
-void BM_MuonStep(benchmark::State& state) {
-  TrainStepSetup setup;
-  setup.vocab = 50304;
-  setup.ranks = 2;
-  setup.batch = 4;
-  setup.seq = 256;
-  setup.micro_batches = state.range(0);
-  const auto steps = static_cast<int64_t>(state.max_iterations);
-  const absl::StatusOr<TrainStepResult> adamw = RunTrainSteps(setup, steps);
-  setup.optimizer = "muon";
-  const absl::StatusOr<TrainStepResult> muon = RunTrainSteps(setup, steps);
-  if (!adamw.ok() || !muon.ok()) {
-    const absl::Status& error = adamw.ok() ? muon.status() : adamw.status();
-    state.SkipWithError(std::string(error.message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(muon->seconds);
-  state.counters["tokens/s"] = muon->tokens_per_second;
-  state.counters["adamw_s"] = adamw->seconds;
-  state.counters["ratio_to_adamw"] = muon->seconds / adamw->seconds;
-  state.counters["floor_s"] = muon->muon_floor;
-  state.counters["floor_ratio_to_adamw"] = 1 + muon->muon_floor / adamw->seconds;
-  state.counters["peak_MiB"] = static_cast<double>(muon->peak_bytes) / (1 << 20);
+// Sets `counter` to the rate over that in fp32, if that is known.
+void CompareWithFloat32(benchmark::State& state, const std::string& strategy,
+                        const TrainStepResult& result, const char* counter) {
+  const auto found = Float32Rates().find(strategy);
+  if (found == Float32Rates().end()) return;
+  state.counters[counter] = result.tokens_per_second / found->second;
 }
-BENCHMARK(BM_MuonStep)
-    ->Arg(1)
-    ->Arg(8)
-    ->UseManualTime()
-    ->Iterations(3)
-    ->Unit(benchmark::kMillisecond);
+
+void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dtype) {
+  TrainStepSetup setup = Setup(strategy);
+  setup.param_dtype = dtype;
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
+  if (dtype == DType::kFloat32) {
+    Float32Rates()[strategy] = result->tokens_per_second;
+  } else {
+    CompareWithFloat32(state, strategy, *result, "ratio_to_fp32");
+  }
+}
+
+// full_shard with so many micro-batches of 2048 tokens. AdamW's come first, and Muon's ratios are
+// to these. What Muon adds is the same for any batch; the floor is its products at the rate of
+// GEMM.
+void BM_OptimizerStep(benchmark::State& state, const std::string& optimizer) {
+  TrainStepSetup setup = Setup("full_shard");
+  setup.optimizer = optimizer;
+  setup.micro_batches = state.range(0);
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
+  static auto* adamw = new std::map<int64_t, double>;  // seconds by micro-batches
+  const double seconds =
+      static_cast<double>(setup.ranks * setup.micro_batches * setup.batch * setup.seq) /
+      result->tokens_per_second;
+  state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
+  if (optimizer == "adamw") (*adamw)[setup.micro_batches] = seconds;
+  const auto found = adamw->find(setup.micro_batches);
+  if (optimizer == "adamw" || found == adamw->end()) return;
+  state.counters["ratio_to_adamw"] = seconds / found->second;
+  state.counters["floor_of_ratio"] = 1 + result->muon_floor / found->second;
+}
+
+#define ZEROTH_OPTIMIZER_STEP(optimizer)                     \
+  BENCHMARK_CAPTURE(BM_OptimizerStep, optimizer, #optimizer) \
+      ->Arg(1)                                               \
+      ->Arg(8)                                               \
+      ->UseManualTime()                                      \
+      ->Iterations(3)                                        \
+      ->Unit(benchmark::kMillisecond)
+
+ZEROTH_OPTIMIZER_STEP(adamw);
+ZEROTH_OPTIMIZER_STEP(muon);
 
 // full_shard with state in files, against the same in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
-  TrainStepSetup setup;
-  setup.vocab = 50304;
-  setup.ranks = 2;
-  setup.batch = 4;
-  setup.seq = 256;
+  TrainStepSetup setup = Setup("full_shard");
   setup.offload = std::move(offload);
-  const absl::StatusOr<TrainStepResult> result =
-      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
-  if (!result.ok()) {
-    state.SkipWithError(std::string(result.status().message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(result->seconds);
-  state.counters["tokens/s"] = result->tokens_per_second;
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
   state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
   state.counters["moved_MiB"] = result->offload_bytes_per_step / (1 << 20);
-  if (const auto found = Float32Rates().find(setup.strategy); found != Float32Rates().end()) {
-    state.counters["ratio_to_memory"] = result->tokens_per_second / found->second;
-  }
+  CompareWithFloat32(state, setup.strategy, *result, "ratio_to_memory");
 }
 
 OffloadOptions Offloading(bool parameters, bool gradients, bool optimizer) {

@@ -24,7 +24,7 @@ void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
                                                     nlohmann::json::error_handler_t::replace)
                                              .substr(0, 100);
   status_ = absl::InvalidArgumentError(
-      absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
+      absl::StrCat("model configuration: '", prefix_, key, "' ", what, ", expected ", expectation));
 }
 
 int64_t ConfigReader::Size(absl::string_view key) {

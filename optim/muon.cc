@@ -49,10 +49,7 @@ Muon::Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options
       kernels_(kernels),
       options_(options),
       precision_(options.muon.precision.value_or(
-          sharding.device().type() == "cpu" ? DType::kFloat32 : DType::kBFloat16)),
-      owners_(sharding.mesh().owners_span_groups() ? sharding.mesh().owner_gather()
-                                                   : sharding.mesh().shard_reduce()),
-      copies_(sharding.mesh().replicate_reduce()) {}
+          sharding.device().type() == "cpu" ? DType::kFloat32 : DType::kBFloat16)) {}
 
 Muon::~Muon() = default;
 
@@ -78,8 +75,7 @@ absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(Sharding& sharding, Kernels& 
                           AdamW::Create(sharding, kernels, options, groups, is_adamws));
   ZEROTH_RETURN_IF_ERROR(optimizer->AddWeights());
   ZEROTH_RETURN_IF_ERROR(optimizer->SetGroups(groups));
-  const Mesh& mesh = sharding.mesh();
-  if (mesh.owner_count() * mesh.owner_copies() > 1) {
+  if (optimizer->ranks_.owners * optimizer->ranks_.copies > 1) {
     ZEROTH_ASSIGN_OR_RETURN(optimizer->exchange_, sharding.device().CreateStream("muon"));
   }
   return optimizer;
@@ -100,6 +96,7 @@ absl::Status Muon::AddWeights() {
             "is small enough that every rank holds it whole (min_shard_numel); give it to "
             "AdamW by MuonOptions::patterns, or let min_shard_numel be at most its size");
       }
+      ZEROTH_RETURN_IF_ERROR(SetRanks(*unit, parameter));
       Weight weight{unit, i, unit->PieceOf(i), {}, 0};
       ZEROTH_ASSIGN_OR_RETURN(weight.momentum,
                               Tensor::Zeros(sharding_.device(), Shape({weight.piece.numel()}),
@@ -126,6 +123,28 @@ absl::Status Muon::AddWeights() {
         "(Parameter::matrix)");
   }
   return absl::OkStatus();
+}
+
+absl::Status Muon::SetRanks(const Unit& unit, const Parameter& parameter) {
+  const MeshView& view = unit.mesh();
+  if (ranks_.view == nullptr) {
+    const bool spans = view.owners_span_groups();
+    ranks_.view = &view;
+    ranks_.owners = view.owner_count();
+    ranks_.owner = view.owner_index();
+    ranks_.copies = spans ? 1 : view.replicate_size();
+    ranks_.copy = spans ? 0 : view.replicate_index();
+    // Both are in the order of the owners' pieces.
+    ranks_.owners_group = spans ? &view.owner_gather() : &view.shard_reduce();
+    ranks_.copies_group = &view.replicate_reduce();
+  }
+  if (&view == ranks_.view && view.data_size() == sharding_.mesh().world().size() &&
+      parameter.global_numel() == parameter.numel()) {
+    return absl::OkStatus();
+  }
+  return Refuse(parameter,
+                "is sharded over other ranks than the mesh's \"replicate\" and \"shard\" axes, or "
+                "than the matrices before it; expected a mesh and units without other axes");
 }
 
 absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
@@ -170,16 +189,6 @@ MuonScalars Muon::ScalarsOf(const Weight& weight, const Tensor& grad_factor) con
           grad_factor};
 }
 
-size_t Muon::Worker(int copy, int owner) const {
-  return static_cast<size_t>(copy * sharding_.mesh().owner_count() + owner);
-}
-
-const Muon::Matrix* Muon::OwnMatrix(const Round& round) const {
-  const Mesh& mesh = sharding_.mesh();
-  const int index = round.matrices[Worker(mesh.owner_copy(), mesh.owner_index())];
-  return index < 0 ? nullptr : &matrices_[static_cast<size_t>(index)];
-}
-
 std::vector<std::vector<int>> Muon::Assign() const {
   std::vector<double> costs;
   std::vector<int> trained;
@@ -188,9 +197,7 @@ std::vector<std::vector<int>> Muon::Assign() const {
     costs.push_back(matrices_[i].matrix.cost());
     trained.push_back(static_cast<int>(i));
   }
-  const Mesh& mesh = sharding_.mesh();
-  std::vector<std::vector<int>> assigned =
-      AssignByCost(costs, mesh.owner_count() * mesh.owner_copies());
+  std::vector<std::vector<int>> assigned = AssignByCost(costs, ranks_.owners * ranks_.copies);
   for (std::vector<int>& own : assigned) {
     for (int& matrix : own) matrix = trained[static_cast<size_t>(matrix)];
   }
@@ -198,10 +205,9 @@ std::vector<std::vector<int>> Muon::Assign() const {
 }
 
 std::vector<std::string> Muon::own_matrices() const {
-  const Mesh& mesh = sharding_.mesh();
   const std::vector<std::vector<int>> assigned = Assign();
   std::vector<std::string> names;
-  for (const int index : assigned[Worker(mesh.owner_copy(), mesh.owner_index())]) {
+  for (const int index : assigned[Worker(ranks_.copy, ranks_.owner)]) {
     names.push_back(matrices_[static_cast<size_t>(index)].name);
   }
   return names;
@@ -264,16 +270,20 @@ absl::Status Muon::RunRounds(std::vector<Round>& rounds, const Tensor& grad_fact
   return rounds.empty() ? absl::OkStatus() : Apply(rounds.back(), grad_factor);
 }
 
+const Muon::Matrix* Muon::OwnMatrix(const Round& round) const {
+  const int index = round.matrices[Worker(ranks_.copy, ranks_.owner)];
+  return index < 0 ? nullptr : &matrices_[static_cast<size_t>(index)];
+}
+
 std::vector<Muon::Held> Muon::HeldPieces(const Round& round) const {
-  const Mesh& mesh = sharding_.mesh();
   std::vector<Held> held;
-  for (int copy = 0; copy < mesh.owner_copies(); ++copy) {
+  for (int copy = 0; copy < ranks_.copies; ++copy) {
     int64_t at = 0;
-    for (int owner = 0; owner < mesh.owner_count(); ++owner) {
+    for (int owner = 0; owner < ranks_.owners; ++owner) {
       const int index = round.matrices[Worker(copy, owner)];
       if (index < 0) continue;
       const Matrix& matrix = matrices_[static_cast<size_t>(index)];
-      const ShardLayout::Piece piece = PieceOf(matrix, mesh.owner_index());
+      const ShardLayout::Piece piece = PieceOf(matrix, ranks_.owner);
       if (piece.numel() == 0) continue;
       held.push_back({copy, owner, &weights_[matrix.weight], piece, at});
       at += piece.numel();
@@ -298,15 +308,14 @@ absl::StatusOr<Tensor> Muon::ExchangeBuffer(int64_t numel) const {
 // The momenta of all of the round's matrices, and u of those that this rank's copy computes, which
 // starts for where it is computed.
 absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
-  const Mesh& mesh = sharding_.mesh();
   const std::vector<Held> held = HeldPieces(round);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, mesh.owner_copy())));
-  round.counts.send.resize(static_cast<size_t>(mesh.owner_count()));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sent, ExchangeBuffer(HeldNumel(held, ranks_.copy)));
+  round.counts.send.resize(static_cast<size_t>(ranks_.owners));
   for (const Held& each : held) {
     const Weight& weight = *each.weight;
     const Shape shape({each.piece.numel()});
     Tensor u;
-    if (each.copy == mesh.owner_copy()) {
+    if (each.copy == ranks_.copy) {
       u = sent.View(each.at, shape);
       round.counts.send[static_cast<size_t>(each.owner)] = each.piece.numel();
     }
@@ -316,20 +325,20 @@ absl::Status Muon::Send(Round& round, const Tensor& grad_factor) {
             weight.momentum.View(each.piece.begin - weight.piece.begin, shape), u),
         weight.parameter().name());
   }
-  if (mesh.owner_count() == 1) {  // all of the matrix is here
+  if (ranks_.owners == 1) {  // all of the matrix is here
     round.whole = sent;
     return absl::OkStatus();
   }
   round.sent = sent;
   const Matrix* const own = OwnMatrix(round);
-  for (int owner = 0; owner < mesh.owner_count(); ++owner) {
+  for (int owner = 0; owner < ranks_.owners; ++owner) {
     round.counts.recv.push_back(own == nullptr ? 0 : PieceOf(*own, owner).numel());
   }
   ZEROTH_ASSIGN_OR_RETURN(round.whole, ExchangeBuffer(own == nullptr ? 0 : own->matrix.numel()));
   ZEROTH_RETURN_IF_ERROR(Order(kernels_.stream(), *exchange_));
-  ZEROTH_RETURN_IF_ERROR(owners_.AllToAll(round.sent, round.whole, *exchange_,
-                                          absl::StrCat("muon ", round.number, " in"),
-                                          round.counts));
+  ZEROTH_RETURN_IF_ERROR(ranks_.owners_group->AllToAll(round.sent, round.whole, *exchange_,
+                                                       absl::StrCat("muon ", round.number, " in"),
+                                                       round.counts));
   ZEROTH_ASSIGN_OR_RETURN(round.arrived, exchange_->Record());
   return absl::OkStatus();
 }
@@ -346,11 +355,10 @@ absl::Status Muon::Compute(Round& round) {
 
 // Results go to the owners of their pieces, and from these to the other copies.
 absl::Status Muon::Return(Round& round) {
-  const Mesh& mesh = sharding_.mesh();
   const std::vector<Held> held = HeldPieces(round);
-  for (int copy = 0; copy < mesh.owner_copies(); ++copy) {
+  for (int copy = 0; copy < ranks_.copies; ++copy) {
     Tensor& updates = round.updates.emplace_back();
-    if (copy == mesh.owner_copy() && mesh.owner_count() == 1) {
+    if (copy == ranks_.copy && ranks_.owners == 1) {
       updates = round.whole;
     } else {
       ZEROTH_ASSIGN_OR_RETURN(updates, ExchangeBuffer(HeldNumel(held, copy)));
@@ -358,16 +366,16 @@ absl::Status Muon::Return(Round& round) {
   }
   if (exchange_ == nullptr) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(Order(kernels_.stream(), *exchange_));
-  if (mesh.owner_count() > 1) {
-    ZEROTH_RETURN_IF_ERROR(owners_.AllToAll(
-        round.whole, round.updates[static_cast<size_t>(mesh.owner_copy())], *exchange_,
+  if (ranks_.owners > 1) {
+    ZEROTH_RETURN_IF_ERROR(ranks_.owners_group->AllToAll(
+        round.whole, round.updates[static_cast<size_t>(ranks_.copy)], *exchange_,
         absl::StrCat("muon ", round.number, " out"), {round.counts.recv, round.counts.send}));
   }
-  for (int copy = 0; copy < mesh.owner_copies() && mesh.owner_copies() > 1; ++copy) {
+  for (int copy = 0; copy < ranks_.copies && ranks_.copies > 1; ++copy) {
     const Tensor& updates = round.updates[static_cast<size_t>(copy)];
     if (updates.numel() == 0) continue;
-    ZEROTH_RETURN_IF_ERROR(
-        copies_.Broadcast(updates, copy, *exchange_, absl::StrCat("muon ", round.number, " copy")));
+    ZEROTH_RETURN_IF_ERROR(ranks_.copies_group->Broadcast(
+        updates, copy, *exchange_, absl::StrCat("muon ", round.number, " copy")));
   }
   ZEROTH_ASSIGN_OR_RETURN(round.returned, exchange_->Record());
   return absl::OkStatus();

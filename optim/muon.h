@@ -77,6 +77,16 @@ class Muon : public Optimizer {
     std::string name;
     MuonMatrix matrix;
   };
+  // The ranks among which matrices are dealt out: the owners of pieces, copy after copy.
+  struct Ranks {
+    const MeshView* view = nullptr;
+    int owners = 1;
+    int owner = 0;  // this rank
+    int copies = 1;
+    int copy = 0;
+    Communicator* owners_group = nullptr;  // in the order of their pieces
+    Communicator* copies_group = nullptr;  // of this rank's piece
+  };
   struct Settings {
     double lr_scale = 1;
     double weight_decay = 0;
@@ -94,8 +104,12 @@ class Muon : public Optimizer {
   Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   absl::Status AddWeights();
-  // Ranks of the mesh as workers: the ranks with one copy of everything, copy after copy.
-  size_t Worker(int copy, int owner) const;
+  // From the first matrix; Unimplemented for one that is sharded over other ranks.
+  absl::Status SetRanks(const Unit& unit, const Parameter& parameter);
+  // A number for each of ranks_.
+  size_t Worker(int copy, int owner) const {
+    return static_cast<size_t>(copy * ranks_.owners + owner);
+  }
   // Deals out the matrices that require gradients now.
   std::vector<std::vector<int>> Assign() const;
   // What the owner of piece `owner` has of a matrix, as a piece of its parameter.
@@ -122,9 +136,8 @@ class Muon : public Optimizer {
   std::vector<Matrix> matrices_;
   std::vector<Settings> settings_;             // of parameters without a group, of each group
   DeviceRows<MuonCoefficients> coefficients_;  // of each of these, without decay and with it
-  Communicator& owners_;                       // in the order of their pieces
-  Communicator& copies_;                       // of this rank's piece
-  std::unique_ptr<Stream> exchange_;           // nullptr: there is nobody to exchange with
+  Ranks ranks_;
+  std::unique_ptr<Stream> exchange_;  // nullptr: there is nobody to exchange with
 };
 
 }  // namespace zeroth

@@ -378,8 +378,8 @@ TEST(MuonTest, ExchangesWhatTheTableSays) {
       }
       const std::lock_guard<std::mutex> lock(mutex);
       ranks.push_back(calls);
-      owners = sharding.mesh().owner_count();
-      copies = sharding.mesh().owner_copies();
+      owners = sharding.units()[1]->mesh().owner_count();
+      copies = setup.world_size / owners;
     };
     Trained(setup);
     size_t rounds = 0;

@@ -35,6 +35,12 @@ struct ShardState {
   std::vector<int> parameters = {};  // none: all of the segment's, and `begin` is 0
 };
 
+// Those parameters, by index in the unit.
+inline const std::vector<int>& ParametersOf(const ShardState& state) {
+  return state.parameters.empty() ? state.unit->segment_layout(state.segment).parameters
+                                  : state.parameters;
+}
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_OPTIM_SHARD_STATE_H_

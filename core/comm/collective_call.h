@@ -41,6 +41,16 @@ struct CollectiveCall {
   friend bool operator!=(const CollectiveCall& a, const CollectiveCall& b) { return !(a == b); }
 };
 
+// A call with its buffers. Operations on one buffer have it in both places.
+struct Collective {
+  CollectiveOp op = CollectiveOp::kBarrier;
+  CollectiveCall call;
+  BufferView send;
+  BufferView recv;
+  bool accumulate = false;
+  AllToAllCounts counts = {};
+};
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_CORE_COMM_COLLECTIVE_CALL_H_

@@ -147,11 +147,6 @@ BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int
                     : BufferView(Piece(view, begin, 1).data, count, view.dtype);
 }
 
-int64_t AllToAllBytes(const BufferView& send, const AllToAllCounts& counts, int rank, int size) {
-  if (!counts.uneven()) return CollectiveBytes(CollectiveOp::kAllToAll, ByteSize(send), size);
-  return ByteSize(send) - ByteSize(PieceOf(send, counts.send, rank, size));
-}
-
 absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size,
                            const AllToAllCounts& counts) {
   ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));

@@ -22,8 +22,6 @@ BufferView Piece(const BufferView& view, int64_t piece, int64_t count);
 // Piece `piece` of `view` cut into pieces of `counts`, or, if there are none, into `size` equal
 // ones.
 BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size);
-// What `rank` sends to others in an all-to-all.
-int64_t AllToAllBytes(const BufferView& send, const AllToAllCounts& counts, int rank, int size);
 
 absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size);
 absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,

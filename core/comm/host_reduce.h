@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
 
 namespace zeroth {
@@ -25,6 +26,19 @@ struct HostReduction {
   ReduceOp op = ReduceOp::kSum;          // integers: not kMean; integer sums wrap around
   bool accumulate = false;  // adds to the (one, fp32, not a source) destination; not for kMax
 };
+
+// The reduction that `collective` is, of these elements.
+inline HostReduction ReductionOf(const Collective& collective,
+                                 absl::Span<const void* const> sources,
+                                 absl::Span<void* const> destinations, int64_t count) {
+  return {sources,
+          destinations,
+          count,
+          collective.send.dtype,
+          collective.recv.dtype,
+          *collective.call.reduce,
+          collective.accumulate};
+}
 
 // A destination may be one of the sources (the same address, the same type) and must not overlap
 // them otherwise. The maximum of floats is NaN if any of them is. Reads every source and writes

@@ -37,6 +37,27 @@ __device__ __forceinline__ void MaskLaterKeys(float (&scores)[kRowTiles][kTiles]
   }
 }
 
+// The same of keys that come before the first that their query sees.
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void MaskEarlierKeys(const HeadLayout& at, int64_t batch,
+                                                float (&scores)[kRowTiles][kTiles][4], int query,
+                                                int key) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int first = at.FirstKey(batch, query + AccumulatorRow(m, 2 * half));
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          if (key + AccumulatorColumn(n, i) < first) scores[m][n][i] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
 // Turns scores into weights below the new maximum; what was added up under the old one shrinks.
 // `scale` is that of the scores, times log2(e).
 template <typename T, int kRowTiles, int kTiles, int kOutTiles>
@@ -56,8 +77,10 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
       }
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-      const float shrink = FastExp2((rows.max[m][half] - max) * scale);
-      const float offset = max * scale;
+      // A row that has seen no key yet has nothing that could shrink.
+      const float below = max == -INFINITY ? 0.0f : max;
+      const float shrink = FastExp2((rows.max[m][half] - below) * scale);
+      const float offset = below * scale;
       rows.max[m][half] = max;
       float sum = rows.sum[m][half] * shrink;
 #pragma unroll
@@ -101,7 +124,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
       .template Begin<Tile::kRows>(first, queries, at.packed, at.seq, at.head_dim);
   const TileCopier<T, kDim> kv_head(qkv + at.Key(batch, head / at.group()), at.packed);
   const int values_beside = at.kv_heads * at.head_dim;  // from keys to values
-  kv_head.template Begin<kKeys>(0, keys, at.packed, at.seq, at.head_dim);
+  const int first_tile = at.FirstKey(batch, first) / kKeys * kKeys;
+  kv_head.template Begin<kKeys>(first_tile, keys, at.packed, at.seq, at.head_dim);
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
@@ -123,15 +147,18 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
 
   const int end =
       std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
-  for (int key = 0; key < end; key += kKeys) {
+  for (int key = first_tile; key < end; key += kKeys) {
     // Keys have arrived. Values: nobody reads the last tile's any more.
     kv_head.template Begin<kKeys>(key, values, at.packed, at.seq, at.head_dim, values_beside);
     CommitCopies();
-    const bool sees_some = key < query + 16 * kRowTiles;
+    const bool sees_some = key < query + 16 * kRowTiles && key + kKeys > at.FirstKey(batch, query);
     float scores[kRowTiles][kKeys / 8][4];
     if (sees_some) {
       ScoreProduct<T, kDim, kKeys>(rows, keys, scores);
       if (key + kKeys > query + 1) MaskLaterKeys(scores, query, key);
+      if (key < at.FirstKey(batch, query + 16 * kRowTiles - 1)) {
+        MaskEarlierKeys(at, batch, scores, query, key);
+      }
     }
     WaitForCopies<0>();
     __syncthreads();  // values have arrived, and nobody reads keys any more

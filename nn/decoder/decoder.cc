@@ -63,19 +63,21 @@ DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const 
   options.heads = config.heads;
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
-  if (config.rotary) options.rope_theta = static_cast<float>(config.rope_theta);
-  const auto head_norm = [&](const std::string& norm) {
+  options.window = config.window;
+  if (config.rotary) options.rope = config.rope;
+  const auto qk_norm = [&](const std::string& norm, int64_t width) {
+    if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
                         : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
-                                                 config.head_dim, config.norm_eps);
+                                                 width, config.norm_eps);
   };
-  attention_ = AddChild(
-      std::make_unique<Attention>(attention, options,
-                                  MakeLinear(attention, names.qkv, config.dim, {q, kv, kv},
-                                             linear(config.qkv_bias, false), lora),
-                                  MakeLinear(attention, {names.attention_out}, q, {config.dim},
-                                             linear(config.attention_out_bias, true), lora),
-                                  HeadNorms{head_norm(names.q_norm), head_norm(names.k_norm)}));
+  attention_ = AddChild(std::make_unique<Attention>(
+      attention, options,
+      MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),
+                 lora),
+      MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                 linear(config.attention_out_bias, true), lora),
+      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads}));
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
   mlp_ = AddChild(std::make_unique<Mlp>(
@@ -109,12 +111,6 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,
                                                          nlohmann::json hf_config,
                                                          const ModelOptions& options) {
-  if (config.window > 0 && config.window < config.max_positions) {
-    return absl::UnimplementedError(
-        absl::StrCat("decoder: a window of ", config.window,
-                     " tokens: attention has no windows; expected 0, or ", "at least the model's ",
-                     config.max_positions, " positions"));
-  }
   return std::unique_ptr<Decoder>(
       new Decoder(WithoutZeros(std::move(config)), std::move(hf_config), options));
 }
@@ -147,6 +143,11 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
     return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
                                                    " exceeds the model's ", config_.max_positions,
                                                    " positions"));
+  }
+  if (positions_ != nullptr && context.document_starts().defined()) {
+    return absl::UnimplementedError(
+        "packed documents in a model with a learned vector for each position, which does not begin "
+        "anew with a document; expected a model with rotary positions, or one document a sequence");
   }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
   for (DecoderBlock* block : blocks_) {

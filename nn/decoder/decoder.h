@@ -38,7 +38,7 @@ struct DecoderNames {
   // Inside the attention: one name for queries, keys and values side by side, or three.
   std::vector<std::string> qkv;
   std::string attention_out;
-  // Norms of query and key heads (HeadNorms), of the family's kind; empty: there are none.
+  // Norms of queries and keys (QkNorms), of the family's kind; empty: there are none.
   std::string q_norm = {};
   std::string k_norm = {};
   // Inside the MLP. Of a gated one: two names, gate and up, or one for both side by side.
@@ -63,11 +63,13 @@ struct DecoderConfig {
   // what they give, x + norm(f(x)), as OLMo 2 does.
   enum class NormPlacement : uint8_t { kBefore, kAfter } norm_placement = NormPlacement::kBefore;
   double norm_eps = 1e-5;
+  bool qk_norm_over_all_heads = false;  // see QkNorms
 
   // Rotary positions; otherwise there is a learned vector for each position.
   bool rotary = true;
-  double rope_theta = 10000.0;
-  int64_t window = 0;  // a token attends to this many before it; 0: to all
+  RopeSpec rope;
+  // A token attends to this many, itself among them and otherwise those before it; 0: to all.
+  int64_t window = 0;
 
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;

@@ -123,7 +123,8 @@ void ExpectCheckpoints(const fs::path& out, const std::string& output) {
 // Whether a run may end because of it: at its start, in the last save, or in an export.
 bool MayEndTheRun(const Call& call) {
   const std::string name = fs::path(call.path).filename();
-  if (name == "metrics.jsonl" && call.name == "write") return false;
+  const bool is_metrics = name == "metrics.jsonl" || name.rfind("events.out.", 0) == 0;
+  if (is_metrics && call.name == "write") return false;
   if (call.path.find(".deleted-") != std::string::npos) return false;
   return call.metrics_lines == 0 || call.metrics_lines >= kSteps;
 }

@@ -25,11 +25,10 @@ absl::Status CopyElements(const BufferView& from, const BufferView& to, LocalMov
   return mover.Copy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
 }
 
-}  // namespace
-
-absl::Status AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
+// Copies every rank's send into its place in this rank's recv.
+absl::Status AllGather(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
+                       LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());
-  const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
   // Each rank begins at another peer, so that they do not all read the same memory at once.
   for (int step = 0; step < size; ++step) {
     const int peer = (rank + step) % size;
@@ -39,38 +38,30 @@ absl::Status AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks, Loca
   return absl::OkStatus();
 }
 
-absl::Status ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
-                                LocalMover& mover) {
-  const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
+// Reduces piece `rank` of everybody's send into this rank's recv.
+absl::Status ReduceScatter(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
+                           LocalMover& mover) {
   ConstPointers sources;
   for (const LocalBuffers& peer : ranks) {
     sources.push_back(Piece(peer.send, rank, own.recv.count).data);
   }
-  void* const destination = own.recv.data;
-  HostReduction reduction;
-  reduction.sources = sources;
-  reduction.destinations = absl::MakeConstSpan(&destination, 1);
-  reduction.count = own.recv.count;
-  reduction.dtype = own.send.dtype;
-  reduction.result_dtype = own.recv.dtype;
-  reduction.op = op;
-  reduction.accumulate = own.accumulate;
-  return mover.Reduce(reduction);
+  return mover.Reduce(
+      ReductionOf(own, sources, absl::MakeConstSpan(&own.recv.data, 1), own.recv.count));
 }
 
-absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
-                            LocalMover& mover) {
+// Reduces one piece of everybody's recv in place and writes the result into all of them: nobody but
+// this rank touches that piece, so no second pass is needed to hand results around.
+absl::Status AllReduce(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
+                       LocalMover& mover) {
   const auto size = static_cast<int64_t>(ranks.size());
-  const BufferView& own = ranks[static_cast<size_t>(rank)].recv;
-  const auto element_bytes = static_cast<int64_t>(SizeOf(own.dtype));
+  const auto element_bytes = static_cast<int64_t>(SizeOf(own.recv.dtype));
   // Whole cache lines, so that two ranks do not write to one.
   const int64_t line = kCacheLine / element_bytes;
-  const int64_t lines = (own.count + line - 1) / line;
+  const int64_t lines = (own.recv.count + line - 1) / line;
   const int64_t piece = (lines + size - 1) / size * line;
-  const int64_t begin = std::min(rank * piece, own.count);
-  const int64_t count = std::min(piece, own.count - begin);
+  const int64_t begin = std::min(rank * piece, own.recv.count);
+  const int64_t count = std::min(piece, own.recv.count - begin);
   if (count == 0) return absl::OkStatus();
-
   // This rank's copy first among the destinations: it is the one that is written while the block is
   // computed.
   Pointers destinations;
@@ -81,19 +72,12 @@ absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, Redu
     sources.push_back(static_cast<const char*>(ranks[static_cast<size_t>(step)].recv.data) +
                       begin * element_bytes);
   }
-  HostReduction reduction;
-  reduction.sources = sources;
-  reduction.destinations = destinations;
-  reduction.count = count;
-  reduction.dtype = own.dtype;
-  reduction.result_dtype = own.dtype;
-  reduction.op = op;
-  return mover.Reduce(reduction);
+  return mover.Reduce(ReductionOf(own, sources, destinations, count));
 }
 
-absl::Status AllToAllShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
+absl::Status AllToAll(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
+                      LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());
-  const LocalBuffers& own = ranks[static_cast<size_t>(rank)];
   for (int step = 0; step < size; ++step) {
     const int peer = (rank + step) % size;
     const LocalBuffers& theirs = ranks[static_cast<size_t>(peer)];
@@ -109,10 +93,26 @@ absl::Status AllToAllShare(int rank, absl::Span<const LocalBuffers> ranks, Local
   return absl::OkStatus();
 }
 
-absl::Status BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root,
-                            LocalMover& mover) {
-  return CopyElements(ranks[static_cast<size_t>(root)].send, ranks[static_cast<size_t>(rank)].recv,
-                      mover);
+}  // namespace
+
+absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
+                       LocalMover& mover) {
+  switch (collective.op) {
+    case CollectiveOp::kAllGather:
+      return AllGather(collective, rank, ranks, mover);
+    case CollectiveOp::kReduceScatter:
+      return ReduceScatter(collective, rank, ranks, mover);
+    case CollectiveOp::kAllReduce:
+      return AllReduce(collective, rank, ranks, mover);
+    case CollectiveOp::kAllToAll:
+      return AllToAll(collective, rank, ranks, mover);
+    case CollectiveOp::kBroadcast:  // nothing to do for the root
+      return CopyElements(ranks[static_cast<size_t>(*collective.call.root)].send, collective.recv,
+                          mover);
+    case CollectiveOp::kBarrier:
+      break;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zeroth

@@ -10,25 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/local/local_mover.h"
 #include "zeroth/core/comm/local/rendezvous.h"
 
 namespace zeroth {
 
-// Copies every rank's send into its place in this rank's recv.
-absl::Status AllGatherShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover);
-// Reduces piece `rank` of everybody's send into this rank's recv.
-absl::Status ReduceScatterShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
-                                LocalMover& mover);
-// Reduces one piece of everybody's recv in place and writes the result into all of them: nobody but
-// this rank touches that piece, so no second pass is needed to hand results around.
-absl::Status AllReduceShare(int rank, absl::Span<const LocalBuffers> ranks, ReduceOp op,
-                            LocalMover& mover);
-// Copies the root's send into this rank's recv; nothing to do for the root.
-absl::Status AllToAllShare(int rank, absl::Span<const LocalBuffers> ranks, LocalMover& mover);
-absl::Status BroadcastShare(int rank, absl::Span<const LocalBuffers> ranks, int root,
-                            LocalMover& mover);
+absl::Status MoveShare(const Collective& collective, int rank, absl::Span<const LocalBuffers> ranks,
+                       LocalMover& mover);
 
 }  // namespace zeroth
 

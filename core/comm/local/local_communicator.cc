@@ -6,9 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/collective_checks.h"
 #include "zeroth/core/comm/local/local_collectives.h"
 #include "zeroth/core/comm/local/local_mover.h"
 #include "zeroth/core/device/cpu/cpu_stream.h"
@@ -21,20 +19,20 @@ namespace {
 class PendingCall {
  public:
   // `stream` is the one that runs or drops it.
-  PendingCall(std::shared_ptr<LocalGroup> group, int rank, CollectiveOp op, CollectiveCall call,
-              const LocalBuffers& buffers, const Stream& stream)
+  PendingCall(std::shared_ptr<LocalGroup> group, int rank, Collective collective,
+              const Stream& stream)
       : group_(std::move(group)),
         rank_(rank),
-        op_(op),
-        call_(std::move(call)),
-        buffers_(buffers),
+        collective_(std::move(collective)),
+        buffers_{collective_.send, collective_.recv, collective_.accumulate, nullptr,
+                 collective_.counts},
         stream_(stream) {}
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
 
   ~PendingCall() {
     if (!started_) {
-      group_->world().BreakByDroppedCall(call_.ToString(), group_->world_rank(rank_),
+      group_->world().BreakByDroppedCall(collective_.call.ToString(), group_->world_rank(rank_),
                                          stream_.status());
     }
   }
@@ -42,10 +40,10 @@ class PendingCall {
   absl::Status Run() {
     started_ = true;
     Rendezvous& calls = group_->calls();
-    ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, call_, buffers_));
+    ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, collective_.call, buffers_));
     absl::Status moved;
-    if (call_.count != 0) moved = MoveData(calls.buffers(), HostMover());
-    calls.Finish(rank_, call_.count != 0 && PeersUseMyBuffers());
+    if (HasData()) moved = MoveShare(collective_, rank_, calls.buffers(), HostMover());
+    calls.Finish(rank_, HasData() && PeersUseMyBuffers());
     return moved;
   }
 
@@ -57,7 +55,7 @@ class PendingCall {
                             LocalMoverRegistry::Create(stream));
     ZEROTH_ASSIGN_OR_RETURN(buffers_.ready, stream.Record());
     Rendezvous& calls = group_->calls();
-    ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, call_, buffers_));
+    ZEROTH_RETURN_IF_ERROR(calls.Arrive(rank_, collective_.call, buffers_));
     absl::Status status = EnqueueShare(calls.buffers(), *mover, stream);
     calls.Finish(rank_, /*wait_for_all=*/true);
     // A peer may read and write this rank's buffers until its own share is done.
@@ -78,47 +76,23 @@ class PendingCall {
         ZEROTH_RETURN_IF_ERROR(stream.Wait(peer.ready));
       }
     }
-    if (call_.count != 0) ZEROTH_RETURN_IF_ERROR(MoveData(ranks, mover));
+    if (HasData()) ZEROTH_RETURN_IF_ERROR(MoveShare(collective_, rank_, ranks, mover));
     ZEROTH_ASSIGN_OR_RETURN(group_->share_done(rank_), stream.Record());
     return absl::OkStatus();
   }
 
-  absl::Status MoveData(absl::Span<const LocalBuffers> ranks, LocalMover& mover) {
-    switch (op_) {
-      case CollectiveOp::kAllGather:
-        return AllGatherShare(rank_, ranks, mover);
-      case CollectiveOp::kReduceScatter:
-        return ReduceScatterShare(rank_, ranks, *call_.reduce, mover);
-      case CollectiveOp::kAllReduce:
-        return AllReduceShare(rank_, ranks, *call_.reduce, mover);
-      case CollectiveOp::kAllToAll:
-        return AllToAllShare(rank_, ranks, mover);
-      case CollectiveOp::kBroadcast:
-        return BroadcastShare(rank_, ranks, *call_.root, mover);
-      case CollectiveOp::kBarrier:
-        break;
-    }
-    return absl::OkStatus();
+  bool HasData() const { return collective_.call.count != 0; }
+  bool PeersUseMyBuffers() const {
+    return collective_.op != CollectiveOp::kBroadcast || rank_ == *collective_.call.root;
   }
-
-  bool PeersUseMyBuffers() const { return op_ != CollectiveOp::kBroadcast || rank_ == *call_.root; }
 
   const std::shared_ptr<LocalGroup> group_;
   const int rank_;
-  const CollectiveOp op_;
-  const CollectiveCall call_;
+  const Collective collective_;
   LocalBuffers buffers_;
   const Stream& stream_;
   bool started_ = false;
 };
-
-CollectiveCall MakeCall(int64_t count, DType dtype, absl::string_view label) {
-  CollectiveCall call;
-  call.count = count;
-  call.dtype = dtype;
-  call.label = std::string(label);
-  return call;
-}
 
 }  // namespace
 
@@ -127,78 +101,24 @@ LocalCommunicator::LocalCommunicator(LocalGroup::Seat seat)
 
 LocalCommunicator::~LocalCommunicator() { group_->Leave(rank_); }
 
-absl::Status LocalCommunicator::AllGather(BufferView send, BufferView recv, Stream& stream,
-                                          absl::string_view label) {
-  return Enqueue(CollectiveOp::kAllGather, CheckAllGather(send, recv, rank_, size()),
-                 MakeCall(send.count, send.dtype, label), {send, recv}, recv, stream);
-}
-
-absl::Status LocalCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
-                                              Stream& stream, absl::string_view label,
-                                              bool accumulate) {
-  CollectiveCall call = MakeCall(recv.count, send.dtype, label);
-  call.reduce = op;
-  return Enqueue(CollectiveOp::kReduceScatter,
-                 CheckReduceScatter(send, recv, op, accumulate, rank_, size()), std::move(call),
-                 {send, recv, accumulate}, send, stream);
-}
-
-absl::Status LocalCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
-                                          absl::string_view label) {
-  CollectiveCall call = MakeCall(buffer.count, buffer.dtype, label);
-  call.reduce = op;
-  return Enqueue(CollectiveOp::kAllReduce, CheckAllReduce(buffer, op), std::move(call),
-                 {buffer, buffer}, buffer, stream);
-}
-
-absl::Status LocalCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                         absl::string_view label, const AllToAllCounts& counts) {
-  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
-  LocalBuffers buffers = {send, recv};
-  buffers.counts = counts;
-  return Enqueue(CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size(), counts),
-                 MakeCall(count, send.dtype, label), buffers, send, stream);
-}
-
-absl::Status LocalCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
-                                          absl::string_view label) {
-  CollectiveCall call = MakeCall(buffer.count, buffer.dtype, label);
-  call.root = root;
-  return Enqueue(CollectiveOp::kBroadcast, CheckBroadcast(buffer, root, size()), std::move(call),
-                 {buffer, buffer}, buffer, stream);
-}
-
-absl::Status LocalCommunicator::Barrier(Stream& stream, absl::string_view label) {
-  CollectiveCall call;
-  call.label = std::string(label);
-  return Enqueue(CollectiveOp::kBarrier, absl::OkStatus(), std::move(call), {}, {}, stream);
-}
-
-absl::Status LocalCommunicator::Enqueue(CollectiveOp op, const absl::Status& checked,
-                                        CollectiveCall call, const LocalBuffers& buffers,
-                                        const BufferView& full, Stream& stream) {
-  const int world_rank = group_->world_rank(rank_);
-  call.operation = CollectiveOpName(op);
-  ZEROTH_ASSIGN_OR_RETURN(call.index, group_->calls().Issue(rank_));
-  const std::string where = absl::StrCat("rank ", world_rank, " failed: ", call.operation, " '",
-                                         call.label, "' on ", name());
+absl::Status LocalCommunicator::Enqueue(Collective collective, const absl::Status& checked,
+                                        Stream& stream) {
+  ZEROTH_ASSIGN_OR_RETURN(collective.call.index, group_->calls().Issue(rank_));
+  const std::string where =
+      absl::StrCat("rank ", world_rank(), " failed: ", Describe(collective.call));
   if (!checked.ok()) {
     const absl::Status error = Annotate(checked, where);
-    group_->world().Break(error, world_rank);
+    Break(error);
     return error;
   }
-  const int64_t bytes = op == CollectiveOp::kAllToAll
-                            ? AllToAllBytes(full, buffers.counts, rank_, size())
-                            : CollectiveBytes(op, ByteSize(full), size());
-  stats_.Add(op, bytes, call.label);
-  const auto pending =
-      std::make_shared<PendingCall>(group_, rank_, op, std::move(call), buffers, stream);
+  Count(collective);
+  const auto pending = std::make_shared<PendingCall>(group_, rank_, std::move(collective), stream);
   const bool on_host = dynamic_cast<CpuStream*>(&stream) != nullptr;
   const absl::Status status =
       on_host ? CpuStream::From(stream).Enqueue([pending] { return pending->Run(); })
               : pending->Enqueue(stream);
   // Only if the stream had failed by itself, in which case the world is not broken yet.
-  if (!status.ok()) group_->world().Break(Annotate(status, where), world_rank);
+  if (!status.ok()) Break(Annotate(status, where));
   return status;
 }
 
@@ -207,13 +127,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> LocalCommunicator::Split(int color
   std::unique_ptr<Communicator> communicator;
   if (seat.group != nullptr) communicator = std::make_unique<LocalCommunicator>(std::move(seat));
   return communicator;
-}
-
-void LocalCommunicator::Abort(const absl::Status& reason) {
-  ZEROTH_CHECK(!reason.ok());
-  const int world_rank = group_->world_rank(rank_);
-  group_->world().Break(Annotate(reason, absl::StrCat("rank ", world_rank, " aborted")),
-                        world_rank);
 }
 
 absl::Status LocalCommunicator::status() const { return group_->world().status(); }

@@ -3,13 +3,12 @@
 #include "zeroth/core/comm/local/local_mover.h"
 
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <string>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 
 namespace zeroth {
 namespace {
@@ -26,15 +25,7 @@ class MoverOnHost final : public LocalMover {
   }
 };
 
-struct Movers {
-  std::mutex mutex;
-  std::map<std::string, LocalMoverRegistry::Factory> by_type;
-};
-
-Movers& AllMovers() {
-  static auto* movers = new Movers;
-  return *movers;
-}
+using Movers = Registry<LocalMoverRegistry, LocalMoverRegistry::Factory>;
 
 }  // namespace
 
@@ -44,22 +35,12 @@ LocalMover& HostMover() {
 }
 
 void LocalMoverRegistry::Register(absl::string_view device_type, Factory factory) {
-  Movers& movers = AllMovers();
-  std::lock_guard<std::mutex> lock(movers.mutex);
-  const bool fresh = movers.by_type.emplace(std::string(device_type), std::move(factory)).second;
-  ZEROTH_CHECK(fresh);
+  Movers::Global().Add(device_type, std::move(factory));
 }
 
 absl::StatusOr<std::unique_ptr<LocalMover>> LocalMoverRegistry::Create(Stream& stream) {
-  const std::string type(stream.device().type());
-  Factory factory;
-  {
-    Movers& movers = AllMovers();
-    std::lock_guard<std::mutex> lock(movers.mutex);
-    const auto found = movers.by_type.find(type);
-    if (found != movers.by_type.end()) factory = found->second;
-  }
-  if (factory != nullptr) return factory(stream);
+  const absl::string_view type = stream.device().type();
+  if (const std::optional<Factory> factory = Movers::Global().Find(type)) return (*factory)(stream);
   return absl::UnimplementedError(
       absl::StrCat("the local back end cannot move memory of device type '", type,
                    "'; link //core/comm:all_backends, built for that device"));

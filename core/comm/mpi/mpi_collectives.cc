@@ -50,13 +50,19 @@ void Copy(const BufferView& from, const BufferView& to) {
   }
 }
 
-// Calls function(to, from) for each of the other ranks, in steps in which no two ranks send to one.
-template <typename Function>
-void ForEachStep(const Channel& channel, Function function) {
+// One message to each of the other ranks and one from each: send(to) and receive(from) say what. In
+// steps in which no two ranks send to one.
+template <typename Outgoing, typename Arrivals>
+std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals receive) {
   const int size = channel.size();
+  std::vector<Message> messages;
   for (int step = 1; step < size; ++step) {
-    function((channel.rank() + step) % size, (channel.rank() + size - step) % size);
+    const int to = (channel.rank() + step) % size;
+    const int from = (channel.rank() + size - step) % size;
+    messages.push_back(Send(to, send(to)));
+    messages.push_back(Receive(from, receive(from)));
   }
+  return messages;
 }
 
 // How a buffer is cut into one piece for each rank: the last ones may be shorter, or empty.
@@ -135,12 +141,9 @@ class PieceReduction {
   }
 
   std::shared_ptr<Engine::Exchange> Start(int64_t block) {
-    std::vector<Message> messages;
-    ForEachStep(channel_, [&](int to, int from) {
-      messages.push_back(Send(to, Outgoing(to, block)));
-      messages.push_back(Receive(from, Arrivals(from, block)));
-    });
-    return channel_.Start(std::move(messages));
+    return channel_.Start(Exchange(
+        channel_, [&](int to) { return Outgoing(to, block); },
+        [&](int from) { return Arrivals(from, block); }));
   }
 
   void Reduce(int64_t block) const {
@@ -152,15 +155,7 @@ class PieceReduction {
           (rank == channel_.rank() ? Outgoing(rank, block) : Arrivals(rank, block)).data);
     }
     void* const destination = Range(to_, block * block_, count).data;
-    HostReduction reduction;
-    reduction.sources = sources;
-    reduction.destinations = absl::MakeConstSpan(&destination, 1);
-    reduction.count = count;
-    reduction.dtype = from_.dtype;
-    reduction.result_dtype = to_.dtype;
-    reduction.op = *collective_.call.reduce;
-    reduction.accumulate = collective_.accumulate;
-    ReduceOnHost(reduction);
+    ReduceOnHost(ReductionOf(collective_, sources, absl::MakeConstSpan(&destination, 1), count));
   }
 
   const Collective& collective_;
@@ -175,12 +170,10 @@ class PieceReduction {
 absl::Status AllGather(const Collective& collective, Channel& channel) {
   const int64_t count = collective.send.count;
   Copy(collective.send, Piece(collective.recv, channel.rank(), count));
-  std::vector<Message> messages;
-  ForEachStep(channel, [&](int to, int from) {
-    messages.push_back(Send(to, collective.send));
-    messages.push_back(Receive(from, Piece(collective.recv, from, count)));
-  });
-  return channel.Move(std::move(messages), collective.call);
+  return channel.Move(Exchange(
+                          channel, [&](int) { return collective.send; },
+                          [&](int from) { return Piece(collective.recv, from, count); }),
+                      collective.call);
 }
 
 absl::Status AllToAll(const Collective& collective, Channel& channel) {
@@ -191,12 +184,7 @@ absl::Status AllToAll(const Collective& collective, Channel& channel) {
     return PieceOf(collective.recv, collective.counts.recv, from, channel.size());
   };
   Copy(sent(channel.rank()), received(channel.rank()));
-  std::vector<Message> messages;
-  ForEachStep(channel, [&](int to, int from) {
-    messages.push_back(Send(to, sent(to)));
-    messages.push_back(Receive(from, received(from)));
-  });
-  return channel.Move(std::move(messages), collective.call);
+  return channel.Move(Exchange(channel, sent, received), collective.call);
 }
 
 // Rank r, counted from the root, has it from the rank without r's lowest bit, and hands it to those
@@ -232,24 +220,15 @@ absl::Status SmallAllReduce(const Collective& collective, Channel& channel, char
   const auto arrivals = [&](int peer) {
     return Piece({scratch, 0, buffer.dtype}, peer < channel.rank() ? peer : peer - 1, buffer.count);
   };
-  std::vector<Message> messages;
-  ForEachStep(channel, [&](int to, int from) {
-    messages.push_back(Send(to, buffer));
-    messages.push_back(Receive(from, arrivals(from)));
-  });
-  ZEROTH_RETURN_IF_ERROR(channel.Move(std::move(messages), collective.call));
+  ZEROTH_RETURN_IF_ERROR(channel.Move(Exchange(
+                                          channel, [&](int) { return buffer; }, arrivals),
+                                      collective.call));
   ConstPointers sources;
   for (int rank = 0; rank < channel.size(); ++rank) {
     sources.push_back(rank == channel.rank() ? buffer.data : arrivals(rank).data);
   }
-  HostReduction reduction;
-  reduction.sources = sources;
-  reduction.destinations = absl::MakeConstSpan(&buffer.data, 1);
-  reduction.count = buffer.count;
-  reduction.dtype = buffer.dtype;
-  reduction.result_dtype = buffer.dtype;
-  reduction.op = *collective.call.reduce;
-  ReduceOnHost(reduction);
+  ReduceOnHost(
+      ReductionOf(collective, sources, absl::MakeConstSpan(&buffer.data, 1), buffer.count));
   return absl::OkStatus();
 }
 
@@ -262,12 +241,9 @@ absl::Status AllReduce(const Collective& collective, Channel& channel, char* scr
   };
   ZEROTH_RETURN_IF_ERROR(
       PieceReduction(collective, buffer, piece_of(channel.rank()), pieces, channel, scratch).Run());
-  std::vector<Message> messages;
-  ForEachStep(channel, [&](int to, int from) {
-    messages.push_back(Send(to, piece_of(channel.rank())));
-    messages.push_back(Receive(from, piece_of(from)));
-  });
-  return channel.Move(std::move(messages), collective.call);
+  return channel.Move(Exchange(
+                          channel, [&](int) { return piece_of(channel.rank()); }, piece_of),
+                      collective.call);
 }
 
 }  // namespace

@@ -11,24 +11,12 @@
 #include "absl/status/status.h"
 
 #include "zeroth/core/comm/collective_call.h"
-#include "zeroth/core/comm/comm_stats.h"
-#include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/mpi/mpi_channel.h"
 
 namespace zeroth::mpi {
 
-// A call with its buffers, which must have passed the checks of collective_checks.h. Operations on
-// one buffer have it in both places.
-struct Collective {
-  CollectiveOp op = CollectiveOp::kBarrier;
-  CollectiveCall call;
-  BufferView send;
-  BufferView recv;
-  bool accumulate = false;
-  AllToAllCounts counts = {};
-};
-
-// Bytes that MoveData needs beside the buffers, on a channel of `size` ranks.
+// `collective` must have passed the checks of collective_checks.h. Bytes that MoveData needs beside
+// the buffers, on a channel of `size` ranks.
 size_t ScratchBytes(const Collective& collective, int size);
 
 // Each byte of an all-gather, and of an all-to-all, goes straight to its place. A broadcast goes

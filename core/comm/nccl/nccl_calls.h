@@ -7,15 +7,12 @@
 
 #include <nccl.h>
 
-#include <cstdint>
-#include <string>
-
-#include "absl/strings/string_view.h"
+#include "absl/status/status.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/comm/collective_call.h"
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/nccl/nccl_handle.h"
 
 namespace zeroth::nccl {
 
@@ -55,12 +52,19 @@ class Group {
   ncclResult_t result_;
 };
 
-inline CollectiveCall MakeCall(int64_t count, DType dtype, absl::string_view label) {
-  CollectiveCall call;
-  call.count = count;
-  call.dtype = dtype;
-  call.label = std::string(label);
-  return call;
+// send(peer, communicator) and receive(peer, communicator) for all ranks but `except`, as one call.
+template <typename Send, typename Receive>
+absl::Status Exchange(Handle& handle, int size, int except, const Send& send,
+                      const Receive& receive) {
+  return handle.Call("all-to-all", [&](ncclComm_t communicator) {
+    Group group;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == except) continue;
+      group.Add(send(peer, communicator));
+      group.Add(receive(peer, communicator));
+    }
+    return group.End();
+  });
 }
 
 }  // namespace zeroth::nccl

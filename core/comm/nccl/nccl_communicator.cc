@@ -97,8 +97,8 @@ absl::Status NcclCommunicator::CheckStream(Stream& stream) const {
 
 RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& playback) {
   if (recorded_in_.lock() != playback) {
-    recorded_ = std::make_shared<RecordedCalls>(
-        RecordedCalls::Shared{world_, seat_.group, traffic_, agreement_, last_call_, stats_});
+    recorded_ = std::make_shared<RecordedCalls>(RecordedCalls::Shared{
+        world_, seat_.group, traffic_, agreement_, last_call_, shared_stats()});
     recorded_in_ = playback;
     last_recorded_ = {};
     playback->AddObserver(recorded_);
@@ -106,29 +106,24 @@ RecordedCalls& NcclCommunicator::CallsIn(const std::shared_ptr<cuda::Playback>& 
   return *recorded_;
 }
 
-absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
-                                   CollectiveCall call, const BufferView& full, Stream& stream,
-                                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue,
-                                   const AllToAllCounts& counts) {
+absl::Status NcclCommunicator::Enqueue(Collective collective, const absl::Status& checked,
+                                       Stream& stream) {
   ProcessWorld& processes = world_->processes();
+  CollectiveCall& call = collective.call;
   ZEROTH_RETURN_IF_ERROR(status());
-  call.operation = CollectiveOpName(op);
   const auto fail = [&](const absl::Status& error) {
-    return world_->Fail(error, absl::StrCat(call.operation, " '", call.label, "' on ", name()));
+    return processes.Fail(error, Describe(call));
   };
   if (!checked.ok()) return fail(checked);
   if (absl::Status wrong = CheckStream(stream); !wrong.ok()) return fail(wrong);
-  const int64_t bytes = op == CollectiveOp::kAllToAll ? AllToAllBytes(full, counts, rank(), size())
-                                                      : CollectiveBytes(op, ByteSize(full), size());
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, call));
   call.index = number - 1;
-
   cuda::CudaStream& cuda_stream = cuda::CudaStream::From(stream);
   const std::shared_ptr<cuda::Playback> playback = cuda_stream.playback();
   if (playback == nullptr) {
-    stats_->Add(op, bytes, call.label);
+    Count(collective);
   } else {
-    CallsIn(playback).Add(op, bytes, call);
+    CallsIn(playback).Add(collective.op, TrafficOf(collective), call);
   }
   LastCall& last = playback == nullptr ? *last_call_ : last_recorded_;
   if (last.stream != &stream && last.end != nullptr) {
@@ -136,7 +131,7 @@ absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
   }
   const absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
   if (!begin.ok()) return fail(begin.status());
-  if (absl::Status enqueued = enqueue(cuda_stream); !enqueued.ok()) return fail(enqueued);
+  if (absl::Status moved = Move(collective, cuda_stream); !moved.ok()) return fail(moved);
   cuda_stream.Require(agreement_, number);
   absl::StatusOr<std::shared_ptr<Event>> end = stream.Record();
   if (!end.ok()) return fail(end.status());
@@ -146,36 +141,58 @@ absl::Status NcclCommunicator::Run(CollectiveOp op, const absl::Status& checked,
   return absl::OkStatus();
 }
 
-absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& stream) {
-  if (bytes <= scratch_bytes_) return scratch_data_;
-  traffic_->Keep(std::move(scratch_));
-  scratch_bytes_ = 0;
-  Device& device = stream.device();
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> buffer,
-                          device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
-  // The compute stream may still be at work on what the memory was before.
-  if (!stream.is_compute()) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> free, device.compute_stream().Record());
-    ZEROTH_RETURN_IF_ERROR(stream.Wait(free));
+absl::Status NcclCommunicator::Move(const Collective& collective, cuda::CudaStream& stream) {
+  const BufferView& recv = collective.recv;
+  if (collective.op != CollectiveOp::kBarrier && collective.call.count == 0) {
+    return absl::OkStatus();
   }
-  scratch_ = buffer;
-  scratch_data_ = static_cast<char*>(buffer->data());
-  scratch_bytes_ = bytes;
-  return scratch_data_;
+  switch (collective.op) {
+    case CollectiveOp::kAllGather:
+      return Gather(collective, stream);
+    case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kAllReduce:
+      return Reduce(collective, stream);
+    case CollectiveOp::kAllToAll:
+      return AllPairs(collective, stream);
+    case CollectiveOp::kBroadcast:
+      return handle_->Call("ncclBroadcast", [&](ncclComm_t communicator) {
+        return ncclBroadcast(recv.data, recv.data, static_cast<size_t>(recv.count),
+                             TypeOf(recv.dtype), *collective.call.root, communicator,
+                             stream.handle());
+      });
+    case CollectiveOp::kBarrier:
+      break;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(char* const bytes, Scratch(static_cast<size_t>(size()), stream));
+  return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
+    return ncclAllGather(bytes + rank(), bytes, 1, ncclUint8, communicator, stream.handle());
+  });
 }
 
-absl::Status NcclCommunicator::AllGather(BufferView send, BufferView recv, Stream& stream,
-                                         absl::string_view label) {
-  return Run(CollectiveOp::kAllGather, CheckAllGather(send, recv, rank(), size()),
-             MakeCall(send.count, send.dtype, label), recv, stream,
-             [&](cuda::CudaStream& on) -> absl::Status {
-               if (send.count == 0) return absl::OkStatus();
-               ZEROTH_ASSIGN_OR_RETURN(const void* const own, GatherSource(send, recv, on));
-               return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-                 return ncclAllGather(own, recv.data, static_cast<size_t>(send.count),
-                                      TypeOf(send.dtype), communicator, on.handle());
-               });
-             });
+absl::StatusOr<char*> NcclCommunicator::Scratch(size_t bytes, cuda::CudaStream& stream) {
+  if (bytes == 0) return nullptr;
+  if (scratch_ == nullptr || scratch_->bytes() < bytes) {
+    traffic_->Keep(std::exchange(scratch_, nullptr));
+    Device& device = stream.device();
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
+                            device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
+    // The compute stream may still be at work on what the memory was before.
+    if (!stream.is_compute()) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> free, device.compute_stream().Record());
+      ZEROTH_RETURN_IF_ERROR(stream.Wait(free));
+    }
+    scratch_ = std::move(buffer);
+  }
+  return static_cast<char*>(scratch_->data());
+}
+
+absl::Status NcclCommunicator::Gather(const Collective& collective, cuda::CudaStream& stream) {
+  const BufferView& send = collective.send;
+  ZEROTH_ASSIGN_OR_RETURN(const void* const own, GatherSource(send, collective.recv, stream));
+  return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
+    return ncclAllGather(own, collective.recv.data, static_cast<size_t>(send.count),
+                         TypeOf(send.dtype), communicator, stream.handle());
+  });
 }
 
 // Copy engines move what is registered, which shards are not: this rank's part is first put in its
@@ -193,59 +210,22 @@ absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& sen
   return place;
 }
 
-absl::Status NcclCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                        absl::string_view label, const AllToAllCounts& counts) {
-  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
-  return Run(
-      CollectiveOp::kAllToAll, CheckAllToAll(send, recv, size(), counts),
-      MakeCall(count, send.dtype, label), send, stream,
-      [&](cuda::CudaStream& on) -> absl::Status {
-        if (count == 0) return absl::OkStatus();
-        return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
-          Group group;
-          for (int peer = 0; peer < size(); ++peer) {
-            const BufferView out = PieceOf(send, counts.send, peer, size());
-            const BufferView in = PieceOf(recv, counts.recv, peer, size());
-            if (out.count > 0) {
-              group.Add(ncclSend(out.data, static_cast<size_t>(out.count), TypeOf(out.dtype), peer,
-                                 communicator, on.handle()));
-            }
-            if (in.count > 0) {
-              group.Add(ncclRecv(in.data, static_cast<size_t>(in.count), TypeOf(in.dtype), peer,
-                                 communicator, on.handle()));
-            }
-          }
-          return group.End();
-        });
+absl::Status NcclCommunicator::AllPairs(const Collective& collective, cuda::CudaStream& stream) {
+  const ncclDataType_t type = TypeOf(collective.send.dtype);
+  return Exchange(
+      *handle_, size(), /*except=*/-1,
+      [&](int peer, ncclComm_t communicator) {
+        const BufferView piece = PieceOf(collective.send, collective.counts.send, peer, size());
+        if (piece.count == 0) return ncclSuccess;
+        return ncclSend(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
+                        stream.handle());
       },
-      counts);
-}
-
-absl::Status NcclCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
-                                         absl::string_view label) {
-  CollectiveCall call = MakeCall(buffer.count, buffer.dtype, label);
-  call.root = root;
-  return Run(CollectiveOp::kBroadcast, CheckBroadcast(buffer, root, size()), std::move(call),
-             buffer, stream, [&](cuda::CudaStream& on) -> absl::Status {
-               if (buffer.count == 0) return absl::OkStatus();
-               return handle_->Call("ncclBroadcast", [&](ncclComm_t communicator) {
-                 return ncclBroadcast(buffer.data, buffer.data, static_cast<size_t>(buffer.count),
-                                      TypeOf(buffer.dtype), root, communicator, on.handle());
-               });
-             });
-}
-
-absl::Status NcclCommunicator::Barrier(Stream& stream, absl::string_view label) {
-  CollectiveCall call;
-  call.label = std::string(label);
-  return Run(CollectiveOp::kBarrier, absl::OkStatus(), std::move(call), {}, stream,
-             [&](cuda::CudaStream& on) -> absl::Status {
-               ZEROTH_ASSIGN_OR_RETURN(char* const bytes, Scratch(static_cast<size_t>(size()), on));
-               return handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
-                 return ncclAllGather(bytes + rank(), bytes, 1, ncclUint8, communicator,
-                                      on.handle());
-               });
-             });
+      [&](int peer, ncclComm_t communicator) {
+        const BufferView piece = PieceOf(collective.recv, collective.counts.recv, peer, size());
+        if (piece.count == 0) return ncclSuccess;
+        return ncclRecv(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
+                        stream.handle());
+      });
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Split(int color, int key) {
@@ -265,7 +245,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int co
   if (for_gathers && seat.group != kNoGroup) {
     const absl::StatusOr<bool> can = world_->copy_engines().GathersByCopyEngine(seat.world_ranks);
     // Other groups may be well: they wait for these ranks.
-    if (!can.ok()) return world_->Fail(can.status(), absl::StrCat("split of ", name()));
+    if (!can.ok()) return processes.Fail(can.status(), absl::StrCat("split of ", name()));
     by_copy_engine = *can;
   }
   // The library wants nothing under way on the old communicator.
@@ -286,7 +266,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int co
   if (asked.ok()) asked = created;
   if (asked.ok()) asked = handle->Await("ncclCommSplit");
   if (asked.ok()) asked = processes.Meet(seat_.group);
-  if (!asked.ok()) return world_->Fail(asked, absl::StrCat("split of ", name()));
+  if (!asked.ok()) return processes.Fail(asked, absl::StrCat("split of ", name()));
   std::unique_ptr<Communicator> communicator;
   if (joins) communicator.reset(new NcclCommunicator(world_, seat, handle, by_copy_engine));
   return communicator;
@@ -303,18 +283,21 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
     BufferView memory, absl::string_view label) {
   if (!world_->copy_engines().Registers(seat_.world_ranks)) return nullptr;
   ZEROTH_RETURN_IF_ERROR(status());
+  ProcessWorld& processes = world_->processes();
   const std::string what = absl::StrCat(kRegisterMemoryOperation, " '", label, "' on ", name());
   const auto bytes = static_cast<size_t>(ByteSize(memory));
   if (bytes == 0 || !world_->memory()->Contains(memory.data, bytes)) {
-    return world_->Fail(absl::InvalidArgumentError(absl::StrCat(
-                            bytes,
-                            " bytes that are no memory of this rank's memory_source(); "
-                            "allocate them by Allocator::AllocateForTransport")),
-                        what);
+    return processes.Fail(absl::InvalidArgumentError(absl::StrCat(
+                              bytes,
+                              " bytes that are no memory of this rank's memory_source(); "
+                              "allocate them by Allocator::AllocateForTransport")),
+                          what);
   }
-  ProcessWorld& processes = world_->processes();
-  CollectiveCall call = MakeCall(static_cast<int64_t>(bytes), DType::kUInt8, label);
+  CollectiveCall call;
   call.operation = kRegisterMemoryOperation;
+  call.count = static_cast<int64_t>(bytes);
+  call.dtype = DType::kUInt8;
+  call.label = std::string(label);
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t number, processes.Post(seat_.group, std::move(call)));
   // The library hangs where ranks differ, so they are compared first.
   ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
@@ -324,20 +307,14 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   if (done.ok()) windows_->Add(memory.data, bytes, *window);
   if (done.ok()) done = processes.Meet(seat_.group);
   if (!done.ok()) {
-    return world_->Fail(Annotate(done, "--nccl_copy_engine=off does without registered memory"),
-                        what);
+    return processes.Fail(Annotate(done, "--nccl_copy_engine=off does without registered memory"),
+                          what);
   }
   return std::unique_ptr<MemoryRegistration>(new WindowRegistration(windows_, memory.data));
 }
 
 std::string NcclCommunicator::GatherNote() const {
   return world_->copy_engines().Note(seat_.world_ranks);
-}
-
-void NcclCommunicator::Abort(const absl::Status& reason) {
-  ZEROTH_CHECK(!reason.ok());
-  world_->processes().Break(
-      Annotate(reason, absl::StrCat("rank ", world_->processes().rank(), " aborted")));
 }
 
 }  // namespace zeroth::nccl

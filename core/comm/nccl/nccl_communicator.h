@@ -4,12 +4,10 @@
 #define ZEROTH_CORE_COMM_NCCL_NCCL_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "zeroth/core/comm/collective_call.h"
-#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/comm/checked_communicator.h"
 #include "zeroth/core/comm/nccl/nccl_recorded_calls.h"
 #include "zeroth/core/comm/nccl/nccl_window.h"
 #include "zeroth/core/comm/nccl/nccl_world.h"
@@ -25,7 +23,7 @@ namespace zeroth::nccl {
 // ring takes, and this rank adds its own up in float32. Small all-reduces gather everything
 // instead. The pieces of the others need memory of kCommunication: (n-1)/n of the largest buffer
 // reduced.
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public CheckedCommunicator {
  public:
   // The group of all ranks; collective.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateWorld(
@@ -37,18 +35,6 @@ class NcclCommunicator final : public Communicator {
   int device_index() const override { return world_->device(); }
   std::string name() const override { return name_; }
 
-  absl::Status AllGather(BufferView send, BufferView recv, Stream& stream,
-                         absl::string_view label) override;
-  absl::Status ReduceScatter(BufferView send, BufferView recv, ReduceOp op, Stream& stream,
-                             absl::string_view label, bool accumulate) override;
-  absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
-                         absl::string_view label) override;
-  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
-                        const AllToAllCounts& counts) override;
-  absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
-                         absl::string_view label) override;
-  absl::Status Barrier(Stream& stream, absl::string_view label) override;
-
   // Plays are agreed on and watched like calls.
   bool SupportsRecording() const override { return true; }
   std::shared_ptr<MemorySource> memory_source() override;
@@ -58,11 +44,7 @@ class NcclCommunicator final : public Communicator {
 
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key) override;
   absl::StatusOr<std::unique_ptr<Communicator>> SplitForGathers(int color, int key) override;
-  void Abort(const absl::Status& reason) override;
   absl::Status status() const override { return world_->processes().status(); }
-
-  const CommStats& stats() const override { return *stats_; }
-  CommStats& stats() override { return *stats_; }
 
  private:
   NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::Seat seat,
@@ -72,13 +54,12 @@ class NcclCommunicator final : public Communicator {
   // This communicator's calls in a recording, of which it hears from now on when it is played.
   RecordedCalls& CallsIn(const std::shared_ptr<cuda::Playback>& playback);
 
-  // Announces `call` and enqueues it with `enqueue`. Wrong arguments (`checked`) and whatever else
-  // fails on this rank alone break the world: the others wait for a call that cannot come. `full`
-  // is the buffer whose size the account is about.
-  absl::Status Run(CollectiveOp op, const absl::Status& checked, CollectiveCall call,
-                   const BufferView& full, Stream& stream,
-                   const std::function<absl::Status(cuda::CudaStream&)>& enqueue,
-                   const AllToAllCounts& counts = {});
+  // Announces the call and has it moved. Wrong arguments and whatever else fails on this rank alone
+  // break the world.
+  absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
+  int world_rank() const override { return world_->processes().rank(); }
+  void Break(const absl::Status& reason) override { world_->processes().Break(reason); }
+  absl::Status Move(const Collective& collective, cuda::CudaStream& stream);
   absl::Status CheckStream(Stream& stream) const;
   // Memory for what the other ranks send, until the next call.
   absl::StatusOr<char*> Scratch(size_t bytes, cuda::CudaStream& stream);
@@ -86,15 +67,14 @@ class NcclCommunicator final : public Communicator {
   // What the library is to send, of `send`, for a gather into `recv`.
   absl::StatusOr<const void*> GatherSource(const BufferView& send, const BufferView& recv,
                                            cuda::CudaStream& stream);
-  absl::Status EnqueueReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,
-                                    bool accumulate, cuda::CudaStream& stream);
-  absl::Status EnqueueAllReduce(const BufferView& buffer, ReduceOp op, cuda::CudaStream& stream);
-  absl::Status EnqueueSmallAllReduce(const BufferView& buffer, ReduceOp op,
-                                     cuda::CudaStream& stream);
-  absl::Status EnqueueLibraryReduceScatter(const BufferView& send, const BufferView& recv,
-                                           ReduceOp op, bool accumulate, cuda::CudaStream& stream);
-  absl::Status EnqueueLibraryAllReduce(const BufferView& buffer, ReduceOp op,
-                                       cuda::CudaStream& stream);
+  absl::Status Gather(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status AllPairs(const Collective& collective, cuda::CudaStream& stream);
+  // Along the tree, and the library's own; nccl_reductions.cc.
+  absl::Status Reduce(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status TreeReduceScatter(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status TreeAllReduce(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status SmallAllReduce(const Collective& collective, cuda::CudaStream& stream);
+  absl::Status LibraryReduce(const Collective& collective, cuda::CudaStream& stream);
 
   const std::shared_ptr<World> world_;
   const ProcessWorld::Seat seat_;
@@ -104,11 +84,8 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<Windows> windows_;
   const std::string name_;
   const bool by_copy_engine_;
-  const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
   // Keeps its stream's order: scratch_ belongs to the last call there.
-  std::shared_ptr<const void> scratch_;
-  char* scratch_data_ = nullptr;
-  size_t scratch_bytes_ = 0;
+  std::shared_ptr<Buffer> scratch_;
   const std::shared_ptr<LastCall> last_call_ = std::make_shared<LastCall>();
   // The latest recording with calls in it, and the last of these.
   std::weak_ptr<cuda::Playback> recorded_in_;

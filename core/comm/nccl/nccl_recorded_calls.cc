@@ -31,7 +31,7 @@ absl::Status RecordedCalls::BeforePlay(cuda::CudaStream& stream) {
   absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
   ordered.Update(begin.status());
   // The other ranks wait for what this one does not play.
-  if (!ordered.ok()) return shared_.world->Fail(ordered, play_.ToString());
+  if (!ordered.ok()) return processes.Fail(ordered, play_.ToString());
   begin_ = *std::move(begin);
   // Before the end is recorded, so that whoever waits for that awaits the agreement, too.
   stream.Require(shared_.agreement, number_);

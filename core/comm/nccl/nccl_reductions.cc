@@ -21,104 +21,85 @@ namespace {
 // Up to this many bytes from all ranks together, one exchange is faster than two.
 constexpr int64_t kSmallAllReduceBytes = 256 << 10;
 
-int Multiprocessors(const cuda::CudaStream& stream) {
-  return cuda::CudaDevice::From(stream.device()).properties().multiprocessors;
+// A reduction of `collective` with all of its recv as the destination; where the elements are
+// remains to be said.
+cuda::StridedReduction ReductionOf(const Collective& collective) {
+  cuda::StridedReduction reduction;
+  reduction.destination = collective.recv.data;
+  reduction.count = collective.recv.count;
+  reduction.dtype = collective.send.dtype;
+  reduction.result_dtype = collective.recv.dtype;
+  reduction.op = *collective.call.reduce;
+  reduction.accumulate = collective.accumulate;
+  return reduction;
+}
+
+absl::Status Launch(const cuda::StridedReduction& reduction, cuda::CudaStream& stream) {
+  const int multiprocessors = cuda::CudaDevice::From(stream.device()).properties().multiprocessors;
+  return stream.Update(cuda::TreeReduce(reduction, multiprocessors, stream.handle()));
 }
 
 }  // namespace
 
-absl::Status NcclCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
-                                             Stream& stream, absl::string_view label,
-                                             bool accumulate) {
-  CollectiveCall call = MakeCall(recv.count, send.dtype, label);
-  call.reduce = op;
-  const bool by_library =
-      world_->library_reduces() && IsFloatingPoint(send.dtype) && op != ReduceOp::kMax;
-  return Run(CollectiveOp::kReduceScatter,
-             CheckReduceScatter(send, recv, op, accumulate, rank(), size()), std::move(call), send,
-             stream, [&](cuda::CudaStream& on) {
-               if (recv.count == 0) return absl::OkStatus();
-               return by_library ? EnqueueLibraryReduceScatter(send, recv, op, accumulate, on)
-                                 : EnqueueReduceScatter(send, recv, op, accumulate, on);
-             });
+absl::Status NcclCommunicator::Reduce(const Collective& collective, cuda::CudaStream& stream) {
+  if (world_->library_reduces() && IsFloatingPoint(collective.send.dtype) &&
+      collective.call.reduce != ReduceOp::kMax) {
+    return LibraryReduce(collective, stream);
+  }
+  if (collective.op == CollectiveOp::kReduceScatter) return TreeReduceScatter(collective, stream);
+  const bool small = ByteSize(collective.recv) * size() <= kSmallAllReduceBytes;
+  return small ? SmallAllReduce(collective, stream) : TreeAllReduce(collective, stream);
 }
 
-absl::Status NcclCommunicator::EnqueueReduceScatter(const BufferView& send, const BufferView& recv,
-                                                    ReduceOp op, bool accumulate,
-                                                    cuda::CudaStream& stream) {
-  const size_t count = static_cast<size_t>(recv.count);
+absl::Status NcclCommunicator::TreeReduceScatter(const Collective& collective,
+                                                 cuda::CudaStream& stream) {
+  const BufferView& send = collective.send;
+  const size_t count = static_cast<size_t>(collective.recv.count);
   const size_t bytes = count * SizeOf(send.dtype);
   ZEROTH_ASSIGN_OR_RETURN(char* const others,
                           Scratch(bytes * static_cast<size_t>(size() - 1), stream));
   const ncclDataType_t type = TypeOf(send.dtype);
   if (size() > 1) {
-    ZEROTH_RETURN_IF_ERROR(handle_->Call("all-to-all", [&](ncclComm_t communicator) {
-      Group group;
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank()) continue;
-        const size_t place = static_cast<size_t>(peer < rank() ? peer : peer - 1);
-        group.Add(ncclSend(Bytes(send) + static_cast<size_t>(peer) * bytes, count, type, peer,
-                           communicator, stream.handle()));
-        group.Add(
-            ncclRecv(others + place * bytes, count, type, peer, communicator, stream.handle()));
-      }
-      return group.End();
-    }));
+    ZEROTH_RETURN_IF_ERROR(Exchange(
+        *handle_, size(), rank(),
+        [&](int peer, ncclComm_t communicator) {
+          return ncclSend(Bytes(send) + static_cast<size_t>(peer) * bytes, count, type, peer,
+                          communicator, stream.handle());
+        },
+        [&](int peer, ncclComm_t communicator) {
+          const size_t place = static_cast<size_t>(peer < rank() ? peer : peer - 1);
+          return ncclRecv(others + place * bytes, count, type, peer, communicator, stream.handle());
+        }));
   }
-  cuda::StridedReduction reduction;
+  cuda::StridedReduction reduction = ReductionOf(collective);
   reduction.others = others;
   reduction.bytes_per_rank = static_cast<int64_t>(bytes);
   reduction.ranks = size();
   reduction.own = rank();
   reduction.own_elements = Bytes(send) + static_cast<size_t>(rank()) * bytes;
-  reduction.destination = recv.data;
-  reduction.count = recv.count;
-  reduction.dtype = send.dtype;
-  reduction.result_dtype = recv.dtype;
-  reduction.op = op;
-  reduction.accumulate = accumulate;
-  return stream.Update(cuda::TreeReduce(reduction, Multiprocessors(stream), stream.handle()));
+  return Launch(reduction, stream);
 }
 
-absl::Status NcclCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
-                                         absl::string_view label) {
-  CollectiveCall call = MakeCall(buffer.count, buffer.dtype, label);
-  call.reduce = op;
-  const bool by_library =
-      world_->library_reduces() && IsFloatingPoint(buffer.dtype) && op != ReduceOp::kMax;
-  return Run(CollectiveOp::kAllReduce, CheckAllReduce(buffer, op), std::move(call), buffer, stream,
-             [&](cuda::CudaStream& on) {
-               if (buffer.count == 0) return absl::OkStatus();
-               if (by_library) return EnqueueLibraryAllReduce(buffer, op, on);
-               const bool small = ByteSize(buffer) * size() <= kSmallAllReduceBytes;
-               return small ? EnqueueSmallAllReduce(buffer, op, on)
-                            : EnqueueAllReduce(buffer, op, on);
-             });
-}
-
-absl::Status NcclCommunicator::EnqueueSmallAllReduce(const BufferView& buffer, ReduceOp op,
-                                                     cuda::CudaStream& stream) {
+absl::Status NcclCommunicator::SmallAllReduce(const Collective& collective,
+                                              cuda::CudaStream& stream) {
+  const BufferView& buffer = collective.recv;
   const size_t bytes = static_cast<size_t>(ByteSize(buffer));
   ZEROTH_ASSIGN_OR_RETURN(char* const all, Scratch(bytes * static_cast<size_t>(size()), stream));
   ZEROTH_RETURN_IF_ERROR(handle_->Call("ncclAllGather", [&](ncclComm_t communicator) {
     return ncclAllGather(buffer.data, all, static_cast<size_t>(buffer.count), TypeOf(buffer.dtype),
                          communicator, stream.handle());
   }));
-  cuda::StridedReduction reduction;
+  cuda::StridedReduction reduction = ReductionOf(collective);
   reduction.others = all;
   reduction.bytes_per_rank = static_cast<int64_t>(bytes);
   reduction.ranks = size();
-  reduction.destination = buffer.data;
-  reduction.count = buffer.count;
-  reduction.dtype = buffer.dtype;
-  reduction.result_dtype = buffer.dtype;
-  reduction.op = op;
-  return stream.Update(cuda::TreeReduce(reduction, Multiprocessors(stream), stream.handle()));
+  return Launch(reduction, stream);
 }
 
 // A reduce-scatter of pieces that may differ by one rank's rest, and an all-gather of the results.
-absl::Status NcclCommunicator::EnqueueAllReduce(const BufferView& buffer, ReduceOp op,
-                                                cuda::CudaStream& stream) {
+absl::Status NcclCommunicator::TreeAllReduce(const Collective& collective,
+                                             cuda::CudaStream& stream) {
+  const BufferView& buffer = collective.recv;
   const int64_t piece = (buffer.count + size() - 1) / size();
   const size_t element = SizeOf(buffer.dtype);
   const ncclDataType_t type = TypeOf(buffer.dtype);
@@ -131,19 +112,8 @@ absl::Status NcclCommunicator::EnqueueAllReduce(const BufferView& buffer, Reduce
   const size_t own_bytes = own_count * element;
   ZEROTH_ASSIGN_OR_RETURN(char* const others,
                           Scratch(own_bytes * static_cast<size_t>(size() - 1), stream));
-  // Calls send(peer) and receive(peer) for all others, as one.
-  const auto exchange = [&](const auto& send, const auto& receive) {
-    return handle_->Call("all-to-all", [&](ncclComm_t communicator) {
-      Group group;
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank()) continue;
-        group.Add(send(peer, communicator));
-        group.Add(receive(peer, communicator));
-      }
-      return group.End();
-    });
-  };
-  ZEROTH_RETURN_IF_ERROR(exchange(
+  ZEROTH_RETURN_IF_ERROR(Exchange(
+      *handle_, size(), rank(),
       [&](int peer, ncclComm_t communicator) {
         return ncclSend(place(peer), count(peer), type, peer, communicator, stream.handle());
       },
@@ -152,7 +122,7 @@ absl::Status NcclCommunicator::EnqueueAllReduce(const BufferView& buffer, Reduce
         return ncclRecv(others + at * own_bytes, own_count, type, peer, communicator,
                         stream.handle());
       }));
-  cuda::StridedReduction reduction;
+  cuda::StridedReduction reduction = ReductionOf(collective);
   reduction.others = others;
   reduction.bytes_per_rank = static_cast<int64_t>(own_bytes);
   reduction.ranks = size();
@@ -160,12 +130,9 @@ absl::Status NcclCommunicator::EnqueueAllReduce(const BufferView& buffer, Reduce
   reduction.own_elements = place(rank());
   reduction.destination = place(rank());
   reduction.count = static_cast<int64_t>(own_count);
-  reduction.dtype = buffer.dtype;
-  reduction.result_dtype = buffer.dtype;
-  reduction.op = op;
-  ZEROTH_RETURN_IF_ERROR(
-      stream.Update(cuda::TreeReduce(reduction, Multiprocessors(stream), stream.handle())));
-  return exchange(
+  ZEROTH_RETURN_IF_ERROR(Launch(reduction, stream));
+  return Exchange(
+      *handle_, size(), rank(),
       [&](int peer, ncclComm_t communicator) {
         return ncclSend(place(rank()), own_count, type, peer, communicator, stream.handle());
       },
@@ -176,48 +143,27 @@ absl::Status NcclCommunicator::EnqueueAllReduce(const BufferView& buffer, Reduce
 
 // The library adds in the dtype on the wire; the mean is taken here, in float32, because ncclAvg
 // multiplies by 1/n rounded to the dtype, which for bf16 is off by 0.2 % at 3 or 7 ranks.
-absl::Status NcclCommunicator::EnqueueLibraryReduceScatter(const BufferView& send,
-                                                           const BufferView& recv, ReduceOp op,
-                                                           bool accumulate,
-                                                           cuda::CudaStream& stream) {
+absl::Status NcclCommunicator::LibraryReduce(const Collective& collective,
+                                             cuda::CudaStream& stream) {
+  const BufferView& send = collective.send;
+  const BufferView& recv = collective.recv;
+  const size_t count = static_cast<size_t>(recv.count);
   void* sum = recv.data;
-  if (accumulate || recv.dtype != send.dtype) {
-    const size_t bytes = static_cast<size_t>(recv.count) * SizeOf(send.dtype);
-    ZEROTH_ASSIGN_OR_RETURN(sum, Scratch(bytes, stream));
+  if (collective.accumulate || recv.dtype != send.dtype) {
+    ZEROTH_ASSIGN_OR_RETURN(sum, Scratch(count * SizeOf(send.dtype), stream));
   }
-  ZEROTH_RETURN_IF_ERROR(handle_->Call("ncclReduceScatter", [&](ncclComm_t communicator) {
-    return ncclReduceScatter(send.data, sum, static_cast<size_t>(recv.count), TypeOf(send.dtype),
-                             ncclSum, communicator, stream.handle());
-  }));
-  if (sum == recv.data && op == ReduceOp::kSum) return absl::OkStatus();
-  cuda::StridedReduction finish;
+  const bool scatters = collective.op == CollectiveOp::kReduceScatter;
+  ZEROTH_RETURN_IF_ERROR(
+      handle_->Call(scatters ? "ncclReduceScatter" : "ncclAllReduce", [&](ncclComm_t communicator) {
+        const auto reduce = scatters ? ncclReduceScatter : ncclAllReduce;
+        return reduce(send.data, sum, count, TypeOf(send.dtype), ncclSum, communicator,
+                      stream.handle());
+      }));
+  if (sum == recv.data && collective.call.reduce == ReduceOp::kSum) return absl::OkStatus();
+  cuda::StridedReduction finish = ReductionOf(collective);
   finish.others = sum;
-  finish.destination = recv.data;
-  finish.count = recv.count;
-  finish.dtype = send.dtype;
-  finish.result_dtype = recv.dtype;
-  finish.op = op;
   finish.mean_of = size();
-  finish.accumulate = accumulate;
-  return stream.Update(cuda::TreeReduce(finish, Multiprocessors(stream), stream.handle()));
-}
-
-absl::Status NcclCommunicator::EnqueueLibraryAllReduce(const BufferView& buffer, ReduceOp op,
-                                                       cuda::CudaStream& stream) {
-  ZEROTH_RETURN_IF_ERROR(handle_->Call("ncclAllReduce", [&](ncclComm_t communicator) {
-    return ncclAllReduce(buffer.data, buffer.data, static_cast<size_t>(buffer.count),
-                         TypeOf(buffer.dtype), ncclSum, communicator, stream.handle());
-  }));
-  if (op == ReduceOp::kSum) return absl::OkStatus();
-  cuda::StridedReduction mean;
-  mean.others = buffer.data;
-  mean.destination = buffer.data;
-  mean.count = buffer.count;
-  mean.dtype = buffer.dtype;
-  mean.result_dtype = buffer.dtype;
-  mean.op = op;
-  mean.mean_of = size();
-  return stream.Update(cuda::TreeReduce(mean, Multiprocessors(stream), stream.handle()));
+  return Launch(finish, stream);
 }
 
 }  // namespace zeroth::nccl

@@ -240,22 +240,13 @@ World::~World() {
     std::this_thread::sleep_for(kBuryPause);
   }
   // In a world that has not broken there is no other.
-  const LastResort last_resort([handles = handles_, failed = Failed()] {
+  const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
     return absl::StrCat(failed, ": its NCCL communicators cannot be freed; this process ends: ",
                         handles->Unfinished());
   });
   handles_->AbortAll();
   handles_->AwaitFreed();
   memory_->Release();
-}
-
-std::string World::Failed() const { return absl::StrCat("rank ", processes_->rank(), " failed"); }
-
-absl::Status World::Fail(const absl::Status& error, absl::string_view what) {
-  if (absl::Status broken = processes_->SettledStatus(); !broken.ok()) return broken;
-  const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
-  processes_->Break(annotated);
-  return annotated;
 }
 
 std::shared_ptr<Handle> World::NewHandle(const std::string& name) {
@@ -303,7 +294,7 @@ void World::Watch() {
 void World::CheckHandles() {
   for (const std::shared_ptr<Handle>& handle : handles_->Get()) {
     const absl::Status error = handle->AsyncError();
-    if (!error.ok()) processes_->Break(Annotate(error, Failed()));
+    if (!error.ok()) processes_->Break(Annotate(error, processes_->Failed()));
   }
 }
 
@@ -312,8 +303,8 @@ void World::CheckTraffic() {
     const auto stuck = traffic->FindStuck(*processes_, processes_->timeout());
     if (!stuck.has_value()) continue;
     processes_->Break(absl::DeadlineExceededError(absl::StrCat(
-        Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()), " in ",
-        stuck->ToString(), " on ", traffic->handle().name(),
+        processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),
+        " in ", stuck->ToString(), " on ", traffic->handle().name(),
         ": all ranks have called it, and the device does not finish it; see whether the network or "
         "another rank's device has failed (NCCL_DEBUG=INFO)")));
   }

@@ -139,12 +139,6 @@ class World {
   const CopyEnginePlan& copy_engines() const { return copy_engines_; }
   // What is registered with the library comes from here.
   const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
-  // "rank 3 failed".
-  std::string Failed() const;
-  // The world breaks with `error` in `what` this rank does, unless it has already; the world's
-  // error.
-  absl::Status Fail(const absl::Status& error, absl::string_view what);
-
   // A handle that is watched from now on.
   std::shared_ptr<Handle> NewHandle(const std::string& name);
   std::shared_ptr<Traffic> NewTraffic(uint32_t group, std::shared_ptr<Handle> handle,

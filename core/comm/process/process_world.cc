@@ -249,6 +249,15 @@ void ProcessWorld::Break(const absl::Status& reason) {
   changed_.wait(lock, [&] { return stopped_ || all_returned_.has_value(); });
 }
 
+std::string ProcessWorld::Failed() const { return absl::StrCat("rank ", rank(), " failed"); }
+
+absl::Status ProcessWorld::Fail(const absl::Status& error, absl::string_view what) {
+  if (absl::Status broken = SettledStatus(); !broken.ok()) return broken;
+  const absl::Status annotated = Annotate(error, absl::StrCat(Failed(), ": ", what));
+  Break(annotated);
+  return annotated;
+}
+
 absl::StatusOr<uint64_t> ProcessWorld::Post(uint32_t group, CollectiveCall call) {
   ZEROTH_RETURN_IF_ERROR(SettledStatus());
   {

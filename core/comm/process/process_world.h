@@ -69,6 +69,11 @@ class ProcessWorld {
   // Breaks it on all ranks, unless it is broken already; waits until this rank knows. `reason` must
   // name this rank.
   void Break(const absl::Status& reason);
+  // Breaks it with "rank 3 failed: what: error"; the world's error, which is this one unless there
+  // was another before.
+  absl::Status Fail(const absl::Status& error, absl::string_view what);
+  // "rank 3 failed".
+  std::string Failed() const;
   // `stop` runs once, on another thread, when the world has broken and before anyone is told so; at
   // once if it already has. It must not wait for this rank's own work to end, which may wait to be
   // told.

@@ -1,0 +1,62 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_
+#define ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/comm/collective_call.h"
+#include "zeroth/core/comm/comm_stats.h"
+#include "zeroth/core/comm/communicator.h"
+
+namespace zeroth {
+
+// What the back ends' communicators have in common: each operation becomes a Collective, whose
+// arguments are checked, and goes one way.
+class CheckedCommunicator : public Communicator {
+ public:
+  absl::Status AllGather(BufferView send, BufferView recv, Stream& stream,
+                         absl::string_view label) final;
+  absl::Status ReduceScatter(BufferView send, BufferView recv, ReduceOp op, Stream& stream,
+                             absl::string_view label, bool accumulate) final;
+  absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
+                         absl::string_view label) final;
+  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
+                        const AllToAllCounts& counts) final;
+  absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
+                         absl::string_view label) final;
+  absl::Status Barrier(Stream& stream, absl::string_view label) final;
+  void Abort(const absl::Status& reason) final;
+
+  const CommStats& stats() const final { return *stats_; }
+  CommStats& stats() final { return *stats_; }
+
+ protected:
+  // Enqueues `collective` unless this rank's own arguments are wrong (`checked`), which breaks the
+  // world: the others wait for a call that cannot come.
+  virtual absl::Status Enqueue(Collective collective, const absl::Status& checked,
+                               Stream& stream) = 0;
+  // This rank's number in the world.
+  virtual int world_rank() const = 0;
+  // Breaks the world on account of this rank, unless it is broken.
+  virtual void Break(const absl::Status& reason) = 0;
+
+  // What the account says of a call: see CollectiveBytes.
+  int64_t TrafficOf(const Collective& collective) const;
+  void Count(const Collective& collective);
+  const std::shared_ptr<CommStats>& shared_stats() const { return stats_; }
+  // For messages: "all_gather 'h.2' on mpi world ranks [0, 1]".
+  std::string Describe(const CollectiveCall& call) const;
+
+ private:
+  const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_COMM_CHECKED_COMMUNICATOR_H_
