@@ -51,17 +51,13 @@ Muon::Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options
       precision_(options.muon.precision.value_or(
           sharding.device().type() == "cpu" ? DType::kFloat32 : DType::kBFloat16)) {}
 
-Muon::~Muon() = default;
-
 absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(Sharding& sharding, Kernels& kernels,
                                                    const OptimizerOptions& options,
                                                    absl::Span<const ParameterGroup> groups) {
   ZEROTH_RETURN_IF_ERROR(ValidateMuonOptions(options.muon));
   if (options.muon.lr > 0 && options.lr == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Muon: its lr is ", options.muon.lr,
-                     " where AdamW's is 0; expected one above "
-                     "0, since the schedule is AdamW's and Muon's lr in proportion"));
+        "Muon: AdamW's lr is 0, to which Muon's is in proportion; expected one above 0");
   }
   if (sharding.offload().options().any()) {
     return absl::UnimplementedError(
@@ -91,10 +87,9 @@ absl::Status Muon::AddWeights() {
         return Refuse(parameter, "has masters in bf16, expected fp32");
       }
       if (unit->segment_layout(unit->layout().placement(i).segment).replicated) {
-        return Refuse(
-            parameter,
-            "is small enough that every rank holds it whole (min_shard_numel); give it to "
-            "AdamW by MuonOptions::patterns, or let min_shard_numel be at most its size");
+        return Refuse(parameter,
+                      "is held whole by every rank, being smaller than min_shard_numel; lower "
+                      "that, or give it to AdamW by MuonOptions::patterns");
       }
       ZEROTH_RETURN_IF_ERROR(SetRanks(*unit, parameter));
       Weight weight{unit, i, unit->PieceOf(i), {}, 0};
@@ -112,15 +107,12 @@ absl::Status Muon::AddWeights() {
   }
   if (matrices_.empty()) {
     return absl::InvalidArgumentError(
-        "Muon: no trainable matrix is its own: a parameter of two dimensions with a number among "
-        "the "
-        "parts of its name, as in 'h.0.weight', or one that MuonOptions::patterns names");
+        "Muon: no trainable matrix is its own: a parameter of two dimensions with a number in "
+        "its name, as in 'h.0.weight', or one that MuonOptions::patterns names");
   }
   if ((options_.muon.split_qkv || options_.muon.per_head) && !is_split) {
     return absl::InvalidArgumentError(
-        "Muon: split_qkv or per_head, but the model says of none of its matrices that it holds "
-        "heads "
-        "(Parameter::matrix)");
+        "Muon: split_qkv or per_head, but no matrix of the model has heads (Parameter::matrix)");
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,6 @@ class Muon : public Optimizer {
   static absl::StatusOr<std::unique_ptr<Muon>> Create(Sharding& sharding, Kernels& kernels,
                                                       const OptimizerOptions& options,
                                                       absl::Span<const ParameterGroup> groups = {});
-  ~Muon() override;
 
   absl::Status Update(const Tensor& grad_factor = Tensor()) override;
   // AdamW's of the parameters that it updates; of each matrix that this rank has a piece of,
