@@ -15,6 +15,16 @@
 
 namespace {
 
+// Google Benchmark 1.8 gave the member another name and type. Ours skip for errors only.
+template <typename Run>
+bool Failed(const Run& run) {
+  if constexpr (requires { run.error_occurred; }) {
+    return run.error_occurred;
+  } else {
+    return run.skipped != decltype(run.skipped){};
+  }
+}
+
 // Prints as usual, and remembers what the table needs.
 class TableReporter : public benchmark::ConsoleReporter {
  public:
@@ -26,7 +36,7 @@ class TableReporter : public benchmark::ConsoleReporter {
     for (const Run& run : runs) {
       Row row;
       row.name = run.benchmark_name();
-      row.failed = run.error_occurred;
+      row.failed = Failed(run);
       row.milliseconds = run.iterations > 0
                              ? run.real_accumulated_time * 1e3 / static_cast<double>(run.iterations)
                              : 0;

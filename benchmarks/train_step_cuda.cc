@@ -45,7 +45,7 @@ ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
 ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_no_shard_1, "gpt2_124m", 64, 1024, "no_shard", 1, false);
-// Several ranks take turns on one GPU: what sharding itself costs, without a network.
+// Several ranks share one GPU: what sharding itself costs, without a network.
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_full_shard_4, "gpt2_124m", 64, 1024, "full_shard", 4, false);
 
 }  // namespace

@@ -20,8 +20,8 @@ PATH = re.compile(r"`([\w.\-]+(?:/[\w.\-]+)+)(?::\d+)?`")
 LITERALS = re.compile(r'"\s*\n\s*"')
 
 # Programs that a command line may name, and where their flags are.
-BAZEL = set("config cuda_archs copt compilation_mode disk_cache test_env test_filter noenable_bzlmod enable_workspace "
-            "cached help flagfile action_env jobs".split())
+BAZEL = set("config cuda_archs copt compilation_mode disk_cache test_env test_filter noenable_bzlmod enable_bzlmod "
+            "enable_workspace noenable_workspace registry cached help flagfile action_env jobs".split())
 LAUNCHERS = set("map-by bind-to oversubscribe allow-run-as-root mca mpi ntasks-per-node cpus-per-task gpus-per-node "
                 "kill-on-bad-exit no-python nproc_per_node rdzv-id standalone benchmark_filter help version n".split())
 
@@ -45,7 +45,6 @@ class Tree:
         self.anchors = {page: {slug(h) for h in re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.M)}
                         for page, text in self.pages.items()}
         self.flags = set(re.findall(r"^\| `--(\w+)`", self.pages["docs/flags.md"], re.M))
-        self.options = set(re.findall(r"^OPTION\(\s*[\w:<>]+, (\w+),", read(self.at("train/options.inc")), re.M))
         for main in glob.glob(self.at("tools/*/main.cc")) + glob.glob(self.at("benchmarks/*.cc")):
             self.flags |= set(re.findall(r"ABSL_FLAG\(\s*[\w:]+, (\w+)", read(main)))
             self.flags |= set(re.findall(r'"--(\w+)=', read(main)))
@@ -53,6 +52,8 @@ class Tree:
             self.flags |= set(re.findall(r'BenchmarkFlag \w+\("(\w+)"', read(program)))
         for script in glob.glob(self.at("*/*/*.py")) + glob.glob(self.at("*/*.py")):
             self.flags |= set(re.findall(r'add_argument\(\s*"--([\w-]+)"', read(script)))
+        for script in [self.at("bazelw")] + glob.glob(self.at("tools/*/*.sh")):
+            self.flags |= set(re.findall(r"--([a-z][\w-]+)", read(script)))
         self.flags |= {"config", "flagfile", "undefok", "help", "version"}
         self.build = {}
 
@@ -105,9 +106,12 @@ def labels(tree, page, text):
         for package, name in LABEL.findall(re.sub(r"\w+://\S+", "", line.replace("@zeroth//", " //"))):
             below = package.endswith("...")
             package, name = package.rstrip("./"), name.rstrip(".")
-            base = os.path.join(os.path.dirname(page), package) if page.startswith("examples/") else package
-            if not (os.path.isdir(tree.at(base)) if below or not (package or name)
-                    else tree.has_target(base, name or None)):
+            # A label of an example project is said on a line that names the project, or in its own README.
+            bases = [package] + [os.path.join(folder, package).rstrip("/") for folder in
+                                 [os.path.dirname(page)] + re.findall(r"examples/\w+", line)
+                                 if folder.startswith("examples/")]
+            if not any(os.path.isdir(tree.at(base)) if below or not (package or name)
+                       else tree.has_target(base, name or None) for base in bases):
                 yield number, "there is no target //%s%s" % (package, ":" + name if name else "")
 
 

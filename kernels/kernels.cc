@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -21,26 +23,13 @@ struct Implementation {
   KernelSupport support;
 };
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, Implementation> implementations;
-  std::map<std::string, int> numbers;  // of device types, in the tables
-};
-
-// Never destroyed: registrations of other translation units may outlive this one's statics.
-Registry& GlobalRegistry() {
-  static Registry& registry = *new Registry;
-  return registry;
-}
+using Implementations = Registry<KernelRegistry, Implementation>;
 
 absl::StatusOr<Implementation> Find(absl::string_view device_type) {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.implementations.find(std::string(device_type));
-  if (it != registry.implementations.end()) return it->second;
-  const std::string known =
-      absl::StrJoin(registry.implementations, ", ",
-                    [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); });
+  if (std::optional<Implementation> found = Implementations::Global().Find(device_type)) {
+    return *std::move(found);
+  }
+  const std::string known = absl::StrJoin(KernelRegistry::DeviceTypes(), ", ");
   return absl::NotFoundError(absl::StrCat("no kernels for device type '", device_type,
                                           "'; linked in: ", known.empty() ? "none" : known));
 }
@@ -74,23 +63,19 @@ Kernels::Kernels(Device& device, Stream& stream, const KernelOptions& options)
       device_type_(DeviceTypeNumber(device.type())) {}
 
 int DeviceTypeNumber(absl::string_view device_type) {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const int next = static_cast<int>(registry.numbers.size());
-  const int number = registry.numbers.emplace(std::string(device_type), next).first->second;
+  // Never destroyed: registrations of other translation units may outlive this one's statics.
+  static auto& mutex = *new std::mutex;
+  static auto& numbers = *new std::map<std::string, int>;
+  std::lock_guard<std::mutex> lock(mutex);
+  const int next = static_cast<int>(numbers.size());
+  const int number = numbers.emplace(std::string(device_type), next).first->second;
   ZEROTH_CHECK(number < kMostDeviceTypes);
   return number;
 }
 
 void KernelRegistry::Register(absl::string_view device_type, Factory factory,
                               const KernelSupport& support) {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const bool inserted =
-      registry.implementations
-          .emplace(std::string(device_type), Implementation{std::move(factory), support})
-          .second;
-  ZEROTH_CHECK(inserted);
+  Implementations::Global().Add(device_type, {std::move(factory), support});
 }
 
 absl::Status KernelRegistry::Check(absl::string_view device_type, const KernelOptions& options) {
@@ -110,12 +95,6 @@ absl::StatusOr<std::unique_ptr<Kernels>> KernelRegistry::Create(Device& device, 
   return implementation.factory(device, stream, options);
 }
 
-std::vector<std::string> KernelRegistry::DeviceTypes() {
-  Registry& registry = GlobalRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<std::string> types;
-  for (const auto& [type, implementation] : registry.implementations) types.push_back(type);
-  return types;
-}
+std::vector<std::string> KernelRegistry::DeviceTypes() { return Implementations::Global().Names(); }
 
 }  // namespace zeroth

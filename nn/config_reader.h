@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -26,6 +27,7 @@ class ConfigReader {
   int64_t Size(absl::string_view key);
   double Number(absl::string_view key);
   bool Flag(absl::string_view key);
+  std::vector<int64_t> Indices(absl::string_view key);  // each at least 0
   std::string Text(absl::string_view key, absl::string_view fallback);
   bool Has(absl::string_view key) const;
 

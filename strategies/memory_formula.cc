@@ -53,13 +53,17 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
         "shard_optimizer_over_world is for hybrid_shard, not for '", options.strategy, "'"));
   }
   const int owners = spans ? options.world_size : shards;
+  // What is replicated over all ranks has owners in all of them even where there is one group.
+  const bool replicated_spans = options.shard_optimizer_over_world && options.world_size > 1;
   const double by_strategy = model.total - model.replicated - model.sharded_over_all;
-  const double own = (by_strategy / owners) + (model.replicated / (spans ? owners : 1)) +
+  const double own = (by_strategy / owners) +
+                     (model.replicated / (replicated_spans ? options.world_size : 1)) +
                      (model.sharded_over_all / options.world_size);
   const double own_matrices = options.muon ? model.matrices / owners : 0;
-  const double group_part = spans ? by_strategy / shards + model.replicated : 0;
+  const double group_part =
+      (spans ? by_strategy / shards : 0) + (replicated_spans ? model.replicated : 0);
   // Of units that several ranks share.
-  const double shared = (owners > 1 ? by_strategy : 0) + (spans ? model.replicated : 0) +
+  const double shared = (owners > 1 ? by_strategy : 0) + (replicated_spans ? model.replicated : 0) +
                         (options.world_size > 1 ? model.sharded_over_all : 0);
   const bool cut = shared > 0;
   const double in_turns = model.root + 2 * model.block;

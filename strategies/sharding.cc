@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
 
 // Of the mesh: replicate and shard.
-const std::multiset<int> kDataAxes = {0, 1};
+const Mesh::Axes kDataAxes = {0, 1};
 
 // Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
 absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
@@ -152,14 +152,17 @@ absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups)
   if (view != nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes replicated, mesh_->Find(axes.replicated));
   ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes sharded, mesh_->Find(axes.sharded));
-  std::multiset<int> named(replicated.begin(), replicated.end());
-  named.insert(sharded.begin(), sharded.end());
-  if (named != kDataAxes) {
+  Mesh::Axes named = replicated;
+  named.insert(named.end(), sharded.begin(), sharded.end());
+  const bool in_order = std::is_sorted(replicated.begin(), replicated.end()) &&
+                        std::is_sorted(sharded.begin(), sharded.end());
+  std::sort(named.begin(), named.end());
+  if (!in_order || named != kDataAxes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "it is replicated over (", absl::StrJoin(axes.replicated, ", "), ") and sharded over (",
         absl::StrJoin(axes.sharded, ", "), "); expected '", kReplicateAxis, "' and '", kShardAxis,
-        "', each in one of the two: gradients are summed over the ranks that have data of their "
-        "own, and no others"));
+        "', each in one of the two and in the order of the mesh: gradients are summed over the "
+        "ranks that have data of their own, and no others"));
   }
   ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
   return absl::OkStatus();

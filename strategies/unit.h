@@ -59,10 +59,10 @@ enum class MicroBatches : uint8_t {
 inline constexpr size_t kMicroBatchesCount = 3;
 
 // Over which of a mesh's axes a unit is replicated, and over which it is sharded, each by name and
-// neighbours: {{}, {"replicate", "shard"}} shards it over all ranks with data of their own whatever
-// the strategy does with others, {{"replicate", "shard"}, {}} keeps it whole on all of them. Both
-// axes are in one of the lists. Sums over ranks have the bits that other axes give where the
-// replicated ones come first in the mesh, and shard groups are powers of two of ranks.
+// in the mesh's order: {{}, {"replicate", "shard"}} shards it over all ranks with data of their own
+// whatever the strategy does with others, {{"replicate", "shard"}, {}} keeps it whole on all of
+// them. Both axes are in one of the lists. Sums over ranks have the bits that other axes give where
+// the replicated ones come first in the mesh, and shard groups are powers of two of ranks.
 struct UnitAxes {
   std::vector<std::string> replicated = {kReplicateAxis};
   std::vector<std::string> sharded = {kShardAxis};

@@ -70,7 +70,7 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view n
 absl::StatusOr<bool> HoldsText(const std::string& data) {
   if (data.empty()) return false;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(data));
-  return files[0].kind == DataFileKind::kText;
+  return IsText(files[0].kind);
 }
 
 }  // namespace
@@ -122,9 +122,8 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                           LrSchedule::Create(options.lr_schedule, schedule_options));
   ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText(options.data));
   ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text, HoldsText(options.eval_data));
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::unique_ptr<Tokenizer> tokenizer,
-      source.OpenTokenizer(options.tokenizer, data_are_text || eval_data_are_text));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   constexpr size_t kMostBytes = size_t{64} << 20;
   std::map<std::string, std::string> tokenizer_files;
   for (const std::string& path : source.TokenizerFiles(options.tokenizer)) {

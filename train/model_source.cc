@@ -17,7 +17,7 @@
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
-#include "zeroth/data/gpt2_bpe.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/layers/lora_linear.h"
 
@@ -259,46 +259,46 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
 }
 
 absl::Status ModelSource::NoTokenizer(int64_t vocab_size) const {
-  std::string found;
-  if (directory_.has_value()) {
-    std::vector<std::string> names;
-    for (const std::string& path : directory_->TokenizerFiles()) {
-      names.push_back(path.substr(path.rfind('/') + 1));
-    }
-    found = names.empty() ? ", which has no tokenizer files"
-                          : absl::StrCat(", of whose tokenizer files (", absl::StrJoin(names, ", "),
-                                         ") Zeroth reads only vocab.json and merges.txt, both");
-  }
+  const char* const found = directory_.has_value() ? ", which has no tokenizer files" : "";
   return absl::InvalidArgumentError(absl::StrCat(
       "no tokenizer for ", name_, found, ": text cannot become ids of its vocabulary of ",
       vocab_size,
-      ". Give --tokenizer=DIRECTORY with a vocab.json and a merges.txt, as GPT-2 has them, or "
-      "--data as token files (.npy, .bin) that the model's own tokenizer has made. To train on "
-      "bytes all the same, say so: --tokenizer=byte"));
+      ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
+      "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
+      "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte"));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const std::string& choice,
+absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
                                                                       bool has_text) const {
-  if (choice == "byte") return std::make_unique<ByteTokenizer>();
-  if (choice != "auto") return Gpt2Bpe::LoadDirectory(choice);
-  std::set<std::string> names;
-  for (const std::string& path : TokenizerFiles(choice))
-    names.insert(path.substr(path.rfind('/') + 1));
-  if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0)
-    return Gpt2Bpe::LoadDirectory(directory_->path());
+  const TokenizerOptions how = {options.parse_special};
+  if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
+  if (options.tokenizer != "auto") {
+    auto tokenizer = zeroth::OpenTokenizer(options.tokenizer, how);
+    if (!tokenizer.ok()) return Annotate(tokenizer.status(), "--tokenizer");
+    return tokenizer;
+  }
+  const std::vector<std::string> files = TokenizerFiles("auto");
+  if (!files.empty()) {
+    auto tokenizer = zeroth::OpenTokenizer(directory_->path(), how);
+    // Token files are no worse for a tokenizer that cannot be read.
+    if (!tokenizer.ok() && !has_text) return nullptr;
+    if (!tokenizer.ok()) {
+      return Annotate(
+          tokenizer.status(),
+          absl::StrCat("no tokenizer for ", name_, " (--tokenizer names another one, or byte)"));
+    }
+    return tokenizer;
+  }
   if (!has_text) return nullptr;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
   // What --tokenizer=byte trains, and its export, which has no tokenizer files.
-  if (names.empty() && model->vocab_size() == ByteTokenizer::kVocabSize) {
-    return std::make_unique<ByteTokenizer>();
-  }
+  if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
   return NoTokenizer(model->vocab_size());
 }
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
   if (choice == "byte") return {};
-  if (choice != "auto")
-    return {absl::StrCat(choice, "/vocab.json"), absl::StrCat(choice, "/merges.txt")};
+  if (choice != "auto") return FindTokenizerFiles(choice).value_or(std::vector<std::string>());
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
 }
 

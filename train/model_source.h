@@ -74,7 +74,7 @@ class ModelSource {
   ParameterReader Reader(uint64_t seed) const;
   // As --tokenizer says. Null where nothing says which one it is, and `has_text` is false: token
   // files need none. With text, that is an InvalidArgument which says what is missing.
-  absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& choice,
+  absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const TrainOptions& options,
                                                            bool has_text) const;
   // Files to hand on with the trained model.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;

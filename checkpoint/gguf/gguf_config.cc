@@ -2,9 +2,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -16,46 +14,8 @@
 #include "zeroth/checkpoint/gguf/gguf_names.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
-
-std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim) {
-  RopeSpec plain;
-  plain.theta = theta;
-  RopeSpec scaled = plain;
-  scaled.type = RopeSpec::Type::kLlama3;
-  scaled.factor = rope.factor;
-  scaled.low_freq_factor = rope.low_freq_factor;
-  scaled.high_freq_factor = rope.high_freq_factor;
-  scaled.original_context = static_cast<double>(rope.original_context);
-  const std::vector<double> before = RopeFrequencies(plain, head_dim);
-  const std::vector<double> after = RopeFrequencies(scaled, head_dim);
-  std::vector<float> factors;
-  for (size_t i = 0; i < before.size(); ++i) {
-    factors.push_back(static_cast<float>(before[i] / after[i]));
-  }
-  return factors;
-}
-
-absl::StatusOr<Llama3Rope> RecoverLlama3Rope(absl::Span<const float> factors, double theta) {
-  // Writers compute in float32 or float64.
-  constexpr double kTolerance = 1e-4;
-  Llama3Rope rope;
-  rope.factor = factors.empty() ? 1.0 : *std::max_element(factors.begin(), factors.end());
-  const std::vector<float> expected =
-      Llama3RopeFactors(rope, theta, 2 * static_cast<int64_t>(factors.size()));
-  for (size_t i = 0; i < factors.size(); ++i) {
-    if (!(std::abs(factors[i] / expected[i] - 1.0f) <= kTolerance)) {
-      return absl::UnimplementedError(
-          absl::StrCat("rotary factor ", i, " is ", factors[i], ", expected ", expected[i],
-                       " as in the published Llama 3 models with factor ", rope.factor,
-                       "; other scalings cannot be told from their factors"));
-    }
-  }
-  return rope;
-}
-
 namespace {
 
 using Json = nlohmann::json;

@@ -90,23 +90,26 @@ std::string CallLedger::DescribeDepartureLocked(int departed, int waiting) const
       members_[static_cast<size_t>(waiting)].last_call.ToString());
 }
 
-std::string CallLedger::DescribeWaitForLocked(int world_rank) const {
+std::optional<int> CallLedger::GroupRank(int world_rank) const {
   const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
-  if (found == world_ranks_.end()) return "";
-  const int departed = static_cast<int>(found - world_ranks_.begin());
-  if (members_[static_cast<size_t>(departed)].issued > completed()) return "";
+  if (found == world_ranks_.end()) return std::nullopt;
+  return static_cast<int>(found - world_ranks_.begin());
+}
+
+std::string CallLedger::DescribeWaitForLocked(int world_rank) const {
+  const std::optional<int> departed = GroupRank(world_rank);
+  if (!departed.has_value()) return "";
+  if (members_[static_cast<size_t>(*departed)].issued > completed()) return "";
   for (int rank = 0; rank < size(); ++rank) {
-    if (IsWaitingLocked(rank)) return DescribeDepartureLocked(departed, rank);
+    if (IsWaitingLocked(rank)) return DescribeDepartureLocked(*departed, rank);
   }
   return "";
 }
 
 std::string CallLedger::DescribeWaitOfLocked(int world_rank) const {
-  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
-  if (found == world_ranks_.end()) return "";
-  const Member& member = members_[static_cast<size_t>(found - world_ranks_.begin())];
-  if (!IsWaiting(member)) return "";
-  return absl::StrCat(member.last_call.ToString(), " on ", name_);
+  const std::optional<int> rank = GroupRank(world_rank);
+  if (!rank.has_value() || !IsWaitingLocked(*rank)) return "";
+  return absl::StrCat(members_[static_cast<size_t>(*rank)].last_call.ToString(), " on ", name_);
 }
 
 std::string CallLedger::DescribeMemberLocked(int rank) const {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ class CallLedger : public WorldState::Channel {
   WorldState& world() const { return *world_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+  // The group's rank that is `world_rank`, if it is one of the group.
+  std::optional<int> GroupRank(int world_rank) const;
   const std::string& name() const { return name_; }
 
   // Promises one more call by `rank` and returns its index. The world's error if it is broken.

@@ -2,6 +2,7 @@
 
 #include "zeroth/core/comm/comm_stats.h"
 
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -15,21 +16,9 @@ std::atomic<uint64_t> next_sequence{0};
 }  // namespace
 
 absl::string_view CollectiveOpName(CollectiveOp op) {
-  switch (op) {
-    case CollectiveOp::kAllGather:
-      return "all_gather";
-    case CollectiveOp::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveOp::kAllReduce:
-      return "all_reduce";
-    case CollectiveOp::kAllToAll:
-      return "all_to_all";
-    case CollectiveOp::kBroadcast:
-      return "broadcast";
-    case CollectiveOp::kBarrier:
-      return "barrier";
-  }
-  return "unknown";
+  static constexpr std::array<const char*, kCollectiveOpCount> kNames = {
+      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "barrier"};
+  return kNames.at(static_cast<size_t>(op));
 }
 
 int64_t CollectiveBytes(CollectiveOp op, int64_t full_buffer_bytes, int group_size) {

@@ -13,7 +13,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/communicator_test_fixture.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
 

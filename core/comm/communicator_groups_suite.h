@@ -12,8 +12,8 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/communicator_test_fixture.h"
 #include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 namespace zeroth::testing {
 

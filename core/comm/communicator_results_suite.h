@@ -12,8 +12,8 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/communicator_test_fixture.h"
-#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
+#include "zeroth/core/comm/testing/reduction_reference.h"
 
 namespace zeroth::testing {
 

@@ -13,6 +13,6 @@
 #include "zeroth/core/comm/communicator_groups_suite.h"
 #include "zeroth/core/comm/communicator_memory_suite.h"
 #include "zeroth/core/comm/communicator_results_suite.h"
-#include "zeroth/core/comm/communicator_test_fixture.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
 
 #endif  // ZEROTH_CORE_COMM_COMMUNICATOR_TEST_SUITE_H_

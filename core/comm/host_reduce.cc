@@ -17,11 +17,11 @@
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 
+#include "zeroth/core/base/element-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace zeroth {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // 8 KiB of float32: the blocks of an eight-rank tree and one block of each source fit in L1.
 constexpr size_t kBlock = 2048;
@@ -41,96 +41,11 @@ struct Max {
   }
 };
 
-template <class D>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> LoadBits16(D /*d*/, const void* from) {
-  const hn::RebindToUnsigned<D> du32;
-  const hn::Rebind<uint16_t, D> du16;
-  return hn::PromoteTo(du32, hn::LoadU(du16, static_cast<const uint16_t*>(from)));
-}
-
-template <class D, class VU32>
-HWY_INLINE void StoreBits16(D /*d*/, VU32 bits, void* to) {
-  const hn::RebindToSigned<D> di32;
-  const hn::Rebind<uint16_t, D> du16;
-  hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, bits)), du16, static_cast<uint16_t*>(to));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const float* from) {
-  return hn::LoadU(d, from);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const BFloat16* from) {
-  return hn::BitCast(d, hn::ShiftLeft<16>(LoadBits16(d, from)));
-}
-
-// The exponent field moves into place with one exact multiplication by 2^112, subnormals included;
-// infinities and NaNs, which it turns into ordinary numbers, get their full exponent back.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, const Float16* from) {
-  const hn::RebindToUnsigned<D> du32;
-  const auto half = LoadBits16(d, from);
-  const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du32, 0x8000u)));
-  const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(du32, 0x7FFFu)));
-  const auto scaled = hn::BitCast(
-      du32, hn::Mul(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(du32, 0x77800000u))));
-  const auto special = hn::Gt(hn::BitCast(hn::RebindToSigned<D>(), magnitude),
-                              hn::Set(hn::RebindToSigned<D>(), 0x0F7FFFFF));
-  const auto full = hn::IfThenElse(hn::RebindMask(du32, special),
-                                   hn::Or(magnitude, hn::Set(du32, 0x7F800000u)), scaled);
-  return hn::BitCast(d, hn::Or(full, sign));
-}
-
-template <class D>
-HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, float* to) {
-  hn::StoreU(value, d, to);
-}
-
-// Round to nearest, ties to even, by carrying into the kept bits; Highway's own demotion truncates.
-template <class D>
-HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, BFloat16* to) {
-  const hn::RebindToUnsigned<D> du32;
-  const auto bits = hn::BitCast(du32, value);
-  const auto upper = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(upper, hn::Set(du32, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFFu))));
-  const auto quiet = hn::Or(upper, hn::Set(du32, 0x40u));
-  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
-  StoreBits16(d, hn::IfThenElse(is_nan, quiet, rounded), to);
-}
-
-// Normal results round by carrying; subnormal ones by adding 0.5, whose last place is the smallest
-// half subnormal.
-template <class D>
-HWY_INLINE void StoreFloat(D d, hn::Vec<D> value, Float16* to) {
-  const hn::RebindToUnsigned<D> du32;
-  const hn::RebindToSigned<D> di32;
-  const auto bits = hn::BitCast(du32, value);
-  const auto magnitude = hn::And(bits, hn::Set(du32, 0x7FFFFFFFu));
-  const auto sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
-  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du32, 1u));
-  // 0xC8000000 subtracts 112 from the exponent, 0xFFF is just below half of the last kept place.
-  const auto carried =
-      hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, hn::Set(du32, 0xC8000000u + 0xFFFu))));
-  const auto infinity = hn::Set(du32, 0x7C00u);
-  const auto is_overflow = hn::Gt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x477FEFFF));
-  const auto normal = hn::IfThenElse(hn::RebindMask(du32, is_overflow), infinity, carried);
-  const auto half = hn::Set(du32, 0x3F000000u);
-  const auto subnormal =
-      hn::Sub(hn::BitCast(du32, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
-  const auto is_subnormal = hn::Lt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x38800000));
-  auto result = hn::IfThenElse(hn::RebindMask(du32, is_subnormal), subnormal, normal);
-  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
-  result = hn::IfThenElse(is_nan, hn::Set(du32, 0x7E00u), result);
-  StoreBits16(d, hn::Or(result, sign), to);
-}
-
 // The tree over kCount <= 4 ranks for one vector, kept in registers.
 template <int kCount, class Op, class Source, class D>
 HWY_INLINE hn::Vec<D> LeafTree(D d, const Source* const* sources, size_t at) {
   if constexpr (kCount == 1) {
-    return LoadAsFloat(d, sources[0] + at);
+    return LoadElements(d, sources[0] + at);
   } else {
     constexpr int kLeft = kCount == 2 ? 1 : 2;
     return Op::Combine(LeafTree<kLeft, Op>(d, sources, at),
@@ -197,8 +112,8 @@ HWY_INLINE size_t FinishRange(D d, const float* values, size_t begin, size_t cou
   const size_t lanes = hn::Lanes(d);
   for (; begin + lanes <= count; begin += lanes) {
     auto value = hn::Mul(hn::LoadU(d, values + begin), factor);
-    if (accumulate) value = hn::Add(LoadAsFloat(d, out + begin), value);
-    StoreFloat(d, value, out + begin);
+    if (accumulate) value = hn::Add(LoadElements(d, out + begin), value);
+    StoreElements(value, d, out + begin);
   }
   return begin;
 }

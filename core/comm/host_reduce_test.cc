@@ -11,7 +11,7 @@
 #include "hwy/targets.h"
 
 #include "zeroth/core/base/philox.h"
-#include "zeroth/core/comm/reduction_reference.h"
+#include "zeroth/core/comm/testing/reduction_reference.h"
 
 namespace zeroth {
 namespace {

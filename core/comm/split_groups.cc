@@ -6,6 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace zeroth {
 
 std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests) {
@@ -22,6 +25,10 @@ std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> request
     groups.push_back(std::move(ranks));
   }
   return groups;
+}
+
+std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks) {
+  return absl::StrCat(back_end, " world ranks [", absl::StrJoin(world_ranks, ", "), "]");
 }
 
 }  // namespace zeroth

@@ -5,8 +5,10 @@
 #ifndef ZEROTH_CORE_COMM_SPLIT_GROUPS_H_
 #define ZEROTH_CORE_COMM_SPLIT_GROUPS_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace zeroth {
@@ -18,6 +20,9 @@ struct SplitRequest {
 
 // The new groups by ascending color: ranks of the old group, in the order of the new one.
 std::vector<std::vector<int>> SplitGroups(absl::Span<const SplitRequest> requests);
+
+// "nccl world ranks [0, 1]": the group's communicators' name.
+std::string GroupName(absl::string_view back_end, absl::Span<const int> world_ranks);
 
 }  // namespace zeroth
 

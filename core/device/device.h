@@ -82,7 +82,7 @@ struct DeviceOptions {
   int threads = 1;  // threads of one rank's kernels (CPU); more are useless beyond the rank's cores
   int64_t memory_limit = 0;  // of the rank's allocator, see Allocator::set_limit
   // Matrix products have the same bits whatever `threads` is (CPU): for some speed, see
-  // kernels/gemm/team_gemm.h. All other kernels' never depend on it.
+  // kernels/gemm/gemm_cpu.h. All other kernels' never depend on it.
   bool bits_of_any_team = false;
   // Where Allocator::AllocateForTransport gets memory of this kind of device from: the rank's
   // Communicator::memory_source(). Memory goes back there once the device's streams are done with

@@ -42,4 +42,19 @@ void MemoryAccount::ResetPeaks() {
   stats_.total.peak_bytes = stats_.total.current_bytes;
 }
 
+MemoryStats AccountingAllocator::stats() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return account_.stats();
+}
+
+void AccountingAllocator::ResetPeaks() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  account_.ResetPeaks();
+}
+
+void AccountingAllocator::Trim() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  TrimLocked();
+}
+
 }  // namespace zeroth

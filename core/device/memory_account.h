@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "zeroth/core/device/memory.h"
 
@@ -29,6 +30,20 @@ class MemoryAccount {
 
  private:
   MemoryStats stats_;
+};
+
+// An allocator that keeps such an account. Functions that end in Locked need the mutex held.
+class AccountingAllocator : public Allocator {
+ public:
+  MemoryStats stats() const final;
+  void ResetPeaks() final;
+  void Trim() final;
+
+ protected:
+  virtual void TrimLocked() = 0;
+
+  mutable std::mutex mutex_;
+  MemoryAccount account_;
 };
 
 }  // namespace zeroth

@@ -96,12 +96,13 @@ TEST(ParameterPartTest, RefusesWhatIsNoPart) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), words)) << status;
   };
-  expect({.dim = 2, .count = 2}, "dimension 2 of [4, 6]");
-  expect({.dim = -1, .count = 2}, "dimension -1");
-  expect({.dim = 0, .index = 2, .count = 2}, "part 2 of 2");
-  expect({.dim = 0, .index = 0, .count = 0}, "part 0 of 0");
-  expect({.dim = 1, .count = 2, .sections = {4, 4}}, "4 + 4 do not add up to dimension 1");
-  expect({.dim = 1, .count = 2, .sections = {8, -2}}, "8 + -2");
+  expect({.axis = "tensor", .dim = 2, .count = 2}, "dimension 2 of [4, 6]");
+  expect({.axis = "tensor", .dim = -1, .count = 2}, "dimension -1");
+  expect({.axis = "tensor", .dim = 0, .index = 2, .count = 2}, "part 2 of 2");
+  expect({.axis = "tensor", .dim = 0, .index = 0, .count = 0}, "part 0 of 0");
+  expect({.axis = "tensor", .dim = 1, .count = 2, .sections = {4, 4}},
+         "4 + 4 do not add up to dimension 1");
+  expect({.axis = "tensor", .dim = 1, .count = 2, .sections = {8, -2}}, "8 + -2");
 }
 
 }  // namespace

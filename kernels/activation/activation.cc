@@ -11,7 +11,7 @@ absl::Status Gelu(Kernels& kernels, const Tensor& x, const Tensor& y) {
   Operation op("Gelu", kernels);
   SharedType type;
   if (!op.Kind("x", x, type) || !op.Exactly("y", y, x.shape(), type)) return op.status();
-  return op.Run(GeluCall{x.numel(), x.dtype(), x.raw_data(), y.raw_data()});
+  return op.Run(GeluCall{x.numel(), x.dtype(), x.raw_data(), nullptr, y.raw_data()});
 }
 
 absl::Status GeluBackward(Kernels& kernels, const Tensor& x, const Tensor& dy, const Tensor& dx) {
@@ -21,7 +21,7 @@ absl::Status GeluBackward(Kernels& kernels, const Tensor& x, const Tensor& dy, c
       !op.Exactly("dx", dx, x.shape(), type)) {
     return op.status();
   }
-  return op.Run(GeluBackwardCall{x.numel(), x.dtype(), x.raw_data(), dy.raw_data(), dx.raw_data()});
+  return op.Run(GeluCall{x.numel(), x.dtype(), x.raw_data(), dy.raw_data(), dx.raw_data()});
 }
 
 absl::Status SwiGlu(Kernels& kernels, const Tensor& gate_up, const Tensor& out) {
@@ -30,7 +30,8 @@ absl::Status SwiGlu(Kernels& kernels, const Tensor& gate_up, const Tensor& out) 
   if (!op.Kind("out", out, type) || !op.MinRank("out", out, 1)) return op.status();
   const Matrix flat(out);
   if (!op.Rows("gate_up", gate_up, flat.rows, 2 * flat.cols, type)) return op.status();
-  return op.Run(SwiGluCall{flat.rows, flat.cols, out.dtype(), gate_up.raw_data(), out.raw_data()});
+  return op.Run(
+      SwiGluCall{flat.rows, flat.cols, out.dtype(), gate_up.raw_data(), nullptr, out.raw_data()});
 }
 
 absl::Status SwiGluBackward(Kernels& kernels, const Tensor& gate_up, const Tensor& dout,
@@ -43,8 +44,8 @@ absl::Status SwiGluBackward(Kernels& kernels, const Tensor& gate_up, const Tenso
       !op.Rows("dgate_up", dgate_up, flat.rows, 2 * flat.cols, type)) {
     return op.status();
   }
-  return op.Run(SwiGluBackwardCall{flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(),
-                                   dout.raw_data(), dgate_up.raw_data()});
+  return op.Run(SwiGluCall{flat.rows, flat.cols, dout.dtype(), gate_up.raw_data(), dout.raw_data(),
+                           dgate_up.raw_data()});
 }
 
 }  // namespace zeroth::kernels

@@ -32,29 +32,16 @@ struct GeluCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;
   const void* x = nullptr;
-  void* y = nullptr;
-};
-struct GeluBackwardCall {
-  int64_t count = 0;
-  DType dtype = DType::kFloat32;
-  const void* x = nullptr;
-  const void* dy = nullptr;
-  void* dx = nullptr;
+  const void* dy = nullptr;  // null: out is y, otherwise dx
+  void* out = nullptr;
 };
 struct SwiGluCall {
   int64_t rows = 0;
   int64_t hidden = 0;
   DType dtype = DType::kFloat32;
   const void* gate_up = nullptr;
-  void* out = nullptr;
-};
-struct SwiGluBackwardCall {
-  int64_t rows = 0;
-  int64_t hidden = 0;
-  DType dtype = DType::kFloat32;
-  const void* gate_up = nullptr;
-  const void* dout = nullptr;
-  void* dgate_up = nullptr;
+  const void* dout = nullptr;  // null: to is out, otherwise dgate_up
+  void* to = nullptr;
 };
 
 }  // namespace zeroth

@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/activation/activation-inl.h"
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -23,17 +23,17 @@ void GeluPiece(const GeluCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
     Transform(
-        static_cast<size_t>(end - begin), static_cast<T*>(call.y) + begin,
+        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
         [](auto d, auto v) HWY_ATTR { return GeluOf(d, v); },
         static_cast<const T*>(call.x) + begin);
   });
 }
 
-void GeluBackwardPiece(const GeluBackwardCall& call, int64_t begin, int64_t end) {
+void GeluBackwardPiece(const GeluCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
     Transform(
-        static_cast<size_t>(end - begin), static_cast<T*>(call.dx) + begin,
+        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
         [](auto d, auto v, auto g) HWY_ATTR { return hn::Mul(g, GeluSlope(d, v)); },
         static_cast<const T*>(call.x) + begin, static_cast<const T*>(call.dy) + begin);
   });
@@ -45,7 +45,7 @@ void SwiGluRows(const SwiGluCall& call, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* gate_up = static_cast<const T*>(call.gate_up) + row * 2 * call.hidden;
       Transform(
-          static_cast<size_t>(call.hidden), static_cast<T*>(call.out) + row * call.hidden,
+          static_cast<size_t>(call.hidden), static_cast<T*>(call.to) + row * call.hidden,
           [](auto d, auto gate, auto up) HWY_ATTR { return hn::Mul(SiluOf(d, gate), up); }, gate_up,
           gate_up + call.hidden);
     }
@@ -86,14 +86,14 @@ HWY_INLINE void SwiGluBackwardRow(size_t hidden, const T* gate_up, const T* dout
   StoreFirstElements(dup, d, dgate_up + hidden + i, rest);
 }
 
-void SwiGluBackwardRows(const SwiGluBackwardCall& call, int64_t begin, int64_t end) {
+void SwiGluBackwardRows(const SwiGluCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
     for (int64_t row = begin; row < end; ++row) {
       SwiGluBackwardRow(static_cast<size_t>(call.hidden),
                         static_cast<const T*>(call.gate_up) + row * 2 * call.hidden,
                         static_cast<const T*>(call.dout) + row * call.hidden,
-                        static_cast<T*>(call.dgate_up) + row * 2 * call.hidden);
+                        static_cast<T*>(call.to) + row * 2 * call.hidden);
     }
   });
 }
@@ -112,30 +112,17 @@ HWY_EXPORT(SwiGluRows);
 HWY_EXPORT(SwiGluBackwardRows);
 
 absl::Status Gelu(const GeluCall& call, CpuKernels&) {
-  return ForPieces(call, HWY_DYNAMIC_DISPATCH(GeluPiece));
+  return ForPieces(call, call.dy == nullptr ? HWY_DYNAMIC_DISPATCH(GeluPiece)
+                                            : HWY_DYNAMIC_DISPATCH(GeluBackwardPiece));
 }
 const OnCpu<Gelu> gelu;
 
-absl::Status GeluBackward(const GeluBackwardCall& call, CpuKernels&) {
-  return ForPieces(call, HWY_DYNAMIC_DISPATCH(GeluBackwardPiece));
-}
-const OnCpu<GeluBackward> gelu_backward;
-
 absl::Status SwiGlu(const SwiGluCall& call, CpuKernels&) {
-  const auto rows_of = HWY_DYNAMIC_DISPATCH(SwiGluRows);
-  ParallelFor(call.rows, RowGrain(2 * call.hidden),
-              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.rows, 2 * call.hidden, call,
+                 call.dout == nullptr ? HWY_DYNAMIC_DISPATCH(SwiGluRows)
+                                      : HWY_DYNAMIC_DISPATCH(SwiGluBackwardRows));
 }
 const OnCpu<SwiGlu> swiglu;
-
-absl::Status SwiGluBackward(const SwiGluBackwardCall& call, CpuKernels&) {
-  const auto rows_of = HWY_DYNAMIC_DISPATCH(SwiGluBackwardRows);
-  ParallelFor(call.rows, RowGrain(2 * call.hidden),
-              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
-  return absl::OkStatus();
-}
-const OnCpu<SwiGluBackward> swiglu_backward;
 
 }  // namespace
 }  // namespace zeroth::cpu

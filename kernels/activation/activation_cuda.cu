@@ -69,58 +69,37 @@ __global__ void __launch_bounds__(kMapThreads, kSwiGluGradientBlocks)
 absl::Status Gelu(const GeluCall& call, CudaKernels& kernels) {
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return Apply<GeluForward, T, T>(call.count, GeluForward(), call.y, call.x, kernels.target());
+    if (call.dy == nullptr) {
+      return Apply<GeluForward, T, T>(call.count, GeluForward(), call.out, call.x,
+                                      kernels.target());
+    }
+    return Apply<GeluGradient, T>(call.count, GeluGradient(), call.out, call.x, call.dy,
+                                  kernels.target());
   });
 }
 const OnCuda<Gelu> gelu;
-
-absl::Status GeluBackward(const GeluBackwardCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    return Apply<GeluGradient, typename decltype(tag)::type>(call.count, GeluGradient(), call.dx,
-                                                             call.x, call.dy, kernels.target());
-  });
-}
-const OnCuda<GeluBackward> gelu_backward;
 
 absl::Status SwiGlu(const SwiGluCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   const int64_t items = call.rows * call.hidden;
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    constexpr int kWidth = kPackWidth<T>;
     const auto* from = static_cast<const T*>(call.gate_up);
-    auto* to = static_cast<T*>(call.out);
-    if (ArePacked(from, to) && call.hidden % kWidth == 0) {
-      return ZEROTH_LAUNCH((SwiGluForward<kWidth, T>),
-                           MapShape(items / kWidth, target.multiprocessors), target.stream,
-                           call.rows, call.hidden, from, to);
-    }
-    return ZEROTH_LAUNCH((SwiGluForward<1, T>), MapShape(items, target.multiprocessors),
-                         target.stream, call.rows, call.hidden, from, to);
+    const auto* dy = static_cast<const T*>(call.dout);
+    auto* to = static_cast<T*>(call.to);
+    const bool packed = ArePacked(from, dy, to) && call.hidden % kPackWidth<T> == 0;
+    return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
+      if (dy == nullptr) {
+        return ZEROTH_MAP((SwiGluForward<width(), T>), items / width(), target, call.rows,
+                          call.hidden, from, to);
+      }
+      return ZEROTH_LAUNCH((SwiGluGradient<width(), T>),
+                           MapShape(items / width(), target.multiprocessors, kSwiGluGradientBlocks),
+                           target.stream, call.rows, call.hidden, from, dy, to);
+    });
   });
 }
 const OnCuda<SwiGlu> swiglu;
-
-absl::Status SwiGluBackward(const SwiGluBackwardCall& call, CudaKernels& kernels) {
-  const LaunchTarget& target = kernels.target();
-  const int64_t items = call.rows * call.hidden;
-  return DispatchType(call.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    constexpr int kWidth = kPackWidth<T>;
-    const auto* from = static_cast<const T*>(call.gate_up);
-    const auto* dy = static_cast<const T*>(call.dout);
-    auto* to = static_cast<T*>(call.dgate_up);
-    if (ArePacked(from, dy, to) && call.hidden % kWidth == 0) {
-      return ZEROTH_LAUNCH((SwiGluGradient<kWidth, T>),
-                           MapShape(items / kWidth, target.multiprocessors, kSwiGluGradientBlocks),
-                           target.stream, call.rows, call.hidden, from, dy, to);
-    }
-    return ZEROTH_LAUNCH((SwiGluGradient<1, T>),
-                         MapShape(items, target.multiprocessors, kSwiGluGradientBlocks),
-                         target.stream, call.rows, call.hidden, from, dy, to);
-  });
-}
-const OnCuda<SwiGluBackward> swiglu_backward;
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -16,7 +16,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/adamw_state.h"
+#include "zeroth/kernels/adamw/testing/adamw_state.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 

@@ -13,7 +13,10 @@
 #ifndef ZEROTH_KERNELS_ADAMW_ROUNDING_H_
 #define ZEROTH_KERNELS_ADAMW_ROUNDING_H_
 
+#include <array>
 #include <cstdint>
+
+#include "absl/strings/string_view.h"
 
 namespace zeroth {
 
@@ -23,8 +26,13 @@ struct RoundingKey {
   uint32_t high = 0;
 };
 
-// Independent keys for different (seed, step), and independent of every CounterRng of that seed.
-RoundingKey MakeRoundingKey(uint64_t seed, int64_t step);
+// Independent keys for different (seed, step), and independent of every CounterRng of that seed and
+// of keys of other names.
+RoundingKey MakeRoundingKey(uint64_t seed, int64_t step,
+                            absl::string_view name = "stochastic rounding");
+
+// The four words of the Philox block with this counter and key.
+std::array<uint32_t, 4> DrawBlock(const RoundingKey& key, uint64_t stream, uint64_t block);
 
 // The 64 bits of one element, by the definition above: what implementations compute in vectors.
 struct RoundingBits {

@@ -30,6 +30,8 @@ struct HeadLayout {
   int window = 0;               // of AttentionShape
   const int* starts = nullptr;  // of AttentionArgs, or null
 
+  // Whether anything but causality hides keys.
+  __host__ __device__ bool is_bounded() const { return window > 0 || starts != nullptr; }
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int64_t Query(int64_t batch, int head) const {
     return batch * seq * packed + int64_t{head} * head_dim;
@@ -47,7 +49,7 @@ struct HeadLayout {
   // tile of queries sees begins where its first query's does. A query sees itself whatever `starts`
   // hold; one beyond the sequence sees what the last one does.
   __host__ __device__ int FirstKey(int64_t batch, int query) const {
-    if (window == 0 && starts == nullptr) return 0;
+    if (!is_bounded()) return 0;
     if (query >= seq) query = seq - 1;
     const int start = starts == nullptr ? 0 : starts[batch * seq + query];
     const int from = window == 0 || query < window ? 0 : query + 1 - window;
@@ -58,7 +60,7 @@ struct HeadLayout {
   // `key`, or the sequence ends.
   template <int kStep>
   __device__ __forceinline__ int EndOfQueries(int64_t batch, int query, int key) const {
-    if (window == 0 && starts == nullptr) return seq;
+    if (!is_bounded()) return seq;
     while (query < seq && FirstKey(batch, query) < key) query += kStep;
     return query < seq ? query : seq;
   }

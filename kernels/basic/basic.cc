@@ -7,27 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/philox.h"
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth {
-namespace {
-
-uint32_t Low(uint64_t x) { return static_cast<uint32_t>(x); }
-uint32_t High(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
-
-}  // namespace
 
 RoundingKey MakeDropoutKey(uint64_t seed, int64_t step) {
-  const uint64_t key = CounterRng(seed, "dropout").Bits64(static_cast<uint64_t>(step));
-  return {Low(key), High(key)};
+  return MakeRoundingKey(seed, step, "dropout");
 }
 
 bool DropsElement(const DropoutDraws& draws, int64_t element, uint32_t threshold) {
-  const uint64_t block = static_cast<uint64_t>(element) / 4;
   const std::array<uint32_t, 4> words =
-      Philox4x32({Low(block), High(block), Low(draws.stream), High(draws.stream)},
-                 {draws.key.low, draws.key.high});
+      DrawBlock(draws.key, draws.stream, static_cast<uint64_t>(element) / 4);
   return words[static_cast<size_t>(element) % 4] < threshold;
 }
 

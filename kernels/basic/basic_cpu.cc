@@ -17,7 +17,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/kernels/activation/activation-inl.h"
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {

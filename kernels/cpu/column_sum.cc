@@ -14,7 +14,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -42,31 +42,21 @@ HWY_INLINE void SumRows(int64_t begin, int64_t end, int64_t cols, int64_t stride
   }
 }
 
-template <bool kWhole, class D, typename T>
-HWY_INLINE hn::Vec<D> LoadColumns(D d, const T* from, size_t count) {
-  if constexpr (kWhole) return LoadElements(d, from);
-  return LoadFirstElements(d, from, count);
-}
-
 // One vector of columns, or its first `count` lanes, held in a register over all rows so that `out`
 // is rounded once.
 template <bool kWhole, class D, typename T>
 HWY_INLINE void AddPartialColumns(D d, int64_t rows, int64_t stride, const float* partial,
                                   bool accumulate, size_t count, T* out) {
   const auto load = [&](int64_t row)
-                        HWY_ATTR { return LoadColumns<kWhole>(d, partial + row * stride, count); };
-  auto sum = accumulate ? LoadColumns<kWhole>(d, out, count) : hn::Zero(d);
+                        HWY_ATTR { return LoadLanes<kWhole>(d, partial + row * stride, count); };
+  auto sum = accumulate ? LoadLanes<kWhole>(d, out, count) : hn::Zero(d);
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     sum = hn::Add(
         sum, hn::Add(hn::Add(load(row), load(row + 1)), hn::Add(load(row + 2), load(row + 3))));
   }
   for (; row < rows; ++row) sum = hn::Add(sum, load(row));
-  if constexpr (kWhole) {
-    StoreElements(sum, d, out);
-  } else {
-    StoreFirstElements(sum, d, out, count);
-  }
+  StoreLanes<kWhole>(sum, d, out, count);
 }
 
 // out[cols] (+)= sum of the rows of `partial`.

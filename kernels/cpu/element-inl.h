@@ -11,6 +11,7 @@
 #define ZEROTH_KERNELS_CPU_ELEMENT_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +19,7 @@
 #include "hwy/highway.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/cpu/half-inl.h"
+#include "zeroth/core/base/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -51,61 +52,8 @@ HWY_INLINE auto WithElementTypes(DType dtype, DType other, const Function& funct
   return function(Float16(), float());
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadElements(D d, const float* from) {
-  return hn::LoadU(d, from);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
-  const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<uint16_t, D> d16;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadElements(D d, const Float16* from) {
-  const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<uint16_t, D> d16;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(d, Float16Format::Widen(d32, hn::PromoteTo(d32, bits)));
-}
-
-template <class D>
-HWY_INLINE void StoreElements(hn::Vec<D> v, D d, float* to) {
-  hn::StoreU(v, d, to);
-}
-
-// The upper halves of v's lanes, rounded to nearest even, in the lower halves.
-template <class D>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToBFloat16(D, hn::Vec<D> v) {
-  const hn::RebindToUnsigned<D> d32;
-  const auto bits = hn::BitCast(d32, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu))));
-  // Rounding could carry a NaN's payload into infinity: truncate and make it quiet.
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40u));
-  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), quiet, rounded);
-}
-
-// Through Highway's integers: its own demotion to bf16 truncates.
-template <class D>
-HWY_INLINE void StoreElements(hn::Vec<D> v, D d, BFloat16* to) {
-  const hn::RebindToSigned<D> di;
-  const hn::Rebind<uint16_t, D> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, RoundToBFloat16(d, v))), d16,
-             reinterpret_cast<uint16_t*>(to));
-}
-
-template <class D>
-HWY_INLINE void StoreElements(hn::Vec<D> v, D, Float16* to) {
-  const hn::RebindToUnsigned<D> d32;
-  const hn::RebindToSigned<D> di;
-  const hn::Rebind<uint16_t, D> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, Float16Format::Narrow(d32, hn::BitCast(d32, v)))),
-             d16, reinterpret_cast<uint16_t*>(to));
-}
+using ::zeroth::HWY_NAMESPACE::LoadElements;
+using ::zeroth::HWY_NAMESPACE::StoreElements;
 
 // The first `count` lanes from memory, zeros in the others; reads nothing beyond. Arrays are
 // aligned because GCC writes them with aligned stores even where the address sanitizer lays out the
@@ -122,6 +70,90 @@ HWY_INLINE void StoreFirstElements(hn::Vec<D> v, D d, T* to, size_t count) {
   HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(float)];
   StoreElements(v, d, lanes);
   std::memcpy(to, lanes, count * sizeof(T));
+}
+
+// The same of what is known to be whole, or not, where code is made; and of what is known when it
+// runs.
+template <bool kWhole, class D, class T>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, size_t count) {
+  if constexpr (kWhole) {
+    return LoadElements(d, from);
+  } else {
+    return LoadFirstElements(d, from, count);
+  }
+}
+template <bool kWhole, class D, class T>
+HWY_INLINE void StoreLanes(hn::Vec<D> v, D d, T* to, size_t count) {
+  if constexpr (kWhole) {
+    StoreElements(v, d, to);
+  } else {
+    StoreFirstElements(v, d, to, count);
+  }
+}
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadUpTo(D d, const T* from, size_t count) {
+  return count == hn::Lanes(d) ? LoadElements(d, from) : LoadFirstElements(d, from, count);
+}
+template <class D, class T>
+HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, T* to, size_t count) {
+  count == hn::Lanes(d) ? StoreElements(v, d, to) : StoreFirstElements(v, d, to, count);
+}
+
+// Loops over arrays. The last, partial vector goes through the same vector operations as the
+// others, so that an element's result does not depend on its place.
+
+// out[i] = op(d, in[i]...) for i in [0, n), computed in fp32; arrays are fp32, bf16 or fp16, each
+// its own. `out` may be one of the inputs, but not overlap one otherwise.
+template <class Op, typename Out, typename... In>
+HWY_INLINE void Transform(size_t n, Out* out, const Op& op, const In*... in) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    StoreElements(op(d, LoadElements(d, in + i)...), d, out + i);
+  }
+  if (i < n) {
+    StoreFirstElements(op(d, LoadFirstElements(d, in + i, n - i)...), d, out + i, n - i);
+  }
+}
+
+// acc = op(d, acc, in[i]...) over i in [0, n) in several accumulators that start at zero, then
+// their sum.
+template <class Op, typename... In>
+HWY_INLINE float Reduce(size_t n, const Op& op, const In*... in) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  auto acc0 = hn::Zero(d);
+  auto acc1 = hn::Zero(d);
+  auto acc2 = hn::Zero(d);
+  auto acc3 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    acc0 = op(d, acc0, LoadElements(d, in + i)...);
+    acc1 = op(d, acc1, LoadElements(d, in + i + lanes)...);
+    acc2 = op(d, acc2, LoadElements(d, in + i + 2 * lanes)...);
+    acc3 = op(d, acc3, LoadElements(d, in + i + 3 * lanes)...);
+  }
+  for (; i + lanes <= n; i += lanes) acc0 = op(d, acc0, LoadElements(d, in + i)...);
+  if (i < n) {
+    const auto valid = hn::FirstN(d, n - i);
+    acc1 = hn::IfThenElse(valid, op(d, acc1, LoadFirstElements(d, in + i, n - i)...), acc1);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(acc0, acc1), hn::Add(acc2, acc3))));
+}
+
+// The largest magnitude, as the bits of a float: these order as integers do, with NaN on top.
+template <typename T>
+HWY_INLINE uint32_t LargestMagnitude(size_t n, const T* values) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  auto largest = hn::Zero(di);
+  for (size_t i = 0; i < n; i += lanes) {
+    const auto x = LoadUpTo(d, values + i, std::min(lanes, n - i));
+    largest = hn::Max(largest, hn::And(hn::BitCast(di, x), hn::Set(di, 0x7fffffff)));
+  }
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -71,6 +71,15 @@ inline int64_t RowGrain(int64_t row_elements) {
   return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
 }
 
+// rows_of(call, begin, end) for pieces of `rows` rows of about `row_elements` elements.
+template <typename Call>
+absl::Status ForRows(int64_t rows, int64_t row_elements, const Call& call,
+                     void (*rows_of)(const Call&, int64_t, int64_t)) {
+  ParallelFor(rows, RowGrain(row_elements),
+              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
+  return absl::OkStatus();
+}
+
 }  // namespace zeroth::cpu
 
 #endif  // ZEROTH_KERNELS_CPU_PARALLEL_H_

@@ -21,7 +21,6 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_epilogue.h"
-#include "zeroth/kernels/gemm/widened_gemm.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
 
@@ -71,10 +70,11 @@ TEST_P(TeamSizeTest, Attention) {
     std::vector<float> lse(static_cast<size_t>(shape.batch * shape.heads * shape.seq));
     std::vector<float> all(qkv.size());
     EXPECT_TRUE(
-        AttentionForward({shape, DType::kFloat32, qkv.data(), out.data(), lse.data()}, workspace)
+        AttentionForward({shape, DType::kFloat32, qkv.data(), nullptr, out.data(), lse.data()},
+                         workspace)
             .ok());
-    EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), out.data(),
-                                   lse.data(), all.data()},
+    EXPECT_TRUE(AttentionBackward({shape, DType::kFloat32, dout.data(), qkv.data(), nullptr,
+                                   out.data(), lse.data(), all.data()},
                                   workspace)
                     .ok());
     all.insert(all.end(), out.begin(), out.end());

@@ -16,7 +16,7 @@
 #include "zeroth/core/device/cuda/kernel_language.h"
 
 #if defined(ZEROTH_CUDA_EMULATION)
-#include "zeroth/kernels/cuda/async_copy_emulation.h"
+#include "zeroth/kernels/cuda/emulation/async_copies.h"
 #endif
 
 namespace zeroth::cuda {

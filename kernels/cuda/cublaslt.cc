@@ -2,6 +2,7 @@
 
 #include "zeroth/kernels/cuda/cublaslt.h"
 
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,23 +56,11 @@ bool HasBias(Epilogue epilogue) {
 }
 
 cublasLtEpilogue_t CublasEpilogue(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::kNone:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case Epilogue::kBias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::kGelu:
-      return CUBLASLT_EPILOGUE_GELU;
-    case Epilogue::kBiasGelu:
-      return CUBLASLT_EPILOGUE_GELU_BIAS;
-    case Epilogue::kGeluAux:
-      return CUBLASLT_EPILOGUE_GELU_AUX;
-    case Epilogue::kBiasGeluAux:
-      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::kGeluBackward:
-      return CUBLASLT_EPILOGUE_DGELU;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
+  static constexpr std::array<cublasLtEpilogue_t, 7> kAll = {
+      CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_GELU,
+      CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+      CUBLASLT_EPILOGUE_DGELU};
+  return kAll.at(static_cast<size_t>(epilogue));
 }
 
 template <typename Value>

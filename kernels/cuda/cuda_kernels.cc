@@ -36,7 +36,10 @@ absl::StatusOr<std::unique_ptr<Kernels>> CudaKernels::Create(CudaDevice& device,
 }
 
 absl::Status CudaKernels::Finish(const absl::Status& launched, CallTensors tensors) {
-  const absl::Status status = stream_.Update(launched);
+  // Memory that was refused is nothing that the stream has run into, and it goes on, unless it is
+  // being recorded: a recording must not lack what was refused.
+  const bool refused = absl::IsResourceExhausted(launched) && stream_.playback() == nullptr;
+  const absl::Status status = refused ? launched : stream_.Update(launched);
   if (stream_.is_compute()) return status;
   // Also after an error: what was launched before it may still run.
   for (const Tensor* tensor : tensors) stream_.Retain(tensor->buffer());

@@ -41,8 +41,8 @@ class CudaKernels final : public Kernels {
   // Made at the first product: streams that only round have no need of it.
   absl::StatusOr<CublasLt*> Blas();
 
-  // Ends a call: an error fails the stream, and on side streams `tensors` and scratch are kept
-  // until it has passed.
+  // Ends a call: an error fails the stream, memory that was refused excepted, and on side streams
+  // `tensors` and scratch are kept until it has passed.
   absl::Status Finish(const absl::Status& launched, CallTensors tensors);
 
  private:

@@ -45,6 +45,14 @@ absl::Status DispatchPair(DType dtype, DType other, const Function& function) {
   });
 }
 
+// function(width) for an integral constant: kWidth elements at a time where all are `packed`,
+// else 1.
+template <int kWidth, typename Function>
+absl::Status DispatchWidth(bool packed, const Function& function) {
+  if (packed) return function(std::integral_constant<int, kWidth>());
+  return function(std::integral_constant<int, 1>());
+}
+
 }  // namespace zeroth::cuda
 
 #endif  // ZEROTH_KERNELS_CUDA_DISPATCH_H_

@@ -55,4 +55,9 @@ inline int64_t RowPieces(int64_t rows) {
 
 }  // namespace zeroth::cuda
 
+// Launches a kernel for `items` items, spread by MapShape over `target`.
+#define ZEROTH_MAP(kernel, items, target, ...)                                     \
+  ZEROTH_LAUNCH(kernel, ::zeroth::cuda::MapShape(items, (target).multiprocessors), \
+                (target).stream, __VA_ARGS__)
+
 #endif  // ZEROTH_KERNELS_CUDA_LAUNCH_SHAPES_H_

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 
 #include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/elements.h"
 #include "zeroth/kernels/cuda/launch_shapes.h"
 
@@ -56,14 +57,10 @@ template <typename F, typename Out, typename In>
 absl::Status Apply(int64_t count, F f, void* out, const void* in, const LaunchTarget& target) {
   auto* to = static_cast<Out*>(out);
   const auto* from = static_cast<const In*>(in);
-  constexpr int kWidth = kPackWidth<Out, In>;
-  if (ArePacked(to, from)) {
-    return ZEROTH_LAUNCH((Map1<kWidth, F, Out, In>),
-                         MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
-                         target.stream, count, f, to, from);
-  }
-  return ZEROTH_LAUNCH((Map1<1, F, Out, In>), MapShape(count, target.multiprocessors),
-                       target.stream, count, f, to, from);
+  return DispatchWidth<kPackWidth<Out, In>>(ArePacked(to, from), [&](auto width) {
+    return ZEROTH_MAP((Map1<width(), F, Out, In>), (count + width() - 1) / width(), target, count,
+                      f, to, from);
+  });
 }
 
 // The same of f(a[i], b[i]).
@@ -73,14 +70,10 @@ absl::Status Apply(int64_t count, F f, void* out, const void* a, const void* b,
   auto* to = static_cast<T*>(out);
   const auto* x = static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
-  constexpr int kWidth = kPackWidth<T>;
-  if (ArePacked(to, x, y)) {
-    return ZEROTH_LAUNCH((Map2<kWidth, F, T, T, T>),
-                         MapShape((count + kWidth - 1) / kWidth, target.multiprocessors),
-                         target.stream, count, f, to, x, y);
-  }
-  return ZEROTH_LAUNCH((Map2<1, F, T, T, T>), MapShape(count, target.multiprocessors),
-                       target.stream, count, f, to, x, y);
+  return DispatchWidth<kPackWidth<T>>(ArePacked(to, x, y), [&](auto width) {
+    return ZEROTH_MAP((Map2<width(), F, T, T, T>), (count + width() - 1) / width(), target, count,
+                      f, to, x, y);
+  });
 }
 
 }  // namespace zeroth::cuda

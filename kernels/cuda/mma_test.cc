@@ -13,7 +13,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/cuda/cuda_device.h"
 #include "zeroth/core/device/testing/missing_device.h"
-#include "zeroth/kernels/cuda/mma_test_kernels.h"
+#include "zeroth/kernels/cuda/testing/mma_test_kernels.h"
 
 namespace zeroth::cuda {
 namespace {

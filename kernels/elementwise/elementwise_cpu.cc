@@ -1,6 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <cstddef>
+#include <cstring>
+#include <type_traits>
 
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
@@ -12,7 +14,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -42,6 +44,23 @@ void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {
   });
 }
 
+// Between types; a copy, to the last bit of a NaN, within one.
+void CastPiece(const CastCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.from, [&](auto from) HWY_ATTR {
+    WithElementType(call.to, [&](auto to) HWY_ATTR {
+      const auto* src = static_cast<const decltype(from)*>(call.src) + begin;
+      auto* dst = static_cast<decltype(to)*>(call.dst) + begin;
+      const size_t count = static_cast<size_t>(end - begin);
+      if constexpr (std::is_same_v<decltype(from), decltype(to)>) {
+        std::memcpy(dst, src, count * sizeof(*src));
+      } else {
+        Transform(
+            count, dst, [](auto, auto v) HWY_ATTR { return v; }, src);
+      }
+    });
+  });
+}
+
 void LerpPiece(const LerpCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
@@ -66,6 +85,7 @@ namespace {
 HWY_EXPORT(AddPiece);
 HWY_EXPORT(ScalePiece);
 HWY_EXPORT(LerpPiece);
+HWY_EXPORT(CastPiece);
 
 absl::Status Add(const AddCall& call, CpuKernels&) {
   return ForPieces(call, HWY_DYNAMIC_DISPATCH(AddPiece));
@@ -81,6 +101,11 @@ absl::Status Lerp(const LerpCall& call, CpuKernels&) {
   return ForPieces(call, HWY_DYNAMIC_DISPATCH(LerpPiece));
 }
 const OnCpu<Lerp> lerp;
+
+absl::Status Cast(const CastCall& call, CpuKernels&) {
+  return ForPieces(call, HWY_DYNAMIC_DISPATCH(CastPiece));
+}
+const OnCpu<Cast> cast;
 
 }  // namespace
 }  // namespace zeroth::cpu

@@ -91,20 +91,16 @@ absl::Status Embedding(const EmbeddingCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    constexpr int kWidth = kPackWidth<T>;
     const auto* table = static_cast<const T*>(call.table);
     const auto* positions = static_cast<const T*>(call.positions);
     auto* out = static_cast<T*>(call.out);
     const int64_t places = call.batch * call.seq;
-    if (call.dim % kWidth == 0 && ArePacked(table, positions, out)) {
-      return ZEROTH_LAUNCH((Lookup<kWidth, T>),
-                           MapShape(places * call.dim / kWidth, target.multiprocessors),
-                           target.stream, places, call.seq, call.vocab, call.dim, call.tokens,
-                           table, positions, out, kernels.data_error());
-    }
-    return ZEROTH_LAUNCH((Lookup<1, T>), MapShape(places * call.dim, target.multiprocessors),
-                         target.stream, places, call.seq, call.vocab, call.dim, call.tokens, table,
-                         positions, out, kernels.data_error());
+    const bool packed = call.dim % kPackWidth<T> == 0 && ArePacked(table, positions, out);
+    return DispatchWidth<kPackWidth<T>>(packed, [&](auto width) {
+      return ZEROTH_MAP((Lookup<width(), T>), places * call.dim / width(), target, places, call.seq,
+                        call.vocab, call.dim, call.tokens, table, positions, out,
+                        kernels.data_error());
+    });
   });
 }
 const OnCuda<Embedding> embedding;
@@ -145,10 +141,9 @@ absl::Status PositionBackward(const PositionBackwardCall& call, CudaKernels& ker
   return DispatchPair(call.dtype, call.grad_dtype, [&](auto tag, auto grad_tag) {
     using T = typename decltype(tag)::type;
     using G = typename decltype(grad_tag)::type;
-    return ZEROTH_LAUNCH((SumBatch<T, G>), MapShape(call.rows * call.dim, target.multiprocessors),
-                         target.stream, call.batch, call.seq, call.rows, call.dim,
-                         static_cast<const T*>(call.dout), call.accumulate,
-                         static_cast<G*>(call.gradient));
+    return ZEROTH_MAP((SumBatch<T, G>), call.rows * call.dim, target, call.batch, call.seq,
+                      call.rows, call.dim, static_cast<const T*>(call.dout), call.accumulate,
+                      static_cast<G*>(call.gradient));
   });
 }
 const OnCuda<PositionBackward> position_backward;

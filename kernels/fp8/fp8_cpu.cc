@@ -29,23 +29,6 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// The largest magnitude, as the bits of a float: these order as integers do, with NaN on top.
-template <typename T>
-HWY_INLINE uint32_t LargestMagnitude(size_t n, const void* from) {
-  const T* values = static_cast<const T*>(from);
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const size_t lanes = hn::Lanes(d);
-  const auto mask = hn::Set(di, 0x7fffffff);
-  auto largest = hn::Zero(di);
-  for (size_t i = 0; i < n; i += lanes) {
-    const auto x =
-        i + lanes <= n ? LoadElements(d, values + i) : LoadFirstElements(d, values + i, n - i);
-    largest = hn::Max(largest, hn::And(hn::BitCast(di, x), mask));
-  }
-  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
-}
-
 // The codes of x, to nearest even.
 template <Fp8Format kFormat, class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> x) {
@@ -81,8 +64,7 @@ HWY_INLINE void EncodeRow(size_t n, const void* from, float multiplier, uint8_t*
   const auto factor = hn::Set(d, multiplier);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
-    const auto x =
-        count == lanes ? LoadElements(d, values + i) : LoadFirstElements(d, values + i, count);
+    const auto x = LoadUpTo(d, values + i, count);
     const auto codes = hn::DemoteTo(d8, Encode<kFormat>(d, hn::Mul(x, factor)));
     if (count == lanes) {
       hn::StoreU(codes, d8, to + i);
@@ -95,8 +77,9 @@ HWY_INLINE void EncodeRow(size_t n, const void* from, float multiplier, uint8_t*
 }
 
 uint32_t LargestOf(DType dtype, size_t n, const void* values) {
-  return WithElementType(
-      dtype, [&](auto element) HWY_ATTR { return LargestMagnitude<decltype(element)>(n, values); });
+  return WithElementType(dtype, [&](auto element) HWY_ATTR {
+    return LargestMagnitude(n, static_cast<const decltype(element)*>(values));
+  });
 }
 
 void EncodeValues(DType dtype, Fp8Format format, size_t n, const void* values, float multiplier,

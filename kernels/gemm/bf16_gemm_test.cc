@@ -18,11 +18,9 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/kernels/activation/activation_reference.h"
 #include "zeroth/kernels/cpu/workspace.h"
-#include "zeroth/kernels/gemm/bf16_matmul.h"
-#include "zeroth/kernels/gemm/bf16_products.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_reference.h"
-#include "zeroth/kernels/gemm/widened_gemm.h"
 
 namespace zeroth::cpu {
 namespace {

@@ -1,8 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/gemm/bf16_matmul.h"
-
 #include <omp.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -15,15 +17,42 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "oneapi/dnnl/dnnl_version.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {
 
 using dnnl::memory;
+
+bool Includes(dnnl_cpu_isa_t isa, dnnl_cpu_isa_t needed) { return (isa & needed) == needed; }
+
+// Intel's cores since Sapphire Rapids leave bf16 to AMX: their VDPBF16PS, though it does twice the
+// work of a multiply-add, starts only every second cycle where two multiply-adds start in each, so
+// that fp32 is twice as fast (measured: 110 against 220 GFLOP/s on a core of Emerald Rapids whose
+// AMX the hypervisor hides). AVX512_FP16 tells these cores from Cooper Lake.
+bool Bf16DotProductIsSlow() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0 || ebx != signature_INTEL_ebx) return false;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kAvx512Fp16 = 1u << 23;
+  return (edx & kAvx512Fp16) != 0;
+#else
+  return false;
+#endif
+}
+
+bool HasAmx() { return Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_amx); }
+
+// What an AMX tile multiplies by at once. Other depths end in a tail that oneDNN gets wrong: 2.6
+// executes an instruction that the processor refuses (oneDNN's issue 1661), and versions as late as
+// 3.14 mix what lies behind a row into others' results (issue 5717).
+constexpr int64_t kAmxDepth = 32;
 
 // What a prepared product depends on.
 struct MatmulKey {
@@ -84,9 +113,15 @@ dnnl::matmul::primitive_desc Prepare(const MatmulKey& key) {
     add.append_sum(1.0f);
     attributes.set_post_ops(add);
   }
+#if DNNL_VERSION_MAJOR >= 3
+  using PrimitiveDesc = dnnl::matmul::primitive_desc;
+  return key.bias ? PrimitiveDesc(CpuEngine(), a, b, DescribeBias(key.n), c, attributes)
+                  : PrimitiveDesc(CpuEngine(), a, b, c, attributes);
+#else
   const dnnl::matmul::desc operation =
       key.bias ? dnnl::matmul::desc(a, b, DescribeBias(key.n), c) : dnnl::matmul::desc(a, b, c);
   return dnnl::matmul::primitive_desc(operation, attributes, CpuEngine());
+#endif
 }
 
 // oneDNN's code for one kind of call, whose memory objects are pointed at each call's operands.
@@ -191,6 +226,17 @@ absl::Status Blocked(const GemmCall& call, Workspace& workspace) {
 }
 
 }  // namespace
+
+bool HasNativeBf16Products(int64_t depth) {
+  static const bool has_any = Includes(dnnl_get_effective_cpu_isa(), dnnl_cpu_isa_avx512_core_bf16);
+  static const bool has_amx = HasAmx();
+  return has_any && (!has_amx || depth % kAmxDepth == 0);
+}
+
+Bf16Products FastestBf16Products(int64_t depth) {
+  static const bool is_slow = !HasAmx() && Bf16DotProductIsSlow();
+  return HasNativeBf16Products(depth) && !is_slow ? Bf16Products::kNative : Bf16Products::kWidened;
+}
 
 absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace) {
   const bool needs_epilogue = call.activation != Activation::kNone ||

@@ -67,7 +67,7 @@ struct GemmCall {
   void* pre_activation = nullptr;    // [m, n] contiguous, or null
   const void* gelu_input = nullptr;  // [m, n] contiguous, or null
   int64_t saved_ld = 0;              // of these two, if it is not n; on CPUs
-  bool any_team = false;  // on CPUs: the same bits whatever the number of threads, see team_gemm.h
+  bool any_team = false;  // on CPUs: the same bits whatever the number of threads, see gemm_cpu.h
 };
 struct BiasGradientCall {
   int64_t rows = 0;

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A product cut into blocks of c, for those that pass through fp32 scratch on their way there.
+// A product cut into blocks of c, for those that pass through fp32 scratch on their way there; on
+// every device.
 
 #ifndef ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
 #define ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_
@@ -12,9 +13,17 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/gemm/gemm.h"
-#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
-namespace zeroth::cpu {
+namespace zeroth {
+
+// `elements` elements further; null stays null.
+inline const void* Advance(const void* from, int64_t elements, DType dtype) {
+  if (from == nullptr) return nullptr;
+  return static_cast<const char*>(from) + elements * static_cast<int64_t>(SizeOf(dtype));
+}
+inline void* Advance(void* from, int64_t elements, DType dtype) {
+  return const_cast<void*>(Advance(static_cast<const void*>(from), elements, dtype));
+}
 
 struct GemmBlock {
   int64_t row;
@@ -63,19 +72,6 @@ inline GemmCall ProductOfBlock(const GemmCall& call, const GemmBlock& block, flo
   return part;
 }
 
-inline GemmEpilogue EpilogueOf(const GemmCall& call) {
-  return {.bias_dtype = call.dtype,
-          .bias = call.bias,
-          .activation = call.activation,
-          .accumulate = call.accumulate,
-          .c_dtype = call.c_dtype,
-          .c = call.c,
-          .ldc = call.ldc,
-          .pre_activation = call.pre_activation,
-          .gelu_input = call.gelu_input,
-          .saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n};
-}
-
-}  // namespace zeroth::cpu
+}  // namespace zeroth
 
 #endif  // ZEROTH_KERNELS_GEMM_GEMM_BLOCKS_H_

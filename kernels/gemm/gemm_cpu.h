@@ -5,8 +5,12 @@
 #ifndef ZEROTH_KERNELS_GEMM_GEMM_CPU_H_
 #define ZEROTH_KERNELS_GEMM_GEMM_CPU_H_
 
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 
@@ -17,6 +21,49 @@ namespace zeroth::cpu {
 // the error of oneDNN, and `workspace` may refuse. Calls on different threads share nothing that
 // changes, given a workspace each.
 absl::Status Gemm(const GemmCall& call, Workspace& workspace);
+
+// What it is made of.
+
+// c = op(a) op(b), or c += op(a) op(b) if call.accumulate: all fp32, k > 0; the rest of the call is
+// not looked at. On omp_get_max_threads() threads. Internal carries the error of oneDNN.
+absl::Status Sgemm(const GemmCall& call);
+
+enum class Bf16Products {
+  kNative,   // by the CPU's own bf16 instructions
+  kWidened,  // in fp32, each operand widened first
+};
+
+// True where oneDNN multiplies bf16 operands of this depth (k) with instructions for bf16.
+bool HasNativeBf16Products(int64_t depth);
+
+// What this CPU does faster. It is read from what the CPU says of itself and not measured, so that
+// every rank and every run on a kind of CPU adds in one order.
+Bf16Products FastestBf16Products(int64_t depth);
+
+// Gemm() of bf16 operands by oneDNN's matmul primitive. Where c is a sum, with or without a bias,
+// oneDNN writes it; otherwise blocks of columns pass through the workspace as fp32. Prepared
+// products are kept per thread and found again by their sizes. call.dtype is bf16, m, n and k are
+// positive; Internal where oneDNN has no implementation, which HasNativeBf16Products(k) tells.
+absl::Status Bf16Matmul(const GemmCall& call, Workspace& workspace);
+
+// to[rows, cols] (contiguous) = from[rows, cols] of `dtype`, whose rows are `ld` elements apart;
+// exact.
+void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to);
+
+// Gemm() of bf16 or fp16 operands in fp32 instructions, for CPUs whose own are missing or slower:
+// blocks of the operands are widened into the workspace, at most 12 MiB of it, and multiplied
+// there. call.dtype is bf16 or fp16, m, n and k are positive.
+absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace);
+
+// A product of the call's kind on one thread.
+using OneThreadProduct = absl::FunctionRef<absl::Status(const GemmCall&, Workspace&)>;
+
+// The product with the same bits on any number of threads. oneDNN divides work by how many threads
+// there are, for small c and many terms the terms too, which then add up in another order. Here c
+// is cut into tiles, at places that its sizes alone decide, and each tile is one thread's
+// `product`; m, n and k are above 0. Each tile packs what it multiplies by itself, and a product of
+// a single tile has one thread. The error of one of them, if any fails.
+absl::Status TeamGemm(const GemmCall& call, Workspace& workspace, OneThreadProduct product);
 
 }  // namespace zeroth::cpu
 

@@ -11,6 +11,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cuda/column_sum.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 
 namespace zeroth::cuda {
 namespace {
@@ -58,25 +59,6 @@ absl::Status MultiplyPlainly(const GemmCall& call, CublasLt& blas, const LaunchT
   return PlainGemm(call, target);
 }
 
-// The product of rows [begin, begin + rows) alone, to staging.
-GemmCall ProductOfRows(const GemmCall& call, int64_t begin, int64_t rows, float* staging) {
-  GemmCall product;
-  product.m = rows;
-  product.n = call.n;
-  product.k = call.k;
-  product.dtype = call.dtype;
-  const int64_t offset = call.transpose_a ? begin : begin * call.lda;
-  product.a = static_cast<const char*>(call.a) + offset * static_cast<int64_t>(SizeOf(call.dtype));
-  product.lda = call.lda;
-  product.transpose_a = call.transpose_a;
-  product.b = call.b;
-  product.ldb = call.ldb;
-  product.transpose_b = call.transpose_b;
-  product.c = staging;
-  product.ldc = call.n;
-  return product;
-}
-
 // False if cuBLASLt has no algorithm for the product alone either; nothing of c is written then.
 absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
                                       const LaunchTarget& target) {
@@ -85,7 +67,7 @@ absl::StatusOr<bool> MultiplyInStages(const GemmCall& call, CublasLt& blas,
   ZEROTH_ASSIGN_OR_RETURN(float* const staging, blas.Staging());
   for (int64_t begin = 0; begin < call.m; begin += step) {
     const int64_t rows = std::min(step, call.m - begin);
-    const GemmCall product = ProductOfRows(call, begin, rows, staging);
+    const GemmCall product = ProductOfBlock(call, {begin, 0, rows, call.n}, staging);
     ZEROTH_ASSIGN_OR_RETURN(const bool multiplied, MultiplyByBlas(product, blas));
     if (!multiplied && begin == 0) return false;
     // The rows that are left over may be so few that only the others have an algorithm.

@@ -31,25 +31,6 @@ HWY_INLINE V Activate(D d, V x) {
   }
 }
 
-// The whole vector, or its first `count` lanes.
-template <bool kWhole, class D, class T>
-HWY_INLINE hn::Vec<D> LoadLanes(D d, const T* from, size_t count) {
-  if constexpr (kWhole) {
-    return LoadElements(d, from);
-  } else {
-    return LoadFirstElements(d, from, count);
-  }
-}
-
-template <bool kWhole, class D, class T>
-HWY_INLINE void StoreLanes(hn::Vec<D> v, D d, T* to, size_t count) {
-  if constexpr (kWhole) {
-    StoreElements(v, d, to);
-  } else {
-    StoreFirstElements(v, d, to, count);
-  }
-}
-
 // op(d, i, whole, count) for every vector of a row of n.
 template <class Op>
 HWY_INLINE void ForVectors(size_t n, const Op& op) {

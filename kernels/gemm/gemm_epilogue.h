@@ -7,17 +7,9 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
 
 namespace zeroth::cpu {
-
-// `elements` elements further; null stays null.
-inline const void* Advance(const void* from, int64_t elements, DType dtype) {
-  if (from == nullptr) return nullptr;
-  return static_cast<const char*>(from) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-inline void* Advance(void* from, int64_t elements, DType dtype) {
-  return const_cast<void*>(Advance(static_cast<const void*>(from), elements, dtype));
-}
 
 // Where an fp32 product goes and what happens to it on the way; fields as in GemmArgs.
 struct GemmEpilogue {
@@ -42,6 +34,20 @@ struct GemmEpilogue {
 // rounded once. `product` may be c itself. Elements depend on themselves alone.
 void FinishProduct(int64_t m, int64_t n, const float* product, int64_t ld,
                    const GemmEpilogue& epilogue);
+
+// Of the whole call.
+inline GemmEpilogue EpilogueOf(const GemmCall& call) {
+  return {.bias_dtype = call.dtype,
+          .bias = call.bias,
+          .activation = call.activation,
+          .accumulate = call.accumulate,
+          .c_dtype = call.c_dtype,
+          .c = call.c,
+          .ldc = call.ldc,
+          .pre_activation = call.pre_activation,
+          .gelu_input = call.gelu_input,
+          .saved_ld = call.saved_ld > 0 ? call.saved_ld : call.n};
+}
 
 }  // namespace zeroth::cpu
 

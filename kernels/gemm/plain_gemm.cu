@@ -99,9 +99,9 @@ absl::Status ApplyEpilogue(const GemmCall& call, int64_t begin, int64_t rows, co
                            const LaunchTarget& target) {
   const int64_t elements = rows * call.n;
   return DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
-    return ZEROTH_LAUNCH(
-        (EpilogueKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>),
-        MapShape(elements, target.multiprocessors), target.stream, call, begin, elements, product);
+    return ZEROTH_MAP(
+        (EpilogueKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>), elements,
+        target, call, begin, elements, product);
   });
 }
 

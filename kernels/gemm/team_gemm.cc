@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/gemm/team_gemm.h"
-
 #include <omp.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include "absl/types/span.h"
 
 #include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
+#include "zeroth/kernels/gemm/gemm_epilogue.h"
 
 namespace zeroth::cpu {
 namespace {

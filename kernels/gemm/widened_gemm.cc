@@ -1,18 +1,48 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/kernels/gemm/widened_gemm.h"
-
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_epilogue.h"
-#include "zeroth/kernels/gemm/sgemm.h"
-#include "zeroth/kernels/gemm/widen.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/widened_gemm.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// Rows [begin, end).
+void WidenPiece(int64_t begin, int64_t end, int64_t cols, DType dtype, const void* from, int64_t ld,
+                float* to) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    for (int64_t row = begin; row < end; ++row) {
+      Transform(
+          static_cast<size_t>(cols), to + row * cols, [](auto, auto v) HWY_ATTR { return v; },
+          static_cast<const decltype(element)*>(from) + row * ld);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace zeroth::cpu {
 namespace {
+
+HWY_EXPORT(WidenPiece);
 
 // Widening an operand costs what about 60 terms of its products do: sides of 1024 keep that near
 // one part in ten, and the three blocks within a share of the last-level cache.
@@ -44,6 +74,13 @@ absl::Status AddTerms(const GemmCall& call, const GemmBlock& block, int64_t k, i
 
 }  // namespace
 
+void WidenRows(int64_t rows, int64_t cols, DType dtype, const void* from, int64_t ld, float* to) {
+  const auto widen = HWY_DYNAMIC_DISPATCH(WidenPiece);
+  ParallelFor(rows, RowGrain(cols), [=](int64_t, int64_t begin, int64_t end) {
+    widen(begin, end, cols, dtype, from, ld, to);
+  });
+}
+
 absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
   const int64_t max_m = std::min(kBlock, call.m);
   const int64_t max_n = std::min(kBlock, call.n);
@@ -73,3 +110,4 @@ absl::Status WidenedGemm(const GemmCall& call, Workspace& workspace) {
 }
 
 }  // namespace zeroth::cpu
+#endif  // HWY_ONCE

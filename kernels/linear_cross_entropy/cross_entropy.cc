@@ -70,20 +70,6 @@ double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
   return total;
 }
 
-// to = x * factor. `to` may begin where x does: an element is never wider than what it is made of.
-template <typename T>
-void RowScale(const float* x, int64_t n, float factor, T* to) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Set(d, factor);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) StoreElements(hn::Mul(scale, hn::LoadU(d, x + i)), d, to + i);
-  if (i < n) {
-    const size_t rest = static_cast<size_t>(n - i);
-    StoreFirstElements(hn::Mul(scale, LoadFirstElements(d, x + i, rest)), d, to + i, rest);
-  }
-}
-
 void Store(float value, float* to) { *to = value; }
 void Store(float value, BFloat16* to) { *to = ToBFloat16(value); }
 void Store(float value, Float16* to) { *to = ToFloat16(value); }
@@ -93,7 +79,11 @@ template <typename T>
 void GradientRow(float* x, int64_t n, int32_t target, double sum, float factor, T* to) {
   const float scale = static_cast<float>(factor / sum);
   const float at_target = x[target] * scale - factor;
-  RowScale(x, n, scale, to);
+  // `to` begins where x does: an element is never wider than what it is made of.
+  Transform(
+      static_cast<size_t>(n), to,
+      [scale](auto d, auto v) HWY_ATTR { return hn::Mul(hn::Set(d, scale), v); },
+      static_cast<const float*>(x));
   Store(at_target, to + target);
 }
 

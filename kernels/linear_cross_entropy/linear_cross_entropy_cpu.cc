@@ -14,6 +14,7 @@
 #include "zeroth/kernels/gemm/gemm_cpu.h"
 #include "zeroth/kernels/gemm/gemm_epilogue.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 
 namespace zeroth::cpu {
 namespace {
@@ -34,81 +35,9 @@ absl::StatusOr<int64_t> CountTargets(const LinearCrossEntropyCall& call) {
   return counted;
 }
 
-// What one call works on, chunk by chunk.
-struct Chunks {
-  const LinearCrossEntropyCall& call;
-  float* logits;  // of one chunk; then their gradients, of call.dtype, each row in its own place
-  float* weight_sum;  // [vocab, dim], or null where chunks add up in dweight itself
-  Workspace& gemm_workspace;
-};
-
-const void* HiddenRows(const LinearCrossEntropyCall& call, int64_t begin) {
-  return Advance(call.hidden, begin * call.dim, call.dtype);
-}
-
-// A row of gradients begins where the row of fp32 logits did.
-int64_t GradientStride(const LinearCrossEntropyCall& call) {
-  return call.vocab * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
-}
-
-absl::Status Logits(const Chunks& chunks, int64_t begin, int64_t rows) {
-  const LinearCrossEntropyCall& call = chunks.call;
-  return Gemm({.m = rows,
-               .n = call.vocab,
-               .k = call.dim,
-               .dtype = call.dtype,
-               .a = HiddenRows(call, begin),
-               .lda = call.dim,
-               .b = call.weight,
-               .ldb = call.dim,
-               .transpose_b = true,
-               .c = chunks.logits,
-               .ldc = call.vocab,
-               .any_team = call.any_team},
-              chunks.gemm_workspace);
-}
-
-absl::Status HiddenGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
-  const LinearCrossEntropyCall& call = chunks.call;
-  return Gemm({.m = rows,
-               .n = call.dim,
-               .k = call.vocab,
-               .dtype = call.dtype,
-               .c_dtype = call.dtype,
-               .a = chunks.logits,
-               .lda = GradientStride(call),
-               .b = call.weight,
-               .ldb = call.dim,
-               .c = Advance(call.dhidden, begin * call.dim, call.dtype),
-               .ldc = call.dim,
-               .any_team = call.any_team},
-              chunks.gemm_workspace);
-}
-
-absl::Status WeightGradient(const Chunks& chunks, int64_t begin, int64_t rows) {
-  const LinearCrossEntropyCall& call = chunks.call;
-  const bool apart = chunks.weight_sum != nullptr;
-  return Gemm({.m = call.vocab,
-               .n = call.dim,
-               .k = rows,
-               .dtype = call.dtype,
-               .c_dtype = apart ? DType::kFloat32 : call.grad_dtype,
-               .a = chunks.logits,
-               .lda = GradientStride(call),
-               .transpose_a = true,
-               .b = HiddenRows(call, begin),
-               .ldb = call.dim,
-               .c = apart ? chunks.weight_sum : call.dweight,
-               .ldc = call.dim,
-               .accumulate = begin > 0 || (!apart && call.accumulate_dweight),
-               .any_team = call.any_team},
-              chunks.gemm_workspace);
-}
-
 // The sum of all chunks, rounded once.
-void StoreWeightSum(const Chunks& chunks) {
-  const LinearCrossEntropyCall& call = chunks.call;
-  FinishProduct(call.vocab, call.dim, chunks.weight_sum, call.dim,
+void StoreWeightSum(const LinearCrossEntropyCall& call, const float* weight_sum) {
+  FinishProduct(call.vocab, call.dim, weight_sum, call.dim,
                 {.accumulate = call.accumulate_dweight,
                  .c_dtype = call.grad_dtype,
                  .c = call.dweight,
@@ -154,8 +83,8 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   const int64_t weight_sum_floats = WeightSumFloats(call, chunk_rows);
   ZEROTH_ASSIGN_OR_RETURN(float* scratch,
                           workspace.ReserveFloats(chunk_rows * call.vocab + weight_sum_floats));
-  const Chunks chunks{call, scratch + weight_sum_floats, weight_sum_floats > 0 ? scratch : nullptr,
-                      gemm_workspace};
+  float* const weight_sum = weight_sum_floats > 0 ? scratch : nullptr;
+  float* const logits = scratch + weight_sum_floats;
   std::optional<DType> gradients;
   if (call.dhidden != nullptr || call.dweight != nullptr) gradients = call.dtype;
   const double mean = 1.0 / static_cast<double>(counted);
@@ -163,13 +92,17 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   double loss = 0.0;
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, call.rows - begin);
-    ZEROTH_RETURN_IF_ERROR(Logits(chunks, begin, rows));
-    SoftmaxCrossEntropy(rows, call.vocab, chunks.logits, call.targets + begin, gradients, factor,
-                        loss);
-    if (call.dhidden != nullptr) ZEROTH_RETURN_IF_ERROR(HiddenGradient(chunks, begin, rows));
-    if (call.dweight != nullptr) ZEROTH_RETURN_IF_ERROR(WeightGradient(chunks, begin, rows));
+    const LossChunk chunk{call, logits, call.vocab, weight_sum, begin, rows};
+    ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), gemm_workspace));
+    SoftmaxCrossEntropy(rows, call.vocab, logits, call.targets + begin, gradients, factor, loss);
+    if (call.dhidden != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), gemm_workspace));
+    }
+    if (call.dweight != nullptr) {
+      ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), gemm_workspace));
+    }
   }
-  if (chunks.weight_sum != nullptr) StoreWeightSum(chunks);
+  if (weight_sum != nullptr) StoreWeightSum(call, weight_sum);
   *call.loss = static_cast<float>(loss * mean);
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "zeroth/core/device/cuda/cuda_status.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cuda.h"
+#include "zeroth/kernels/linear_cross_entropy/loss_products.h"
 #include "zeroth/kernels/linear_cross_entropy/softmax_loss.h"
 
 namespace zeroth::cuda {
@@ -18,90 +19,6 @@ constexpr int64_t kLogitsBytes = int64_t{256} << 20;
 constexpr int64_t kRowStep = 128;
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-const char* Advance(const void* data, int64_t elements, DType dtype) {
-  return static_cast<const char*>(data) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-char* Advance(void* data, int64_t elements, DType dtype) {
-  return static_cast<char*>(data) + elements * static_cast<int64_t>(SizeOf(dtype));
-}
-
-// One chunk of rows, from products to products.
-class Chunk {
- public:
-  Chunk(const LinearCrossEntropyCall& call, const LossPlan& plan, char* scratch, int64_t begin,
-        int64_t rows)
-      : call_(call), plan_(plan), scratch_(scratch), begin_(begin), rows_(rows) {}
-
-  GemmCall Logits() const {
-    GemmCall gemm = Product(rows_, call_.vocab, call_.dim);
-    gemm.a = hidden();
-    gemm.lda = call_.dim;
-    gemm.b = call_.weight;
-    gemm.ldb = call_.dim;
-    gemm.transpose_b = true;
-    gemm.c = logits();
-    gemm.c_dtype = DType::kFloat32;
-    gemm.ldc = plan_.logits_stride;
-    return gemm;
-  }
-
-  GemmCall HiddenGradient() const {
-    GemmCall gemm = Product(rows_, call_.dim, call_.vocab);
-    gemm.a = logits();
-    gemm.lda = GradientStride();
-    gemm.b = call_.weight;
-    gemm.ldb = call_.dim;
-    gemm.c = Advance(call_.dhidden, begin_ * call_.dim, call_.dtype);
-    gemm.c_dtype = call_.dtype;
-    gemm.ldc = call_.dim;
-    return gemm;
-  }
-
-  GemmCall WeightGradient() const {
-    GemmCall gemm = Product(call_.vocab, call_.dim, rows_);
-    gemm.a = logits();
-    gemm.lda = GradientStride();
-    gemm.transpose_a = true;
-    gemm.b = hidden();
-    gemm.ldb = call_.dim;
-    gemm.ldc = call_.dim;
-    if (plan_.sums_beside) {
-      gemm.c = scratch_ + plan_.sums_offset;
-      gemm.c_dtype = DType::kFloat32;
-      gemm.accumulate = begin_ > 0;
-    } else {
-      gemm.c = call_.dweight;
-      gemm.c_dtype = call_.grad_dtype;
-      gemm.accumulate = begin_ > 0 || call_.accumulate_dweight;
-    }
-    return gemm;
-  }
-
-  float* logits() const { return reinterpret_cast<float*>(scratch_ + plan_.logits_offset); }
-
- private:
-  GemmCall Product(int64_t m, int64_t n, int64_t k) const {
-    GemmCall gemm;
-    gemm.m = m;
-    gemm.n = n;
-    gemm.k = k;
-    gemm.dtype = call_.dtype;
-    return gemm;
-  }
-  const void* hidden() const { return Advance(call_.hidden, begin_ * call_.dim, call_.dtype); }
-  // Gradients lie where their row's logits lay.
-  int64_t GradientStride() const {
-    return plan_.logits_stride *
-           static_cast<int64_t>(SizeOf(DType::kFloat32) / SizeOf(call_.dtype));
-  }
-
-  const LinearCrossEntropyCall& call_;
-  const LossPlan& plan_;
-  char* const scratch_;
-  const int64_t begin_;
-  const int64_t rows_;
-};
 
 }  // namespace
 
@@ -128,6 +45,9 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
   char* const scratch = static_cast<char*>(memory.scratch);
   auto* const counted = reinterpret_cast<int32_t*>(scratch + plan.count_offset);
   auto* const losses = reinterpret_cast<float*>(scratch + plan.losses_offset);
+  auto* const logits = reinterpret_cast<float*>(scratch + plan.logits_offset);
+  auto* const sums =
+      plan.sums_beside ? reinterpret_cast<float*>(scratch + plan.sums_offset) : nullptr;
   ZEROTH_RETURN_IF_ERROR(
       CountTargets(call.rows, call.vocab, call.targets, counted, memory.error, target));
   const bool gradients = call.dhidden != nullptr || call.dweight != nullptr;
@@ -139,11 +59,11 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
   }
   for (int64_t begin = 0; begin < call.rows; begin += plan.chunk_rows) {
     const int64_t rows = std::min(plan.chunk_rows, call.rows - begin);
-    const Chunk chunk(call, plan, scratch, begin, rows);
+    const LossChunk chunk{call, logits, plan.logits_stride, sums, begin, rows};
     ZEROTH_RETURN_IF_ERROR(Gemm(chunk.Logits(), blas, target));
     ZEROTH_RETURN_IF_ERROR(SoftmaxLoss(
-        rows, call.vocab, plan.logits_stride, chunk.logits(), call.targets + begin, counted,
-        gradients, call.dtype, call.grad_scale, losses + begin, memory.shared_bytes, target));
+        rows, call.vocab, plan.logits_stride, logits, call.targets + begin, counted, gradients,
+        call.dtype, call.grad_scale, losses + begin, memory.shared_bytes, target));
     if (call.dhidden != nullptr) {
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.HiddenGradient(), blas, target));
     }
@@ -151,10 +71,9 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, const LossPl
       ZEROTH_RETURN_IF_ERROR(Gemm(chunk.WeightGradient(), blas, target));
     }
   }
-  if (plan.sums_beside) {
-    ZEROTH_RETURN_IF_ERROR(
-        RoundSums(call.vocab * call.dim, reinterpret_cast<const float*>(scratch + plan.sums_offset),
-                  call.accumulate_dweight, call.grad_dtype, call.dweight, target));
+  if (sums != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(RoundSums(call.vocab * call.dim, sums, call.accumulate_dweight,
+                                     call.grad_dtype, call.dweight, target));
   }
   return MeanLoss(call.rows, losses, counted, call.loss, target);
 }

@@ -236,8 +236,7 @@ absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType 
                        const LaunchTarget& target) {
   return DispatchType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(RoundKernel<T>, MapShape(count, target.multiprocessors), target.stream,
-                         count, sums, accumulate, static_cast<T*>(out));
+    return ZEROTH_MAP(RoundKernel<T>, count, target, count, sums, accumulate, static_cast<T*>(out));
   });
 }
 

@@ -16,7 +16,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
@@ -178,10 +178,7 @@ HWY_EXPORT(NormRows);
 HWY_EXPORT(NormBackwardRows);
 
 absl::Status Norm(const NormCall& call, CpuKernels&) {
-  const auto rows_of = HWY_DYNAMIC_DISPATCH(NormRows);
-  ParallelFor(call.rows, RowGrain(call.dim),
-              [&](int64_t, int64_t begin, int64_t end) { rows_of(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.rows, call.dim, call, HWY_DYNAMIC_DISPATCH(NormRows));
 }
 const OnCpu<Norm> norm;
 

@@ -195,15 +195,12 @@ absl::Status Norm(const NormCall& call, CudaKernels& kernels) {
         ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.residual),
                   static_cast<const char*>(call.sum), static_cast<const char*>(call.gamma),
                   static_cast<const char*>(call.beta), static_cast<const char*>(call.y));
-    if (call.mean != nullptr) {
-      return packed ? LaunchForward<kWidth, true, T>(call, target)
-                    : LaunchForward<1, true, T>(call, target);
-    }
-    return packed ? LaunchForward<kWidth, false, T>(call, target)
-                  : LaunchForward<1, false, T>(call, target);
+    return DispatchWidth<kWidth>(packed, [&](auto width) {
+      return call.mean != nullptr ? LaunchForward<width(), true, T>(call, target)
+                                  : LaunchForward<width(), false, T>(call, target);
+    });
   });
 }
-
 const OnCuda<Norm> norm;
 
 absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
@@ -222,12 +219,10 @@ absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
                                             : LaunchParameterGradients<false, T>(call, kernels);
       if (!launched.ok()) return launched;
     }
-    if (centred) {
-      return packed ? LaunchInputGradient<kWidth, true, T>(call, target)
-                    : LaunchInputGradient<1, true, T>(call, target);
-    }
-    return packed ? LaunchInputGradient<kWidth, false, T>(call, target)
-                  : LaunchInputGradient<1, false, T>(call, target);
+    return DispatchWidth<kWidth>(packed, [&](auto width) {
+      return centred ? LaunchInputGradient<width(), true, T>(call, target)
+                     : LaunchInputGradient<width(), false, T>(call, target);
+    });
   });
 }
 const OnCuda<NormBackward> norm_backward;

@@ -1,6 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -21,26 +22,9 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr int32_t kMagnitudeBits = 0x7fffffff;
-constexpr int32_t kInfinityBits = 0x7f800000;
+constexpr uint32_t kInfinityBits = 0x7f800000;
 // A tree over any number of pieces that fits in memory is no deeper.
 constexpr int kMostLevels = 32;
-
-// The largest magnitude, as the bits of a float: these order as integers do, with NaN on top.
-template <typename T>
-HWY_INLINE int32_t LargestMagnitude(size_t n, const T* values) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const size_t lanes = hn::Lanes(d);
-  const auto mask = hn::Set(di, kMagnitudeBits);
-  auto largest = hn::Zero(di);
-  for (size_t i = 0; i < n; i += lanes) {
-    const auto x =
-        i + lanes <= n ? LoadElements(d, values + i) : LoadFirstElements(d, values + i, n - i);
-    largest = hn::Max(largest, hn::And(hn::BitCast(di, x), mask));
-  }
-  return hn::GetLane(hn::MaxOfLanes(di, largest));
-}
 
 template <class D>
 HWY_INLINE void StoreCodes(D d, hn::Vec<D> x, int8_t* to, size_t count) {
@@ -71,9 +55,8 @@ template <typename T>
 HWY_INLINE float QuantizeBlock(size_t n, const T* values, int8_t* codes) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
-  const int32_t bits = LargestMagnitude(n, values);
-  float largest;
-  std::memcpy(&largest, &bits, sizeof(largest));
+  const uint32_t bits = LargestMagnitude(n, values);
+  const float largest = std::bit_cast<float>(bits);
   if (bits >= kInfinityBits || largest < QuantizedBlocks::kSmallestMagnitude) {
     std::memset(codes, 0, n);
     return bits >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
@@ -81,8 +64,7 @@ HWY_INLINE float QuantizeBlock(size_t n, const T* values, int8_t* codes) {
   const auto inverse = hn::Set(d, QuantizedBlocks::kMostCode / largest);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
-    const auto x =
-        count == lanes ? LoadElements(d, values + i) : LoadFirstElements(d, values + i, count);
+    const auto x = LoadUpTo(d, values + i, count);
     StoreCodes(d, hn::Mul(x, inverse), codes + i, count);
   }
   return largest / QuantizedBlocks::kMostCode;
@@ -95,12 +77,7 @@ HWY_INLINE void DequantizeBlock(size_t n, const int8_t* codes, float scale, T* v
   const auto factor = hn::Set(d, scale);
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = std::min(lanes, n - i);
-    const auto x = hn::Mul(LoadCodes(d, codes + i, count), factor);
-    if (count == lanes) {
-      StoreElements(x, d, values + i);
-    } else {
-      StoreFirstElements(x, d, values + i, count);
-    }
+    StoreUpTo(hn::Mul(LoadCodes(d, codes + i, count), factor), d, values + i, count);
   }
 }
 
@@ -193,15 +170,12 @@ HWY_EXPORT(SumBlocks);
 
 absl::Status Quantize(const QuantizeCall& call, CpuKernels&) {
   const QuantizedBlocks& shape = call.shape;
-  const auto quantize_blocks = HWY_DYNAMIC_DISPATCH(QuantizeBlocks);
-  ParallelFor(shape.blocks(), RowGrain(shape.block),
-              [&](int64_t, int64_t begin, int64_t end) { quantize_blocks(call, begin, end); });
   // What lies between travels too.
   std::fill(call.quantized + shape.count, call.quantized + shape.scales_offset(), uint8_t{0});
   std::fill(
       call.quantized + shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float)),
       call.quantized + shape.bytes(), uint8_t{0});
-  return absl::OkStatus();
+  return ForRows(shape.blocks(), shape.block, call, HWY_DYNAMIC_DISPATCH(QuantizeBlocks));
 }
 const OnCpu<Quantize> quantize;
 
@@ -217,10 +191,7 @@ absl::Status Dequantize(const DequantizeCall& call, CpuKernels&) {
 const OnCpu<Dequantize> dequantize;
 
 absl::Status SumQuantized(const SumQuantizedCall& call, CpuKernels&) {
-  const auto add = HWY_DYNAMIC_DISPATCH(SumBlocks);
-  ParallelFor(call.shape.blocks(), RowGrain(call.shape.block),
-              [&](int64_t, int64_t begin, int64_t end) { add(call, begin, end); });
-  return absl::OkStatus();
+  return ForRows(call.shape.blocks(), call.shape.block, call, HWY_DYNAMIC_DISPATCH(SumBlocks));
 }
 const OnCpu<SumQuantized> sum_quantized;
 

@@ -141,9 +141,8 @@ absl::Status Dequantize(const DequantizeCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(DequantizeKernel<T>, MapShape(count, target.multiprocessors),
-                         target.stream, call.shape, call.shape.bytes(), count, call.quantized,
-                         static_cast<T*>(call.values));
+    return ZEROTH_MAP(DequantizeKernel<T>, count, target, call.shape, call.shape.bytes(), count,
+                      call.quantized, static_cast<T*>(call.values));
   });
 }
 const OnCuda<Dequantize> dequantize;
@@ -157,9 +156,9 @@ absl::Status SumQuantized(const SumQuantizedCall& call, CudaKernels& kernels) {
   const LaunchTarget& target = kernels.target();
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(SumKernel<T>, MapShape(call.shape.count, target.multiprocessors),
-                         target.stream, call.shape, call.shape.bytes(), call.pieces, call.quantized,
-                         call.factor, call.accumulate, static_cast<T*>(call.sum));
+    return ZEROTH_MAP(SumKernel<T>, call.shape.count, target, call.shape, call.shape.bytes(),
+                      call.pieces, call.quantized, call.factor, call.accumulate,
+                      static_cast<T*>(call.sum));
   });
 }
 const OnCuda<SumQuantized> sum_quantized;

@@ -128,12 +128,9 @@ absl::Status Rope(const RopeCall& call, CudaKernels& kernels) {
     constexpr int kWidth = kPackWidth<T>;
     const bool packed = call.head_dim / 2 % kWidth == 0 && call.packed_dim % kWidth == 0 &&
                         ArePacked(static_cast<const char*>(call.qkv), table);
-    if (packed) {
-      return ZEROTH_LAUNCH((Rotate<kWidth, T>), MapShape(items / kWidth, target.multiprocessors),
-                           target.stream, call, table, sign);
-    }
-    return ZEROTH_LAUNCH((Rotate<1, T>), MapShape(items, target.multiprocessors), target.stream,
-                         call, table, sign);
+    return DispatchWidth<kWidth>(packed, [&](auto width) {
+      return ZEROTH_MAP((Rotate<width(), T>), items / width(), target, call, table, sign);
+    });
   });
 }
 const OnCuda<Rope> rope;

@@ -19,8 +19,10 @@ void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config
     config.*(*size) = reader.Size(key.name);
   } else if (const auto* number = std::get_if<double DecoderConfig::*>(&key.field)) {
     config.*(*number) = reader.Number(key.name);
+  } else if (const auto* flag = std::get_if<bool DecoderConfig::*>(&key.field)) {
+    config.*(*flag) = reader.Flag(key.name);
   } else {
-    config.*std::get<bool DecoderConfig::*>(key.field) = reader.Flag(key.name);
+    config.*std::get<std::vector<int64_t> DecoderConfig::*>(key.field) = reader.Indices(key.name);
   }
 }
 
@@ -57,6 +59,9 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   reader.Require(!config.rotary || config.head_dim % 2 == 0,
                  KeyOf(family, &DecoderConfig::head_dim),
                  "an even number (rotary positions pair elements)");
+  reader.Require(
+      config.experts_per_token <= config.experts, KeyOf(family, &DecoderConfig::experts_per_token),
+      absl::StrCat("at most ", KeyOf(family, &DecoderConfig::experts), " = ", config.experts));
   ZEROTH_RETURN_IF_ERROR(reader.status());
   return config;
 }

@@ -24,7 +24,9 @@ namespace zeroth {
 // the last one that is there counts, and all are written; so may one key give several fields.
 struct ConfigKey {
   std::string name;
-  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*> field;
+  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*,
+               std::vector<int64_t> DecoderConfig::*>
+      field;
   bool required = false;
 };
 

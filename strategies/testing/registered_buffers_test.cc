@@ -15,7 +15,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
-#include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/sharding.h"

@@ -20,8 +20,7 @@ namespace {
 
 const UnitAxes kShardedOverAll = {{}, {kReplicateAxis, kShardAxis}};
 const UnitAxes kReplicatedOverAll = {{kReplicateAxis, kShardAxis}, {}};
-// Owners' pieces in another order, and groups of ranks that are no neighbours.
-const UnitAxes kShardedInOtherOrder = {{}, {kShardAxis, kReplicateAxis}};
+// In groups of ranks that are no neighbours.
 const UnitAxes kTheOtherWayRound = {{kShardAxis}, {kReplicateAxis}};
 
 // `axes` by unit.
@@ -33,7 +32,7 @@ std::vector<ToyUnit> WithAxes(std::vector<ToyUnit> units, const std::vector<Unit
 // Of a root and three blocks.
 const std::vector<UnitAxes> kMixtures[] = {
     {kShardedOverAll, {}, kReplicatedOverAll, {}},
-    {kReplicatedOverAll, kShardedOverAll, {}, kShardedInOtherOrder},
+    {kReplicatedOverAll, kShardedOverAll, {}, kShardedOverAll},
     {{}, kReplicatedOverAll, kReplicatedOverAll, kReplicatedOverAll},
 };
 
@@ -189,6 +188,7 @@ TEST_P(StrategySuite, AxesThatDoNotFitAreRefused) {
       {{{kReplicateAxis, kShardAxis}, {kShardAxis}}, "each in one of the two"},
       {{{kReplicateAxis}, {}}, "expected 'replicate' and 'shard', each in one of the two"},
       {{{kReplicateAxis}, {kShardAxis, "tensor"}}, "and no others"},
+      {{{}, {kShardAxis, kReplicateAxis}}, "in the order of the mesh"},
       {{{kReplicateAxis, "tensor"}, {kShardAxis}}, "no neighbours in the mesh"},
   };
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {

@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/launcher.h"
-#include "zeroth/core/comm/nccl/nccl_gpus.h"
-#include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/nccl/testing/nccl_gpus.h"
+#include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/strategies/testing/strategy_suite.h"
 
 namespace zeroth {

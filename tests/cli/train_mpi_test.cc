@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/mpi/mpirun.h"
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace zeroth::testing {

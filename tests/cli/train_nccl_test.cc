@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/nccl/nccl_gpus.h"
+#include "zeroth/core/comm/nccl/testing/nccl_gpus.h"
 #include "zeroth/tests/cli/trainer_process.h"
 
 namespace zeroth::testing {

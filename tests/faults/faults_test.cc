@@ -144,7 +144,7 @@ bool Try(bool async, const Fault& fault, const fs::path& whole) {
   fs::remove(log);
   const Outcome run = RunWith(Training(out, async), Preload(out, fault, log));
   const std::vector<Call> hit = ReadCalls(log);
-  // Threads take turns as they like, so that a run may make a call or two less.
+  // Threads are scheduled differently each time, so that a run may make a call or two less.
   const Call call = hit.empty() ? Call() : hit[0];
   SCOPED_TRACE(fault.kind + " in call " + std::to_string(fault.at) + ", " + call.name + " " +
                call.path + "\n" + run.output);

@@ -114,7 +114,7 @@ TEST_F(FamilyTest, StrategiesGiveTheSameBits) {
   }
 }
 
-// Neither prefetching, nor what is a unit, nor which parameters stay whole may touch a bit.
+// Neither prefetching, nor what is a unit, nor which parameters are replicated may touch a bit.
 TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
   RunSetup setup;
   setup.model = "llama_tiny";

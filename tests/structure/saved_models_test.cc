@@ -199,7 +199,7 @@ absl::Status LoadAndSave(const Model& model, const Spread& spread, const std::st
   });
 }
 
-// The bytes of every state of every parameter, whole, by "parameter/state".
+// The bytes of every state of every parameter, in full, by "parameter/state".
 std::map<std::string, std::vector<uint8_t>> Contents(const std::string& directory) {
   std::map<std::string, std::vector<uint8_t>> contents;
   const auto reader = CheckpointReader::Open(CheckpointPath(directory, kStep));

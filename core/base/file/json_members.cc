@@ -29,8 +29,7 @@ void JsonMembers::Wrong(absl::string_view key, absl::string_view found,
       absl::StrCat(place_, ": \"", key, "\": ", found, ", expected ", expected));
 }
 
-const Json& JsonMembers::Member(absl::string_view key, bool (Json::*is)() const,
-                                const char* expected) {
+const Json& JsonMembers::Find(absl::string_view key) {
   static const Json& none = *new Json();
   if (!status_.ok()) return none;
   if (!object_.is_object()) {
@@ -43,8 +42,15 @@ const Json& JsonMembers::Member(absl::string_view key, bool (Json::*is)() const,
     status_ = absl::InvalidArgumentError(absl::StrCat(place_, ": no \"", key, "\", expected one"));
     return none;
   }
-  if (((*found).*is)()) return *found;
-  Wrong(key, BriefJson(*found), expected);
+  return *found;
+}
+
+const Json& JsonMembers::Member(absl::string_view key, bool (Json::*is)() const,
+                                const char* expected) {
+  static const Json& none = *new Json();
+  const Json& json = Find(key);
+  if (!ok() || (json.*is)()) return json;
+  Wrong(key, BriefJson(json), expected);
   return none;
 }
 
@@ -62,8 +68,7 @@ int64_t JsonMembers::IntegerOf(const Json& json, absl::string_view key, int64_t 
 }
 
 int64_t JsonMembers::Integer(absl::string_view key, int64_t least, int64_t most) {
-  const Json& json = Member(
-      key, [](const Json&) { return true; }, "");
+  const Json& json = Find(key);
   return ok() ? IntegerOf(json, key, least, most) : least;
 }
 

@@ -60,6 +60,8 @@ class JsonMembers {
 
  private:
   using Json = nlohmann::json;
+  // The member, or null.
+  const Json& Find(absl::string_view key);
   // The member if `is` holds for it, otherwise null.
   const Json& Member(absl::string_view key, bool (Json::*is)() const, const char* expected);
   template <typename T>

@@ -6,9 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -23,7 +20,7 @@ std::shared_ptr<LocalGroup> LocalGroup::CreateWorldGroup(std::shared_ptr<WorldSt
 LocalGroup::LocalGroup(std::shared_ptr<WorldState> world, std::vector<int> world_ranks)
     : world_(std::move(world)),
       world_ranks_(std::move(world_ranks)),
-      name_(absl::StrCat("local world ranks [", absl::StrJoin(world_ranks_, ", "), "]")),
+      name_(GroupName("local", world_ranks_)),
       calls_(world_, world_ranks_, name_),
       share_done_(world_ranks_.size()),
       splits_(world_, world_ranks_, name_),

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/mpi/mpi_tags.h"
 #include "zeroth/core/comm/process/last_resort.h"
 
 namespace zeroth::mpi {

@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/mpi/mpi_tags.h"
 
 namespace zeroth::mpi {
 namespace {
@@ -64,8 +63,8 @@ absl::Status Channel::Finish(const Engine::Exchange& exchange, const CollectiveC
       if (now - *broken_since > kGrace) engine_.Abandon(broken);
     } else if (absl::FromChrono(now - start - kGrace) > processes_->timeout()) {
       processes_->Break(absl::DeadlineExceededError(absl::StrCat(
-          "rank ", processes_->rank(), " failed: timeout after ",
-          absl::FormatDuration(processes_->timeout()), " in ", call.ToString(), " on ", name_,
+          processes_->Failed(), ": timeout after ", absl::FormatDuration(processes_->timeout()),
+          " in ", call.ToString(), " on ", name_,
           ": all ranks have called it, and its messages do not arrive; see whether the network or "
           "another rank's machine has failed")));
     }
@@ -73,8 +72,8 @@ absl::Status Channel::Finish(const Engine::Exchange& exchange, const CollectiveC
   const absl::Status moved = engine_.StatusOf(exchange);
   if (moved.ok()) return absl::OkStatus();
   if (processes_->status().ok()) {
-    processes_->Break(Annotate(moved, absl::StrCat("rank ", processes_->rank(),
-                                                   " failed: ", call.ToString(), " on ", name_)));
+    processes_->Break(
+        Annotate(moved, absl::StrCat(processes_->Failed(), ": ", call.ToString(), " on ", name_)));
   }
   return processes_->SettledStatus();
 }

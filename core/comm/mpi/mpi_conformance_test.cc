@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/mpi/mpirun.h"
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
 
 namespace zeroth::testing {
 namespace {

@@ -30,6 +30,12 @@
 
 namespace zeroth::mpi {
 
+// Which tag means what among the messages of this project.
+// Where rank 0 listens (mpi_address.h).
+inline constexpr int kAddressTag = 0;
+// Group g of a world has kFirstGroupTag + g (mpi_channel.h).
+inline constexpr int kFirstGroupTag = 1;
+
 // Bytes to or from another rank. Does not own.
 struct Message {
   enum class Way : uint8_t { kSend, kReceive };

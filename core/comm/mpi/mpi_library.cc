@@ -74,37 +74,16 @@ class Binding final : public Library {
       : Library(std::move(description)), abi_(library), library_(library) {}
 
   // What the library lacks; none if it has all.
-  std::optional<std::string> Bind() {
-    if (!abi_.IsComplete()) return "its predefined objects";
-    std::optional<std::string> missing;
-    const auto bind = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library_, name));
-      if (function == nullptr) missing = name;
-    };
-    bind(initialized_, "MPI_Initialized");
-    bind(finalized_, "MPI_Finalized");
-    bind(query_thread_, "MPI_Query_thread");
-    bind(init_thread_, "MPI_Init_thread");
-    bind(finalize_, "MPI_Finalize");
-    bind(comm_dup_, "MPI_Comm_dup");
-    bind(comm_free_, "MPI_Comm_free");
-    bind(comm_rank_, "MPI_Comm_rank");
-    bind(comm_size_, "MPI_Comm_size");
-    bind(comm_get_attr_, "MPI_Comm_get_attr");
-    bind(comm_set_errhandler_, "MPI_Comm_set_errhandler");
-    bind(error_string_, "MPI_Error_string");
-    bind(isend_, "MPI_Isend");
-    bind(irecv_, "MPI_Irecv");
-    bind(test_, "MPI_Test");
-    return missing;
+  std::optional<std::string> missing() const {
+    return abi_.IsComplete() ? missing_ : "its predefined objects";
   }
 
   absl::Status Initialize() override {
     int initialized = 0;
-    ZEROTH_RETURN_IF_ERROR(Check(initialized_(&initialized), "MPI_Initialized"));
+    ZEROTH_RETURN_IF_ERROR(Call(initialized_, &initialized));
     int level = 0;
     if (initialized != 0) {
-      ZEROTH_RETURN_IF_ERROR(Check(query_thread_(&level), "MPI_Query_thread"));
+      ZEROTH_RETURN_IF_ERROR(Call(query_thread_, &level));
       if (level < kThreadMultiple) {
         return absl::FailedPreconditionError(
             absl::StrCat("this program has started MPI with thread level ", level,
@@ -114,25 +93,22 @@ class Binding final : public Library {
       }
     } else {
       // The thread that starts MPI is the only one to call it.
-      ZEROTH_RETURN_IF_ERROR(
-          Check(init_thread_(nullptr, nullptr, kThreadFunneled, &level), "MPI_Init_thread"));
+      ZEROTH_RETURN_IF_ERROR(Call(init_thread_, nullptr, nullptr, kThreadFunneled, &level));
       if (level < kThreadFunneled) {
         return absl::FailedPreconditionError(
             absl::StrCat(description(), " cannot be used in a program with threads"));
       }
       owns_ = true;
     }
-    ZEROTH_RETURN_IF_ERROR(Check(comm_dup_(abi_.world, &comm_), "MPI_Comm_dup"));
+    ZEROTH_RETURN_IF_ERROR(Call(comm_dup_, abi_.world, &comm_));
     // Otherwise errors end the process where it stands.
-    ZEROTH_RETURN_IF_ERROR(
-        Check(comm_set_errhandler_(comm_, abi_.return_errors), "MPI_Comm_set_errhandler"));
-    ZEROTH_RETURN_IF_ERROR(Check(comm_rank_(comm_, &rank_), "MPI_Comm_rank"));
-    ZEROTH_RETURN_IF_ERROR(Check(comm_size_(comm_, &size_), "MPI_Comm_size"));
+    ZEROTH_RETURN_IF_ERROR(Call(comm_set_errhandler_, comm_, abi_.return_errors));
+    ZEROTH_RETURN_IF_ERROR(Call(comm_rank_, comm_, &rank_));
+    ZEROTH_RETURN_IF_ERROR(Call(comm_size_, comm_, &size_));
     int* limit = nullptr;
     int found = 0;
     ZEROTH_RETURN_IF_ERROR(
-        Check(comm_get_attr_(abi_.world, Abi::kTagLimitKey, static_cast<void*>(&limit), &found),
-              "MPI_Comm_get_attr"));
+        Call(comm_get_attr_, abi_.world, Abi::kTagLimitKey, static_cast<void*>(&limit), &found));
     if (found != 0 && limit != nullptr) greatest_tag_ = *limit;
     return absl::OkStatus();
   }
@@ -140,10 +116,10 @@ class Binding final : public Library {
   absl::Status Finalize() override {
     // A program that has started MPI itself may have ended it by now.
     int finalized = 0;
-    ZEROTH_RETURN_IF_ERROR(Check(finalized_(&finalized), "MPI_Finalized"));
+    ZEROTH_RETURN_IF_ERROR(Call(finalized_, &finalized));
     if (finalized != 0) return absl::OkStatus();
-    ZEROTH_RETURN_IF_ERROR(Check(comm_free_(&comm_), "MPI_Comm_free"));
-    return owns_ ? Check(finalize_(), "MPI_Finalize") : absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(Call(comm_free_, &comm_));
+    return owns_ ? Call(finalize_) : absl::OkStatus();
   }
 
   int rank() const override { return rank_; }
@@ -151,30 +127,50 @@ class Binding final : public Library {
   int greatest_tag() const override { return greatest_tag_; }
 
   absl::StatusOr<Request> Send(const void* data, int64_t bytes, int peer, int tag) override {
-    typename Abi::Request request{};
-    ZEROTH_RETURN_IF_ERROR(Check(
-        isend_(data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request), "MPI_Isend"));
+    Handle request{};
+    ZEROTH_RETURN_IF_ERROR(
+        Call(isend_, data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request));
     return Pack(request);
   }
 
   absl::StatusOr<Request> Receive(void* data, int64_t bytes, int peer, int tag) override {
-    typename Abi::Request request{};
-    ZEROTH_RETURN_IF_ERROR(Check(
-        irecv_(data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request), "MPI_Irecv"));
+    Handle request{};
+    ZEROTH_RETURN_IF_ERROR(
+        Call(irecv_, data, static_cast<int>(bytes), abi_.byte, peer, tag, comm_, &request));
     return Pack(request);
   }
 
   absl::StatusOr<bool> Test(Request& request) override {
-    typename Abi::Request handle{};
+    Handle handle{};
     std::memcpy(&handle, &request.handle, sizeof(handle));
     int done = 0;
-    ZEROTH_RETURN_IF_ERROR(Check(test_(&handle, &done, Abi::IgnoreStatus()), "MPI_Test"));
+    ZEROTH_RETURN_IF_ERROR(Call(test_, &handle, &done, Abi::IgnoreStatus()));
     request = Pack(handle);
     return done != 0;
   }
 
  private:
-  static Request Pack(typename Abi::Request handle) {
+  using Comm = typename Abi::Comm;
+  using Datatype = typename Abi::Datatype;
+  using Errhandler = typename Abi::Errhandler;
+  using Handle = typename Abi::Request;
+
+  // One of the library's functions, by its name.
+  template <typename Signature>
+  struct Function {
+    Function(Binding& binding, const char* function)
+        : name(function), pointer(reinterpret_cast<Signature*>(dlsym(binding.library_, function))) {
+      if (pointer == nullptr) binding.missing_ = function;
+    }
+    const char* const name;
+    Signature* const pointer;
+  };
+  template <typename Signature, typename... Arguments>
+  absl::Status Call(const Function<Signature>& function, Arguments... arguments) const {
+    return Check(function.pointer(arguments...), function.name);
+  }
+
+  static Request Pack(Handle handle) {
     static_assert(sizeof(handle) <= sizeof(Request::handle));
     Request request;
     std::memcpy(&request.handle, &handle, sizeof(handle));
@@ -185,7 +181,7 @@ class Binding final : public Library {
     if (code == kSuccess) return absl::OkStatus();
     std::array<char, kTextBytes> text{};
     int length = 0;
-    if (error_string_(code, text.data(), &length) != kSuccess) length = 0;
+    if (error_string_.pointer(code, text.data(), &length) != kSuccess) length = 0;
     return absl::UnavailableError(
         absl::StrCat(function, ": ",
                      length > 0 ? std::string(text.data(), static_cast<size_t>(length))
@@ -195,35 +191,34 @@ class Binding final : public Library {
 
   const Abi abi_;
   void* const library_;
-  typename Abi::Comm comm_{};
+  std::optional<std::string> missing_;
+  Comm comm_{};
   bool owns_ = false;
   int rank_ = 0;
   int size_ = 1;
   int greatest_tag_ = 32767;  // the least that the standard allows
 
-  int (*initialized_)(int*) = nullptr;
-  int (*finalized_)(int*) = nullptr;
-  int (*query_thread_)(int*) = nullptr;
-  int (*init_thread_)(int*, char***, int, int*) = nullptr;
-  int (*finalize_)() = nullptr;
-  int (*comm_dup_)(typename Abi::Comm, typename Abi::Comm*) = nullptr;
-  int (*comm_free_)(typename Abi::Comm*) = nullptr;
-  int (*comm_rank_)(typename Abi::Comm, int*) = nullptr;
-  int (*comm_size_)(typename Abi::Comm, int*) = nullptr;
-  int (*comm_get_attr_)(typename Abi::Comm, int, void*, int*) = nullptr;
-  int (*comm_set_errhandler_)(typename Abi::Comm, typename Abi::Errhandler) = nullptr;
-  int (*error_string_)(int, char*, int*) = nullptr;
-  int (*isend_)(const void*, int, typename Abi::Datatype, int, int, typename Abi::Comm,
-                typename Abi::Request*) = nullptr;
-  int (*irecv_)(void*, int, typename Abi::Datatype, int, int, typename Abi::Comm,
-                typename Abi::Request*) = nullptr;
-  int (*test_)(typename Abi::Request*, int*, void*) = nullptr;
+  Function<int(int*)> initialized_{*this, "MPI_Initialized"};
+  Function<int(int*)> finalized_{*this, "MPI_Finalized"};
+  Function<int(int*)> query_thread_{*this, "MPI_Query_thread"};
+  Function<int(int*, char***, int, int*)> init_thread_{*this, "MPI_Init_thread"};
+  Function<int()> finalize_{*this, "MPI_Finalize"};
+  Function<int(Comm, Comm*)> comm_dup_{*this, "MPI_Comm_dup"};
+  Function<int(Comm*)> comm_free_{*this, "MPI_Comm_free"};
+  Function<int(Comm, int*)> comm_rank_{*this, "MPI_Comm_rank"};
+  Function<int(Comm, int*)> comm_size_{*this, "MPI_Comm_size"};
+  Function<int(Comm, int, void*, int*)> comm_get_attr_{*this, "MPI_Comm_get_attr"};
+  Function<int(Comm, Errhandler)> comm_set_errhandler_{*this, "MPI_Comm_set_errhandler"};
+  Function<int(int, char*, int*)> error_string_{*this, "MPI_Error_string"};
+  Function<int(const void*, int, Datatype, int, int, Comm, Handle*)> isend_{*this, "MPI_Isend"};
+  Function<int(void*, int, Datatype, int, int, Comm, Handle*)> irecv_{*this, "MPI_Irecv"};
+  Function<int(Handle*, int*, void*)> test_{*this, "MPI_Test"};
 };
 
 template <typename Abi>
 absl::StatusOr<std::unique_ptr<Library>> Bind(const std::string& description, void* library) {
   auto binding = std::make_unique<Binding<Abi>>(description, library);
-  if (const std::optional<std::string> missing = binding->Bind(); missing.has_value()) {
+  if (const std::optional<std::string> missing = binding->missing(); missing.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(description, " lacks ", *missing));
   }
   return std::unique_ptr<Library>(std::move(binding));

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/mpi/mpi_library.h"
-#include "zeroth/core/comm/mpi/mpirun.h"
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
 
 namespace zeroth::testing {
 namespace {

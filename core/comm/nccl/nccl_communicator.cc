@@ -34,9 +34,58 @@ class Agreement final : public cuda::HostCondition {
   const uint32_t group_;
 };
 
+// What a communicator's handle knows of memory that begins at `data`, until the end of this. They
+// share the handle, since either may go first: the library's own stays until it knows none.
+class WindowRegistration final : public MemoryRegistration {
+ public:
+  WindowRegistration(std::shared_ptr<Handle> handle, const void* data)
+      : handle_(std::move(handle)), data_(data) {}
+  ~WindowRegistration() override { handle_->DeregisterWindow(data_); }
+  WindowRegistration(const WindowRegistration&) = delete;
+  WindowRegistration& operator=(const WindowRegistration&) = delete;
+
+ private:
+  const std::shared_ptr<Handle> handle_;
+  const void* const data_;
+};
+
 std::string IdKey(uint32_t group) { return absl::StrCat("nccl id of group ", group); }
 
 }  // namespace
+
+void RecordedCalls::Add(CollectiveOp op, int64_t bytes, const CollectiveCall& call) {
+  calls_.push_back({op, bytes, call});
+}
+
+absl::Status RecordedCalls::BeforePlay(cuda::CudaStream& stream) {
+  ProcessWorld& processes = shared_.world->processes();
+  ZEROTH_RETURN_IF_ERROR(processes.status());
+  const CollectiveCall& first = calls_.front().call;
+  play_ = {};
+  play_.operation = kPlayOperation;
+  play_.label =
+      absl::StrCat(first.operation, " ", first.label, " and ", calls_.size() - 1, " more");
+  ZEROTH_ASSIGN_OR_RETURN(number_, processes.Post(shared_.group, play_));
+  play_.index = number_ - 1;
+  for (const Call& call : calls_) shared_.stats->Add(call.op, call.bytes, call.call.label);
+  const LastCall& last = *shared_.last_call;
+  absl::Status ordered;
+  if (last.stream != &stream && last.end != nullptr) ordered = stream.Wait(last.end);
+  absl::StatusOr<std::shared_ptr<Event>> begin = stream.Record();
+  ordered.Update(begin.status());
+  // The other ranks wait for what this one does not play.
+  if (!ordered.ok()) return processes.Fail(ordered, play_.ToString());
+  begin_ = *std::move(begin);
+  // Before the end is recorded, so that whoever waits for that awaits the agreement, too.
+  stream.Require(shared_.agreement, number_);
+  return absl::OkStatus();
+}
+
+absl::Status RecordedCalls::AfterPlay(cuda::CudaStream& stream, const std::shared_ptr<Event>& end) {
+  shared_.traffic->Add(play_, number_, std::exchange(begin_, nullptr), end);
+  *shared_.last_call = {&stream, end};
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::CreateWorld(
     std::shared_ptr<World> world) {
@@ -74,7 +123,6 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<World> world, ProcessWorld::S
       handle_(std::move(handle)),
       traffic_(world_->NewTraffic(seat_.group, handle_, by_copy_engine)),
       agreement_(std::make_shared<Agreement>(world_->shared_processes(), seat_.group)),
-      windows_(std::make_shared<Windows>(handle_)),
       name_(world_->processes().NameOf(seat_)),
       by_copy_engine_(by_copy_engine) {}
 
@@ -203,7 +251,7 @@ absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& sen
   const auto bytes = static_cast<size_t>(ByteSize(send));
   char* const place = Bytes(recv) + static_cast<size_t>(rank()) * bytes;
   if (!by_copy_engine_ || send.data == place ||
-      !windows_->Contains(recv.data, static_cast<size_t>(ByteSize(recv)))) {
+      !handle_->HasWindow(recv.data, static_cast<size_t>(ByteSize(recv)))) {
     return send.data;
   }
   ZEROTH_RETURN_IF_ERROR(stream.device().Copy(place, send.data, bytes, stream));
@@ -302,15 +350,13 @@ absl::StatusOr<std::unique_ptr<MemoryRegistration>> NcclCommunicator::Register(
   // The library hangs where ranks differ, so they are compared first.
   ZEROTH_RETURN_IF_ERROR(processes.AwaitAgreed(seat_.group, number));
   if (last_call_->end != nullptr) ZEROTH_RETURN_IF_ERROR(last_call_->end->Synchronize());
-  const absl::StatusOr<ncclWindow_t> window = handle_->RegisterWindow(memory.data, bytes);
-  absl::Status done = window.status();
-  if (done.ok()) windows_->Add(memory.data, bytes, *window);
+  absl::Status done = handle_->RegisterWindow(memory.data, bytes);
   if (done.ok()) done = processes.Meet(seat_.group);
   if (!done.ok()) {
     return processes.Fail(Annotate(done, "--nccl_copy_engine=off does without registered memory"),
                           what);
   }
-  return std::unique_ptr<MemoryRegistration>(new WindowRegistration(windows_, memory.data));
+  return std::unique_ptr<MemoryRegistration>(new WindowRegistration(handle_, memory.data));
 }
 
 std::string NcclCommunicator::GatherNote() const {

@@ -8,8 +8,8 @@
 
 #include "zeroth/core/comm/communicator_test_suite.h"
 #include "zeroth/core/comm/launcher.h"
-#include "zeroth/core/comm/nccl/nccl_gpus.h"
-#include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/nccl/testing/nccl_gpus.h"
+#include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 
 namespace zeroth::testing {
 namespace {

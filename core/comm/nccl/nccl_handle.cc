@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth::nccl {
@@ -121,24 +122,32 @@ absl::Status Handle::Await(absl::string_view call) {
   }
 }
 
-absl::StatusOr<ncclWindow_t> Handle::RegisterWindow(void* data, size_t bytes) {
-  ncclWindow_t* window = nullptr;
+absl::Status Handle::RegisterWindow(void* data, size_t bytes) {
+  Window* window = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    window = &windows_.emplace_back();
+    const auto [at, fresh] = windows_.emplace(static_cast<char*>(data), Window{bytes});
+    ZEROTH_CHECK(fresh);
+    window = &at->second;
   }
   ZEROTH_RETURN_IF_ERROR(Call("ncclCommWindowRegister", [&](ncclComm_t communicator) {
-    return RegisterSymmetric(communicator, data, bytes, window);
+    return RegisterSymmetric(communicator, data, bytes, &window->window);
   }));
   std::lock_guard<std::mutex> lock(mutex_);
+  window->registered = true;
   ++registered_;
-  return *window;
+  return absl::OkStatus();
 }
 
-void Handle::DeregisterWindow(ncclWindow_t window) {
+void Handle::DeregisterWindow(const void* data) {
+  ncclWindow_t window = nullptr;
   bool live = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = windows_.find(static_cast<const char*>(data));
+    if (found == windows_.end() || !found->second.registered) return;
+    window = found->second.window;
+    windows_.erase(found);
     live = !gone_ && !finalizing_;
   }
   // The memory goes whatever this says, and a communicator that has failed says so at its next
@@ -150,6 +159,16 @@ void Handle::DeregisterWindow(ncclWindow_t window) {
   }
   std::lock_guard<std::mutex> lock(mutex_);
   --registered_;
+}
+
+bool Handle::HasWindow(const void* data, size_t bytes) const {
+  const char* const begin = static_cast<const char*>(data);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto after = windows_.upper_bound(begin);
+  if (after == windows_.begin()) return false;
+  --after;
+  return after->second.registered &&
+         static_cast<size_t>(begin - after->first) + bytes <= after->second.bytes;
 }
 
 void Handle::ForgetWindows() {

@@ -8,8 +8,8 @@
 #include <nccl.h>
 
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,9 +56,11 @@ class Handle {
 
   // Memory that the library knows as a symmetric window, until it is told otherwise or the
   // communicator goes. All ranks register windows of one size in one order; each gives up its own
-  // once no call uses it. nullptr where the library has no use for it.
-  absl::StatusOr<ncclWindow_t> RegisterWindow(void* data, size_t bytes);
-  void DeregisterWindow(ncclWindow_t window);
+  // once no call uses it.
+  absl::Status RegisterWindow(void* data, size_t bytes);
+  void DeregisterWindow(const void* data);
+  // Whether all of [data, data + bytes) lies in one window.
+  bool HasWindow(const void* data, size_t bytes) const;
   // The world ends: those that are left go with the communicator.
   void ForgetWindows();
 
@@ -78,11 +80,16 @@ class Handle {
  private:
   const std::string name_;
   const absl::Duration timeout_;
-  std::mutex mutex_;
+  struct Window {
+    size_t bytes = 0;
+    ncclWindow_t window = nullptr;
+    bool registered = false;
+  };
+  mutable std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
   bool is_made_ = false;  // as Await has seen
   // The library may write to these, which never move, as long as it is at work.
-  std::deque<ncclWindow_t> windows_;
+  std::map<const char*, Window> windows_;
   int registered_ = 0;
   bool gone_ = false;
   bool finalizing_ = false;

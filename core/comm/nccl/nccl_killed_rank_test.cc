@@ -22,7 +22,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/nccl/emulation/emulated_nccl.h"
 #include "zeroth/core/comm/nccl/nccl.h"
-#include "zeroth/core/comm/nccl/nccl_test_ranks.h"
+#include "zeroth/core/comm/nccl/testing/nccl_test_ranks.h"
 #include "zeroth/core/comm/process/last_resort.h"
 
 namespace zeroth::testing {

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
-constexpr auto kBuryPause = std::chrono::milliseconds(1);
+constexpr auto kFreePause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -80,22 +80,8 @@ HandleSet::~HandleSet() {
 
 void HandleSet::Add(const std::shared_ptr<Handle>& handle) {
   std::lock_guard<std::mutex> lock(mutex_);
-  handles_.erase(std::remove_if(handles_.begin(), handles_.end(),
-                                [](const auto& weak) { return weak.expired(); }),
-                 handles_.end());
-  handles_.push_back(handle);
+  handles_.Add(handle);
   if (aborted_) handle->Abort();
-}
-
-std::vector<std::shared_ptr<Handle>> HandleSet::Get() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<std::shared_ptr<Handle>> handles;
-  for (const std::weak_ptr<Handle>& weak : handles_) {
-    if (std::shared_ptr<Handle> handle = weak.lock(); handle != nullptr) {
-      handles.push_back(std::move(handle));
-    }
-  }
-  return handles;
 }
 
 void HandleSet::AbortAll() {
@@ -151,25 +137,6 @@ std::string HandleSet::Unfinished() const {
   return left == 0 ? "" : absl::StrCat("ncclCommAbort of ", left, " communicators");
 }
 
-void TrafficSet::Add(const std::shared_ptr<Traffic>& traffic) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  traffic_.erase(std::remove_if(traffic_.begin(), traffic_.end(),
-                                [](const auto& weak) { return weak.expired(); }),
-                 traffic_.end());
-  traffic_.push_back(traffic);
-}
-
-std::vector<std::shared_ptr<Traffic>> TrafficSet::Get() {
-  std::vector<std::shared_ptr<Traffic>> all;
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::weak_ptr<Traffic>& weak : traffic_) {
-    if (std::shared_ptr<Traffic> traffic = weak.lock(); traffic != nullptr) {
-      all.push_back(std::move(traffic));
-    }
-  }
-  return all;
-}
-
 absl::StatusOr<CopyEnginePlan> AgreeOnCopyEngines(ProcessWorld& processes, const RankAbility& own) {
   const std::string all_key = "nccl abilities";
   const auto key = [](int rank) { return absl::StrCat("nccl ability of rank ", rank); };
@@ -204,7 +171,7 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
       copy_engines_(std::move(copy_engines)),
       memory_(std::make_shared<NcclMemory>(device)),
       handles_(std::make_shared<HandleSet>()),
-      traffic_(std::make_shared<TrafficSet>()) {
+      traffic_(std::make_shared<LiveSet<Traffic>>()) {
   processes_->OnBreak([handles = handles_, memory = memory_] {
     memory->Hold();
     handles->AbortAll();
@@ -219,7 +186,7 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
   watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
   burier_ = std::thread([this] {
     Repeat([this] {
-      if (processes_->UnsettledStatus().ok()) static_cast<void>(Bury());
+      if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
     });
   });
 }
@@ -236,8 +203,8 @@ World::~World() {
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
                          std::min(processes_->timeout(), absl::Hours(24))));
-  while (processes_->status().ok() && Clock::now() < deadline && !Bury()) {
-    std::this_thread::sleep_for(kBuryPause);
+  while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
+    std::this_thread::sleep_for(kFreePause);
   }
   // In a world that has not broken there is no other.
   const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
@@ -310,7 +277,7 @@ void World::CheckTraffic() {
   }
 }
 
-bool World::Bury() {
+bool World::FreeRetired() {
   std::vector<std::shared_ptr<Traffic>> retired;
   {
     std::lock_guard<std::mutex> lock(mutex_);

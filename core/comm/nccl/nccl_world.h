@@ -71,6 +71,29 @@ class Traffic {
   std::optional<std::chrono::steady_clock::time_point> running_since_;
 };
 
+// What a rank has of a kind, as long as others keep it. Thread-safe.
+template <typename T>
+class LiveSet {
+ public:
+  void Add(const std::shared_ptr<T>& one) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(all_, [](const auto& weak) { return weak.expired(); });
+    all_.push_back(one);
+  }
+  std::vector<std::shared_ptr<T>> Get() {
+    std::vector<std::shared_ptr<T>> live;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::weak_ptr<T>& weak : all_) {
+      if (std::shared_ptr<T> one = weak.lock(); one != nullptr) live.push_back(std::move(one));
+    }
+    return live;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<T>> all_;
+};
+
 // The handles of a rank, to be aborted together. Thread-safe.
 class HandleSet {
  public:
@@ -78,7 +101,7 @@ class HandleSet {
 
   // Aborts it at once if the others have been.
   void Add(const std::shared_ptr<Handle>& handle);
-  std::vector<std::shared_ptr<Handle>> Get();
+  std::vector<std::shared_ptr<Handle>> Get() { return handles_.Get(); }
   // Stops all that the library does on the device, and begins to free the communicators, on a
   // thread of its own. The library cannot free one while another is at work, nor while a graph
   // exists that has captured it: so all of them are aborted in one group, which stops them all
@@ -94,23 +117,12 @@ class HandleSet {
   void SetFreed();
 
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Handle>> handles_;
+  LiveSet<Handle> handles_;
   bool aborted_ = false;
   bool freed_ = false;
   std::condition_variable freed_changed_;
   std::atomic<size_t> freeing_{0};  // communicators
   std::thread freer_;               // of the one AbortAll that has not come too late
-};
-
-// The traffic of a rank. Thread-safe.
-class TrafficSet {
- public:
-  void Add(const std::shared_ptr<Traffic>& traffic);
-  std::vector<std::shared_ptr<Traffic>> Get();
-
- private:
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Traffic>> traffic_;
 };
 
 // What all ranks of the world can do about gathers by copy engines, made a plan; collective.
@@ -154,7 +166,7 @@ class World {
   void CheckHandles();
   void CheckTraffic();
   // Frees retired communicators that are idle; true if none is left.
-  bool Bury();
+  bool FreeRetired();
 
   const std::shared_ptr<ProcessWorld> processes_;
   const int device_;
@@ -163,7 +175,7 @@ class World {
   const std::shared_ptr<NcclMemory> memory_;
   // Shared with what the world of processes calls when it breaks.
   const std::shared_ptr<HandleSet> handles_;
-  const std::shared_ptr<TrafficSet> traffic_;
+  const std::shared_ptr<LiveSet<Traffic>> traffic_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Traffic>> retired_;
   bool stop_ = false;

@@ -2,37 +2,24 @@
 
 #include "zeroth/core/comm/process/address_exchange.h"
 
-#include <mutex>
+#include <utility>
 
-#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/registry.h"
 
 namespace zeroth {
 namespace {
 
-struct Slot {
-  std::mutex mutex;
-  AddressExchange exchange;
-};
-
-// Never destroyed: it is filled before main, and threads may still ask after it.
-Slot& GlobalSlot() {
-  static Slot* const slot = new Slot;
-  return *slot;
-}
+using Exchanges = Registry<AddressExchangeRegistration, AddressExchange>;
+constexpr char kLauncher[] = "launcher";  // the only name
 
 }  // namespace
 
 AddressExchange LauncherAddressExchange() {
-  Slot& slot = GlobalSlot();
-  std::lock_guard<std::mutex> lock(slot.mutex);
-  return slot.exchange;
+  return Exchanges::Global().Find(kLauncher).value_or(nullptr);
 }
 
 AddressExchangeRegistration::AddressExchangeRegistration(AddressExchange exchange) {
-  Slot& slot = GlobalSlot();
-  std::lock_guard<std::mutex> lock(slot.mutex);
-  ZEROTH_CHECK(exchange != nullptr && slot.exchange == nullptr);
-  slot.exchange = std::move(exchange);
+  Exchanges::Global().Add(kLauncher, std::move(exchange));
 }
 
 }  // namespace zeroth

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/comm/process/process_world.h"
-#include "zeroth/core/comm/process/test_environment.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
 
 namespace zeroth {
 namespace {

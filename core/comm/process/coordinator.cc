@@ -217,9 +217,7 @@ class Server {
         connection.handshake = nullptr;
         --unknown_;
       } else {
-        WireWriter refused = Message(MessageType::kRefused);
-        WriteStatus(joined, refused);
-        connection.output += Frame(refused.bytes());
+        connection.output += Frame(StatusMessage(MessageType::kRefused, joined).bytes());
         TurnAway(connection, absl::StrCat("does not fit: ", joined.message()));
       }
     }

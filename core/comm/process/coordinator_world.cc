@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/status_macros.h"
+
 namespace zeroth {
 namespace {
 
@@ -24,20 +26,15 @@ std::optional<std::chrono::steady_clock::duration> Limit(absl::Duration timeout)
       absl::ToChronoNanoseconds(timeout));
 }
 
-std::string RankNames(const std::vector<int>& ranks) {
-  return absl::StrJoin(ranks, ", ",
-                       [](std::string* text, int rank) { absl::StrAppend(text, "rank ", rank); });
-}
-
 }  // namespace
 
 CoordinatorWorld::Group::Group(std::shared_ptr<WorldState> world, uint32_t group_id,
                                std::vector<int> ranks, const std::string& name)
     : id(group_id),
       world_ranks(std::move(ranks)),
-      calls(world, world_ranks, name),
-      splits(world, world_ranks, name),
-      meetings(world, world_ranks, name),
+      calls{{world, world_ranks, name}},
+      splits{{world, world_ranks, name}},
+      meetings{{world, world_ranks, name}},
       ahead(world_ranks.size()),
       requests(world_ranks.size()) {}
 
@@ -57,18 +54,16 @@ CoordinatorWorld::CoordinatorWorld(const Coordinator::Options& options, int port
 
 void CoordinatorWorld::CreateGroup(std::vector<int> world_ranks) {
   const uint32_t id = next_group_++;
-  const std::string name =
-      absl::StrCat(options_.back_end, " world ranks [", absl::StrJoin(world_ranks, ", "), "]");
+  const std::string name = GroupName(options_.back_end, world_ranks);
   groups_.emplace(id, std::make_unique<Group>(world_, id, std::move(world_ranks), name));
 }
 
 CoordinatorWorld::Group* CoordinatorWorld::Find(uint32_t id, int world_rank, int* rank) {
   const auto found = groups_.find(id);
   if (found == groups_.end()) return nullptr;
-  const std::vector<int>& ranks = found->second->world_ranks;
-  const auto place = std::find(ranks.begin(), ranks.end(), world_rank);
-  if (place == ranks.end()) return nullptr;
-  *rank = static_cast<int>(place - ranks.begin());
+  const std::optional<int> place = found->second->calls.ledger.GroupRank(world_rank);
+  if (!place.has_value()) return nullptr;
+  *rank = *place;
   return found->second.get();
 }
 
@@ -87,16 +82,10 @@ bool CoordinatorWorld::Handle(size_t connection, absl::string_view frame) {
   bool understood = false;
   switch (type) {
     case MessageType::kCall:
-      understood = Call(*rank, reader);
-      break;
     case MessageType::kSplit:
-      understood = Split(*rank, reader);
-      break;
     case MessageType::kMeet:
-      understood = Meet(*rank, reader);
-      break;
     case MessageType::kLeave:
-      understood = Leave(*rank, reader);
+      understood = HandleInGroup(type, *rank, reader);
       break;
     case MessageType::kBreak: {
       const absl::Status reason = ReadStatus(reader);
@@ -167,96 +156,90 @@ void CoordinatorWorld::TurnedAway(const std::string& whom) {
 void CoordinatorWorld::RefuseAll(const absl::Status& reason) {
   if (started_ || !refused_.ok()) return;
   refused_ = reason;
-  WireWriter refused = Message(MessageType::kRefused);
-  WriteStatus(reason, refused);
-  SendToAll(refused);
+  SendToAll(StatusMessage(MessageType::kRefused, reason));
 }
 
-bool CoordinatorWorld::Call(int world_rank, WireReader& reader) {
+bool CoordinatorWorld::HandleInGroup(MessageType type, int world_rank, WireReader& reader) {
   const uint32_t id = reader.U32();
-  const std::optional<CollectiveCall> call = ReadCall(reader);
+  std::optional<CollectiveCall> call;
+  SplitRequest request;
+  if (type == MessageType::kCall) {
+    call = ReadCall(reader);
+    if (!call.has_value()) return false;
+  } else if (type == MessageType::kSplit) {
+    request.color = reader.I32();
+    request.key = reader.I32();
+  }
   int rank = 0;
   Group* const group = Find(id, world_rank, &rank);
-  if (!call.has_value() || !reader.IsComplete() || group == nullptr) return false;
+  if (!reader.IsComplete() || group == nullptr) return false;
   std::lock_guard<std::mutex> lock(world_->mutex());
-  if (!group->calls.IssueLocked(rank).ok()) return true;
-  last_call_[static_cast<size_t>(world_rank)] =
-      absl::StrCat(call->ToString(), " on ", group->calls.name());
-  group->ahead[static_cast<size_t>(rank)].push_back(*call);
-  Pump(*group, rank);
-  if (group->calls.completed() != group->announced) {
-    group->announced = group->calls.completed();
-    SendToGroup(*group, Message(MessageType::kAgreed).U32(group->id).U64(group->announced));
+  if (type == MessageType::kCall) {
+    Call(*group, rank, *call);
+  } else if (type == MessageType::kSplit) {
+    group->requests[static_cast<size_t>(rank)] = request;
+    if (group->splits.ArriveOnHost("split", rank)) AssignSeats(*group);
+  } else if (type == MessageType::kMeet) {
+    if (group->meetings.ArriveOnHost("setting_up", rank)) {
+      SendToGroup(*group, Message(MessageType::kMet).U32(id));
+    }
+  } else {
+    for (Watched* watched : group->watched()) watched->ledger.LeaveLocked(rank);
   }
   return true;
 }
 
-void CoordinatorWorld::Pump(Group& group, int first) {
+void CoordinatorWorld::Call(Group& group, int rank, const CollectiveCall& call) {
+  CallLedger& ledger = group.calls.ledger;
+  if (!ledger.IssueLocked(rank).ok()) return;
+  last_call_[static_cast<size_t>(ledger.world_rank(rank))] =
+      absl::StrCat(call.ToString(), " on ", ledger.name());
+  group.ahead[static_cast<size_t>(rank)].push_back(call);
+  ArriveAtTurn(group, rank);
+  if (ledger.completed() != group.announced) {
+    group.announced = ledger.completed();
+    SendToGroup(group, Message(MessageType::kAgreed).U32(group.id).U64(group.announced));
+  }
+}
+
+void CoordinatorWorld::ArriveAtTurn(Group& group, int first) {
   std::vector<int> ready = {first};
   while (!ready.empty()) {
     const int rank = ready.back();
     ready.pop_back();
     std::deque<CollectiveCall>& ahead = group.ahead[static_cast<size_t>(rank)];
-    if (ahead.empty() || group.calls.IsWaitingLocked(rank)) continue;
-    const uint64_t completed = group.calls.completed();
+    if (ahead.empty() || group.calls.ledger.IsWaitingLocked(rank)) continue;
     const CollectiveCall call = std::move(ahead.front());
     ahead.pop_front();
-    if (!group.calls.ArriveLocked(rank, call).ok()) return;
-    Note(group.calls, group.calls_meeting, completed, rank);
-    if (group.calls.completed() == completed) continue;
-    for (int r = 0; r < group.calls.size(); ++r) {
+    const absl::StatusOr<bool> completes = group.calls.Arrive(rank, call);
+    if (!completes.ok()) return;
+    if (!*completes) continue;
+    for (int r = 0; r < group.calls.ledger.size(); ++r) {
       if (!group.ahead[static_cast<size_t>(r)].empty()) ready.push_back(r);
     }
   }
 }
 
-void CoordinatorWorld::Note(CallLedger& ledger, Meeting& meeting, uint64_t completed_before,
-                            int rank) {
-  if (ledger.completed() != completed_before) {
-    meeting.since.reset();
-  } else if (!meeting.since.has_value()) {
-    meeting.since = Clock::now();
-    meeting.first = rank;
+absl::StatusOr<bool> CoordinatorWorld::Watched::Arrive(int rank, const CollectiveCall& call) {
+  const uint64_t before = ledger.completed();
+  ZEROTH_RETURN_IF_ERROR(ledger.ArriveLocked(rank, call));
+  const bool completes = ledger.completed() != before;
+  if (completes) {
+    since.reset();
+  } else if (!since.has_value()) {
+    since = Clock::now();
+    first = rank;
   }
+  return completes;
 }
 
-bool CoordinatorWorld::Split(int world_rank, WireReader& reader) {
-  const uint32_t id = reader.U32();
-  SplitRequest request;
-  request.color = reader.I32();
-  request.key = reader.I32();
-  int rank = 0;
-  Group* const group = Find(id, world_rank, &rank);
-  if (!reader.IsComplete() || group == nullptr) return false;
-  std::lock_guard<std::mutex> lock(world_->mutex());
-  group->requests[static_cast<size_t>(rank)] = request;
-  if (ArriveOnHost(group->splits, group->splits_meeting, "split", rank)) AssignSeats(*group);
-  return true;
-}
-
-bool CoordinatorWorld::Meet(int world_rank, WireReader& reader) {
-  const uint32_t id = reader.U32();
-  int rank = 0;
-  Group* const group = Find(id, world_rank, &rank);
-  if (!reader.IsComplete() || group == nullptr) return false;
-  std::lock_guard<std::mutex> lock(world_->mutex());
-  if (ArriveOnHost(group->meetings, group->meetings_meeting, "setting_up", rank)) {
-    SendToGroup(*group, Message(MessageType::kMet).U32(id));
-  }
-  return true;
-}
-
-bool CoordinatorWorld::ArriveOnHost(CallLedger& ledger, Meeting& meeting,
-                                    absl::string_view operation, int rank) {
+bool CoordinatorWorld::Watched::ArriveOnHost(absl::string_view operation, int rank) {
   CollectiveCall call;
   call.operation = operation;
   const absl::StatusOr<uint64_t> index = ledger.IssueLocked(rank);
   if (!index.ok()) return false;
   call.index = *index;
-  const uint64_t completed = ledger.completed();
-  if (!ledger.ArriveLocked(rank, call).ok()) return false;
-  Note(ledger, meeting, completed, rank);
-  return ledger.completed() != completed;
+  return Arrive(rank, call).value_or(false);
 }
 
 void CoordinatorWorld::AssignSeats(Group& group) {
@@ -278,18 +261,6 @@ void CoordinatorWorld::AssignSeats(Group& group) {
     const auto& connection = connection_of_rank_[static_cast<size_t>(group.world_ranks[rank])];
     if (connection.has_value()) Send(*connection, seats[rank]);
   }
-}
-
-bool CoordinatorWorld::Leave(int world_rank, WireReader& reader) {
-  const uint32_t id = reader.U32();
-  int rank = 0;
-  Group* const group = Find(id, world_rank, &rank);
-  if (!reader.IsComplete() || group == nullptr) return false;
-  std::lock_guard<std::mutex> lock(world_->mutex());
-  group->calls.LeaveLocked(rank);
-  group->splits.LeaveLocked(rank);
-  group->meetings.LeaveLocked(rank);
-  return true;
 }
 
 bool CoordinatorWorld::Put(WireReader& reader) {
@@ -346,17 +317,13 @@ void CoordinatorWorld::Settle() {
   const absl::Status broken = world_->status();
   if (!broken.ok() && !broken_since_.has_value()) {
     broken_since_ = Clock::now();
-    WireWriter message = Message(MessageType::kBroken);
-    WriteStatus(broken, message);
-    SendToAll(message);
+    SendToAll(StatusMessage(MessageType::kBroken, broken));
   }
   if (over_ || !std::all_of(has_returned_.begin(), has_returned_.end(), [](bool b) { return b; })) {
     return;
   }
   over_ = true;
-  WireWriter message = Message(MessageType::kAllReturned);
-  WriteStatus(world_->RootCause(), message);
-  SendToAll(message);
+  SendToAll(StatusMessage(MessageType::kAllReturned, world_->RootCause()));
 }
 
 std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout() const {
@@ -367,10 +334,9 @@ std::optional<CoordinatorWorld::Clock::time_point> CoordinatorWorld::NextTimeout
   if (!started_) return start_ + *limit;
   std::optional<Clock::time_point> first;
   for (const auto& [id, group] : groups_) {
-    for (const Meeting* meeting :
-         {&group->calls_meeting, &group->splits_meeting, &group->meetings_meeting}) {
-      if (!meeting->since.has_value()) continue;
-      const Clock::time_point end = *meeting->since + *limit;
+    for (const Watched* watched : group->watched()) {
+      if (!watched->since.has_value()) continue;
+      const Clock::time_point end = *watched->since + *limit;
       if (!first.has_value() || end < *first) first = end;
     }
   }
@@ -381,13 +347,14 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
   const std::optional<Clock::time_point> next = NextTimeout();
   if (!next.has_value() || now < *next) return;
   if (!started_) {
-    std::vector<int> missing;
+    std::vector<std::string> missing;
     for (int rank = 0; rank < options_.world_size; ++rank) {
-      if (!connection_of_rank_[static_cast<size_t>(rank)].has_value()) missing.push_back(rank);
+      if (connection_of_rank_[static_cast<size_t>(rank)].has_value()) continue;
+      missing.push_back(absl::StrCat("rank ", rank));
     }
     RefuseAll(absl::DeadlineExceededError(absl::StrCat(
         "timeout after ", absl::FormatDuration(options_.timeout), ": of ", options_.world_size,
-        " ranks, ", RankNames(missing), " did not come to rank 0's port ", port_,
+        " ranks, ", absl::StrJoin(missing, ", "), " did not come to rank 0's port ", port_,
         "; are all processes started, and do they all have the same MASTER_ADDR and "
         "MASTER_PORT?",
         turned_away_ == 0 ? ""
@@ -396,21 +363,14 @@ void CoordinatorWorld::CheckTimeouts(Clock::time_point now) {
     return;
   }
   if (broken_since_.has_value()) {
-    for (int rank = 0; rank < options_.world_size; ++rank) {
-      Returned(rank, world_->status());
-    }
-    Settle();
-    return;
-  }
-  {
+    for (int rank = 0; rank < options_.world_size; ++rank) Returned(rank, world_->status());
+  } else {
     std::lock_guard<std::mutex> lock(world_->mutex());
     const auto limit = Limit(options_.timeout);
     for (const auto& [id, group] : groups_) {
-      for (auto [meeting, ledger] : {std::pair(&group->calls_meeting, &group->calls),
-                                     std::pair(&group->splits_meeting, &group->splits),
-                                     std::pair(&group->meetings_meeting, &group->meetings)}) {
-        if (meeting->since.has_value() && *meeting->since + *limit <= now) {
-          ledger->TimeOutLocked(meeting->first);
+      for (Watched* watched : group->watched()) {
+        if (watched->since.has_value() && *watched->since + *limit <= now) {
+          watched->ledger.TimeOutLocked(watched->first);
         }
       }
     }
@@ -430,9 +390,7 @@ void CoordinatorWorld::SendToGroup(const Group& group, const WireWriter& message
 }
 
 void CoordinatorWorld::SendToAll(const WireWriter& message) {
-  for (const std::optional<size_t>& connection : connection_of_rank_) {
-    if (connection.has_value()) Send(*connection, message);
-  }
+  SendToGroup(*groups_.at(kWorldGroup), message);
 }
 
 std::vector<std::pair<size_t, std::string>> CoordinatorWorld::TakeOutput() {

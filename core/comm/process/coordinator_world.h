@@ -5,6 +5,7 @@
 #ifndef ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
 #define ZEROTH_CORE_COMM_PROCESS_COORDINATOR_WORLD_H_
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/comm/call_ledger.h"
@@ -56,32 +58,35 @@ class CoordinatorWorld {
   std::vector<std::pair<size_t, std::string>> TakeOutput();
 
  private:
-  // Since when somebody waits in a ledger, and who was first.
-  struct Meeting {
-    std::optional<Clock::time_point> since;
+  // A ledger, since when somebody waits in it, and who was first.
+  struct Watched {
+    CallLedger ledger;
+    std::optional<Clock::time_point> since = std::nullopt;
     int first = 0;
+
+    // `rank` makes its next call. True if that completes it; the world's error if it is broken.
+    absl::StatusOr<bool> Arrive(int rank, const CollectiveCall& call);
+    // The same of one of its calls on the host, which it waits for.
+    bool ArriveOnHost(absl::string_view operation, int rank);
   };
   struct Group {
     Group(std::shared_ptr<WorldState> world, uint32_t group_id, std::vector<int> ranks,
           const std::string& name);
     const uint32_t id;
     const std::vector<int> world_ranks;
-    CallLedger calls;
-    CallLedger splits;
-    CallLedger meetings;
-    Meeting calls_meeting;
-    Meeting splits_meeting;
-    Meeting meetings_meeting;
+    Watched calls;
+    Watched splits;
+    Watched meetings;
+    std::array<Watched*, 3> watched() { return {&calls, &splits, &meetings}; }
     // Calls of ranks that run ahead, which arrive when their earlier ones are complete.
     std::vector<std::deque<CollectiveCall>> ahead;
     std::vector<SplitRequest> requests;
     uint64_t announced = 0;  // calls that the ranks know to be agreed
   };
 
-  bool Call(int rank, WireReader& reader);
-  bool Split(int rank, WireReader& reader);
-  bool Meet(int rank, WireReader& reader);
-  bool Leave(int rank, WireReader& reader);
+  // A message about a group that the rank is in.
+  bool HandleInGroup(MessageType type, int world_rank, WireReader& reader);
+  void Call(Group& group, int rank, const CollectiveCall& call);
   bool Put(WireReader& reader);
   bool Get(size_t connection, WireReader& reader);
 
@@ -89,10 +94,7 @@ class CoordinatorWorld {
   // The group and the rank's place in it; null if it is no member.
   Group* Find(uint32_t id, int world_rank, int* rank);
   // Lets `rank` arrive at what it has called, and with it all whose turn that makes it.
-  void Pump(Group& group, int rank);
-  void Note(CallLedger& ledger, Meeting& meeting, uint64_t completed_before, int rank);
-  // `rank` is in the next of its calls on the host, which it waits for; true if that completes it.
-  bool ArriveOnHost(CallLedger& ledger, Meeting& meeting, absl::string_view operation, int rank);
+  void ArriveAtTurn(Group& group, int rank);
   void SendToGroup(const Group& group, const WireWriter& message);
   void AssignSeats(Group& group);
   void Returned(int rank, const absl::Status& status);

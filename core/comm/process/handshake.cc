@@ -47,12 +47,6 @@ std::string ProofOfRank(const JobKey& key, absl::string_view rank_nonce, absl::s
   return HmacSha256(key.secret, said.bytes());
 }
 
-std::string Refusal(MessageType type, const absl::Status& reason) {
-  WireWriter message = Message(type);
-  WriteStatus(reason, message);
-  return message.bytes();
-}
-
 }  // namespace
 
 absl::StatusOr<JobKey> JobKey::New() {
@@ -108,11 +102,10 @@ CoordinatorHandshake::Step CoordinatorHandshake::Hello(WireReader& reader) {
   if (version != kProtocolVersion) {
     step.fault = absl::StrCat("runs another version of this program (protocol ", version,
                               ", rank 0 has ", kProtocolVersion, ")");
-    step.reply =
-        Refusal(MessageType::kRefused,
-                absl::InvalidArgumentError(absl::StrCat(
-                    "rank 0 runs another version of this program (protocol ", kProtocolVersion,
-                    ", this rank has ", version, "); run the same program on all nodes")));
+    const absl::Status refusal = absl::InvalidArgumentError(
+        absl::StrCat("rank 0 runs another version of this program (protocol ", kProtocolVersion,
+                     ", this rank has ", version, "); run the same program on all nodes"));
+    step.reply = StatusMessage(MessageType::kRefused, refusal).bytes();
     return step;
   }
   const std::string id = reader.String();

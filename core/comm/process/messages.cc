@@ -35,6 +35,12 @@ void WriteStatus(const absl::Status& status, WireWriter& writer) {
   writer.U8(static_cast<uint8_t>(status.code())).String(status.message().substr(0, 1 << 16));
 }
 
+WireWriter StatusMessage(MessageType type, const absl::Status& status) {
+  WireWriter message = Message(type);
+  WriteStatus(status, message);
+  return message;
+}
+
 absl::Status ReadStatus(WireReader& reader) {
   const uint8_t code = reader.U8();
   const std::string message = reader.String();

@@ -56,6 +56,8 @@ inline WireWriter Message(MessageType type) {
 }
 
 void WriteStatus(const absl::Status& status, WireWriter& writer);
+// A message whose only field is a status.
+WireWriter StatusMessage(MessageType type, const absl::Status& status);
 absl::Status ReadStatus(WireReader& reader);
 
 void WriteCall(const CollectiveCall& call, WireWriter& writer);

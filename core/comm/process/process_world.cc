@@ -16,6 +16,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/split_groups.h"
 
 namespace zeroth {
 namespace {
@@ -64,7 +65,7 @@ ProcessWorld::Seat ProcessWorld::WorldSeat() const {
 }
 
 std::string ProcessWorld::NameOf(const Seat& seat) const {
-  return absl::StrCat(back_end_, " world ranks [", absl::StrJoin(seat.world_ranks, ", "), "]");
+  return GroupName(back_end_, seat.world_ranks);
 }
 
 void ProcessWorld::Read() {
@@ -242,9 +243,7 @@ absl::Status ProcessWorld::Await(Predicate done) {
 
 void ProcessWorld::Break(const absl::Status& reason) {
   ZEROTH_CHECK(!reason.ok());
-  WireWriter message = Message(MessageType::kBreak);
-  WriteStatus(reason, message);
-  static_cast<void>(Send(message));
+  static_cast<void>(Send(StatusMessage(MessageType::kBreak, reason)));
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return stopped_ || all_returned_.has_value(); });
 }
@@ -322,9 +321,7 @@ absl::StatusOr<std::string> ProcessWorld::Get(absl::string_view key) {
 }
 
 absl::Status ProcessWorld::Return(const absl::Status& status) {
-  WireWriter message = Message(MessageType::kReturned);
-  WriteStatus(status, message);
-  static_cast<void>(Send(message));
+  static_cast<void>(Send(StatusMessage(MessageType::kReturned, status)));
   std::unique_lock<std::mutex> lock(mutex_);
   has_returned_ = true;
   changed_.wait(lock, [&] { return all_returned_.has_value() || connection_lost_; });

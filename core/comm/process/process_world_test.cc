@@ -26,7 +26,7 @@
 #include "zeroth/core/comm/process/last_resort.h"
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/comm/process/socket.h"
-#include "zeroth/core/comm/process/test_environment.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
 
 namespace zeroth {
 namespace {

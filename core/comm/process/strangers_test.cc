@@ -2,7 +2,7 @@
 //
 // Ranks among strangers: who comes to their port, and where they listen.
 
-#include "zeroth/core/comm/process/strangers.h"
+#include "zeroth/core/comm/process/testing/strangers.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -32,7 +32,7 @@
 #include "zeroth/core/comm/process/process_world.h"
 #include "zeroth/core/comm/process/rendezvous_file.h"
 #include "zeroth/core/comm/process/socket.h"
-#include "zeroth/core/comm/process/test_environment.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
 
 namespace zeroth {
 namespace {

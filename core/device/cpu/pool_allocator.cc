@@ -71,21 +71,6 @@ size_t PoolAllocator::BlockBytes(size_t bytes) {
   return std::max(RoundUp(bytes, kHugePageBytes), kLargeBytes);
 }
 
-MemoryStats PoolAllocator::stats() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return account_.stats();
-}
-
-void PoolAllocator::ResetPeaks() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  account_.ResetPeaks();
-}
-
-void PoolAllocator::Trim() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  TrimLocked();
-}
-
 void PoolAllocator::TrimLocked() {
   for (const auto& [block_bytes, blocks] : pool_) {
     for (void* data : blocks) {

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -24,7 +23,7 @@ namespace zeroth {
 // first round. Blocks of kLargeBytes or more are whole huge pages of their own mapping, advised to
 // be such; smaller ones come from the C++ heap in size classes at most an eighth apart. Under
 // AddressSanitizer whatever no caller owns is poisoned, pooled blocks included.
-class PoolAllocator final : public Allocator {
+class PoolAllocator final : public AccountingAllocator {
  public:
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
   static constexpr size_t kHugePageBytes = size_t{2} << 20;
@@ -38,10 +37,6 @@ class PoolAllocator final : public Allocator {
   // The bytes of the block made for a request.
   static size_t BlockBytes(size_t bytes);
 
-  MemoryStats stats() const override;
-  void ResetPeaks() override;
-  void Trim() override;
-
  protected:
   absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) override;
   void FreeRaw(void* data, size_t bytes, MemoryCategory category) override;
@@ -54,10 +49,8 @@ class PoolAllocator final : public Allocator {
 
   // A pooled block that fits `block_bytes` well, or one without data.
   Block TakePooled(size_t block_bytes);
-  void TrimLocked();
+  void TrimLocked() override;
 
-  mutable std::mutex mutex_;
-  MemoryAccount account_;
   std::map<size_t, std::vector<void*>>
       pool_;  // by block size; last in, first out, as its bytes may be in the cache
   std::unordered_map<void*, size_t> in_use_;  // block sizes, which exceed requests

@@ -42,21 +42,6 @@ size_t CachingAllocator::SegmentBytes(size_t block_bytes, bool exact) {
   return block_bytes < kLargeSegmentBytes / 2 ? kLargeSegmentBytes : block_bytes;
 }
 
-MemoryStats CachingAllocator::stats() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return account_.stats();
-}
-
-void CachingAllocator::ResetPeaks() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  account_.ResetPeaks();
-}
-
-void CachingAllocator::Trim() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  TrimLocked();
-}
-
 void CachingAllocator::TrimLocked() {
   for (FreeBlocks& blocks : free_) {
     for (auto at = blocks.begin(); at != blocks.end();) {

@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -38,7 +37,7 @@ namespace zeroth::cuda {
 
 // Takes segments from a source and cuts them into blocks: best fit, neighbours that are free are
 // joined. Requests of 1 MiB or more are not mixed with smaller ones. Thread-safe.
-class CachingAllocator final : public Allocator {
+class CachingAllocator final : public AccountingAllocator {
  public:
   static constexpr size_t kAlignment = 512;  // coalesced access starts on it
   static constexpr size_t kSmallBytes = size_t{1} << 20;
@@ -53,10 +52,6 @@ class CachingAllocator final : public Allocator {
   // Every Buffer keeps its allocator alive, so none is left here.
   ~CachingAllocator() override;
 
-  MemoryStats stats() const override;
-  void ResetPeaks() override;
-  // Not what pools have, nor what they hold.
-  void Trim() override;
   bool has_transport_memory() const override { return transport_ != nullptr; }
 
   using PoolId = uint64_t;
@@ -139,13 +134,12 @@ class CachingAllocator final : public Allocator {
   void JoinNext(Block* block);
   // A whole segment goes back to its source.
   void ReturnSegment(Block* block);
-  void TrimLocked();
+  // Not what pools have, nor what they hold.
+  void TrimLocked() override;
 
-  mutable std::mutex mutex_;
   const std::unique_ptr<MemorySource> source_;
   const bool exact_;
   const std::shared_ptr<MemorySource> transport_;
-  MemoryAccount account_;
   std::map<void*, std::unique_ptr<Block>> blocks_;  // all of them, by address
   FreeBlocks free_[2];                              // large, small; of no pool
   uint64_t last_born_ = 0;

@@ -1,0 +1,184 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+#include "zeroth/core/base/check.h"
+
+namespace zeroth::testing {
+namespace {
+
+// The path of a program; none if it is not on PATH.
+std::optional<std::string> OnPath(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  const std::string folders = path == nullptr ? "" : path;
+  for (const absl::string_view folder : absl::StrSplit(folders, ':', absl::SkipEmpty())) {
+    const std::string candidate = absl::StrCat(folder, "/", name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return std::nullopt;
+}
+
+std::string OutputOf(const std::string& command) {
+  std::string output;
+  FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return output;
+  for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe)) {
+    output.push_back(static_cast<char>(letter));
+  }
+  pclose(pipe);
+  return output;
+}
+
+// Debian has both side by side, under names of their own.
+std::optional<std::string> FindMpirun(MpiKind kind) {
+  const bool open_mpi = kind == MpiKind::kOpenMpi;
+  if (const auto own = OnPath(open_mpi ? "mpirun.openmpi" : "mpirun.mpich"); own.has_value()) {
+    return own;
+  }
+  const std::optional<std::string> any = OnPath("mpirun");
+  if (!any.has_value()) return std::nullopt;
+  const std::string version = OutputOf(absl::StrCat(*any, " --version"));
+  return absl::StrContains(version, open_mpi ? "Open MPI" : "HYDRA") ? any : std::nullopt;
+}
+
+// A machine without a network, with fewer cores than ranks, and with a test that may be root.
+std::vector<std::string> FlagsOf(MpiKind kind) {
+  if (kind == MpiKind::kMpich) return {"-launcher", "fork", "-iface", "lo"};
+  return {"--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader"};
+}
+
+// Where Open MPI keeps its sockets, whose names must be short: so not below the test's own
+// directory. Each test program has another one, since mpiruns that make the same directory at once
+// may fail.
+class SocketDirectory {
+ public:
+  SocketDirectory() {
+    const char* const made = mkdtemp(path_);
+    ZEROTH_CHECK(made != nullptr);
+  }
+  ~SocketDirectory() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/zeroth-mpi-XXXXXX";
+};
+
+const SocketDirectory& Sockets() {
+  static const SocketDirectory directory;
+  return directory;
+}
+
+void SetEnvironment(const Mpirun& run) {
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  setenv("OMP_NUM_THREADS", "1", 1);
+  setenv("GTEST_COLOR", "no", 1);
+  setenv("TMPDIR", Sockets().path(), 1);
+  // UCX, which MPICH has below it, patches the calls that map memory, for networks that are not
+  // here; threads of the thread sanitizer do not survive that.
+  setenv("UCX_MEM_EVENTS", "n", 1);
+  // MPI libraries leak, by names that are gone when leaks are looked for.
+  const char* const sanitizer = std::getenv("ASAN_OPTIONS");
+  setenv("ASAN_OPTIONS",
+         absl::StrCat(sanitizer == nullptr ? "" : sanitizer, ":detect_leaks=0").c_str(), 1);
+  // What tells a test where its results belong is not for the ranks.
+  for (const char* name : {"GTEST_OUTPUT", "XML_OUTPUT_FILE", "TEST_PREMATURE_EXIT_FILE",
+                           "TEST_SHARD_STATUS_FILE", "GTEST_SHARD_STATUS_FILE", "TEST_SHARD_INDEX",
+                           "TEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) {
+    unsetenv(name);
+  }
+  for (const auto& [name, value] : run.environment) setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace
+
+std::string MpiKindName(MpiKind kind) { return kind == MpiKind::kOpenMpi ? "open_mpi" : "mpich"; }
+
+std::ostream& operator<<(std::ostream& out, MpiKind kind) { return out << MpiKindName(kind); }
+
+bool HasMpirun(MpiKind kind) { return FindMpirun(kind).has_value(); }
+
+pid_t StartMpirun(const Mpirun& run, const std::string& log) {
+  const std::string path = FindMpirun(run.kind).value_or("mpirun");
+  // By its name alone: Open MPI takes a path for that of an installation elsewhere.
+  std::vector<std::string> words = {path.substr(path.rfind('/') + 1), "-n",
+                                    absl::StrCat(run.ranks)};
+  for (const std::vector<std::string>& more : {FlagsOf(run.kind), run.flags, run.program}) {
+    words.insert(words.end(), more.begin(), more.end());
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  Sockets();  // of this process, not of the child's
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const int out = open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
+  dup2(out, STDOUT_FILENO);
+  dup2(out, STDERR_FILENO);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  SetEnvironment(run);
+  execv(path.c_str(), arguments.data());
+  _exit(127);
+}
+
+MpirunOutcome AwaitMpirun(pid_t mpirun, const std::string& log) {
+  int state = 0;
+  while (waitpid(mpirun, &state, 0) < 0 && errno == EINTR) {
+  }
+  std::ifstream file(log);
+  return {WIFEXITED(state) ? WEXITSTATUS(state) : -1,
+          std::string((std::istreambuf_iterator<char>(file)), {})};
+}
+
+MpirunOutcome RunMpirun(const Mpirun& run) {
+  static std::atomic<int> count{0};
+  namespace fs = std::filesystem;
+  const fs::path folder = absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", ++count);
+  fs::create_directories(folder);
+  // A file for each rank: in one, they would break each other's lines.
+  Mpirun apart = run;
+  const std::string redirect = absl::StrCat("exec \"$@\" > '", folder.string(), "/rank'.$$ 2>&1");
+  apart.program.insert(apart.program.begin(), {"/bin/sh", "-c", redirect, "sh"});
+  const std::string log = (folder / "mpirun").string();
+  MpirunOutcome outcome = AwaitMpirun(StartMpirun(apart, log), log);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path() == log) continue;
+    std::ifstream file(entry.path());
+    outcome.output.append((std::istreambuf_iterator<char>(file)), {});
+  }
+  return outcome;
+}
+
+void ExpectRanksPass(const Mpirun& run, const std::string& filter,
+                     const std::string& representative) {
+  Mpirun filtered = run;
+  filtered.program.push_back(absl::StrCat("--gtest_filter=", filter));
+  const MpirunOutcome outcome = RunMpirun(filtered);
+  const std::string passed = absl::StrCat("[       OK ] ", representative);
+  EXPECT_TRUE(outcome.exit_code == 0 && absl::StrContains(outcome.output, passed))
+      << "exit code " << outcome.exit_code << ":\n"
+      << outcome.output;
+}
+
+}  // namespace zeroth::testing

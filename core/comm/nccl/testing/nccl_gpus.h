@@ -1,0 +1,41 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How many ranks of NCCL a test may have: NCCL wants a GPU for each, the emulated one lets all
+// share one.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
+#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_
+
+#include <cuda_runtime.h>
+
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace zeroth::testing {
+
+// Whether tests may expect what depends on the library's release and the links between GPUs.
+inline constexpr bool NcclIsEmulated() {
+#if defined(ZEROTH_CUDA_EMULATION)
+  return true;
+#else
+  return false;
+#endif
+}
+
+// 0 where there is no GPU or no driver.
+inline int MostNcclRanks() {
+  if (NcclIsEmulated()) return std::numeric_limits<int>::max();
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+}  // namespace zeroth::testing
+
+// Skips the rest of a test function where this machine has fewer GPUs than the test has ranks.
+#define ZEROTH_SKIP_BEYOND_NCCL_RANKS(ranks)                                                   \
+  if ((ranks) > ::zeroth::testing::MostNcclRanks())                                            \
+  GTEST_SKIP() << (ranks) << " ranks of NCCL want " << (ranks) << " GPUs, of which there are " \
+               << ::zeroth::testing::MostNcclRanks()
+
+#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_GPUS_H_

@@ -1,0 +1,73 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Ranks of the NCCL back end as threads of one test. NCCL itself wants a GPU for each; the emulated
+// one lets them share.
+
+#ifndef ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
+#define ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/comm/nccl/nccl.h"
+#include "zeroth/core/comm/process/testing/test_environment.h"
+#include "zeroth/core/comm/testing/communicator_test_fixture.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth::testing {
+
+// A Launcher. What it returns, every rank returned.
+inline absl::Status RunNcclThreads(const LaunchOptions& options, const RankMain& rank_main) {
+  const std::string file = TestRendezvousFile();
+  std::vector<absl::Status> statuses(static_cast<size_t>(options.world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] =
+          RunNcclRank(TestEnvironment(rank, options.world_size, file), options, rank_main);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses.front());
+  return statuses.front();
+}
+
+// `function` with a device and a stream, as a rank's main.
+inline RankMain OnCuda(const std::function<absl::Status(TestRank&)>& function) {
+  return [function](Communicator& world) -> absl::Status {
+    DeviceOptions options;
+    options.index = world.device_index();
+    options.transport_memory = world.memory_source();
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cuda", options));
+    device->BindThread();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->CreateStream("comm"));
+    TestRank rank{world, *device, *stream};
+    return function(rank);
+  };
+}
+
+// One all-reduce that works, and one more.
+inline absl::Status TwoAllReduces(TestRank& rank) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, ToDevice(rank.device, std::vector<float>(4, 1.0f)));
+  for (const char* label : {"h.0", "h.1"}) {
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllReduce(buffer, ReduceOp::kSum, rank.stream, label));
+    ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_CORE_COMM_NCCL_TESTING_NCCL_TEST_RANKS_H_

@@ -1,0 +1,45 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// For tests whose ranks are threads or children of their own.
+
+#ifndef ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
+#define ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/process/process_environment.h"
+
+namespace zeroth::testing {
+
+// As a launcher would describe it, of ranks on one node; how they meet is left open.
+inline ProcessEnvironment TestEnvironment(int rank, int world_size) {
+  ProcessEnvironment environment;
+  environment.rank = rank;
+  environment.world_size = world_size;
+  environment.local_rank = rank;
+  environment.local_world_size = world_size;
+  environment.launcher = "test";
+  return environment;
+}
+// They meet through `file`.
+inline ProcessEnvironment TestEnvironment(int rank, int world_size, const std::string& file) {
+  ProcessEnvironment environment = TestEnvironment(rank, world_size);
+  environment.rendezvous_file = file;
+  return environment;
+}
+
+// A file of this call's own through which ranks meet, so that tests side by side need no ports.
+inline std::string TestRendezvousFile() {
+  static std::atomic<int> count{0};
+  return absl::StrCat(::testing::TempDir(), "/meet.", getpid(), ".", ++count);
+}
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_CORE_COMM_PROCESS_TESTING_TEST_ENVIRONMENT_H_

@@ -1,0 +1,69 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
+#define ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+
+namespace zeroth::testing {
+
+// The types of one call of AdamW.
+struct AdamWTypes {
+  DType param = DType::kFloat32;
+  DType grad = DType::kFloat32;
+  DType moment = DType::kFloat32;
+
+  std::string ToString() const;
+};
+
+// Every combination that AdamW serves.
+std::vector<AdamWTypes> AllAdamWTypes();
+
+// What one call works on, on the host.
+struct AdamWState {
+  std::vector<float> param;
+  std::vector<float> grad;
+  std::vector<float> m;  // with 8-bit moments, what the codes stand for
+  std::vector<float> v;
+  std::vector<uint8_t> m_codes;  // only with 8-bit moments, as are the three below
+  std::vector<uint8_t> v_codes;
+  std::vector<float> m_scales;
+  std::vector<float> v_scales;
+
+  int64_t count() const { return static_cast<int64_t>(param.size()); }
+};
+
+// Makes 8-bit codes and scales of the moments, each element by its own draws, and the moments what
+// these stand for.
+void EncodeMoments(AdamWState& state, const std::vector<uint16_t>& m_draws,
+                   const std::vector<uint16_t>& v_draws);
+
+// NaNs of the same bits are the same.
+void ExpectSameBits(const AdamWState& a, const AdamWState& b);
+
+// What suites of AdamW in any types stand on.
+class AdamWStateSuite : public KernelsSuite {
+ protected:
+  // `scalars` with the state's tensors.
+  AdamWArgs UploadState(const AdamWTypes& types, const AdamWState& state, AdamWArgs scalars);
+  AdamWState DownloadState(const AdamWArgs& args);
+  // The state after one call.
+  AdamWState Step(const AdamWTypes& types, const AdamWState& state, const AdamWArgs& scalars);
+
+  // Values that the types can hold, of sizes that differ by orders of magnitude inside a block.
+  AdamWState RandomState(const AdamWTypes& types, int64_t count);
+  // Some place in some parameter at some step.
+  AdamWArgs RandomScalars(const AdamWTypes& types, bool may_start_odd);
+};
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_KERNELS_ADAMW_TESTING_ADAMW_STATE_H_

@@ -1,0 +1,79 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_
+#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_
+
+#include <cstdint>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_blocks.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
+
+namespace zeroth {
+
+// The products of a chunk of rows, on every device.
+struct LossChunk {
+  const LinearCrossEntropyCall& call;
+  // Of the chunk; then their gradients, of call.dtype, each row from where its logits began.
+  float* logits;
+  int64_t stride;     // elements of fp32 from one row of logits to the next
+  float* weight_sum;  // [vocab, dim], or null where chunks add up in dweight itself
+  int64_t begin;
+  int64_t rows;
+
+  GemmCall Logits() const {
+    return {.m = rows,
+            .n = call.vocab,
+            .k = call.dim,
+            .dtype = call.dtype,
+            .a = Hidden(),
+            .lda = call.dim,
+            .b = call.weight,
+            .ldb = call.dim,
+            .transpose_b = true,
+            .c = logits,
+            .ldc = stride,
+            .any_team = call.any_team};
+  }
+  GemmCall HiddenGradient() const {
+    return {.m = rows,
+            .n = call.dim,
+            .k = call.vocab,
+            .dtype = call.dtype,
+            .c_dtype = call.dtype,
+            .a = logits,
+            .lda = GradientStride(),
+            .b = call.weight,
+            .ldb = call.dim,
+            .c = Advance(call.dhidden, begin * call.dim, call.dtype),
+            .ldc = call.dim,
+            .any_team = call.any_team};
+  }
+  GemmCall WeightGradient() const {
+    const bool apart = weight_sum != nullptr;
+    return {.m = call.vocab,
+            .n = call.dim,
+            .k = rows,
+            .dtype = call.dtype,
+            .c_dtype = apart ? DType::kFloat32 : call.grad_dtype,
+            .a = logits,
+            .lda = GradientStride(),
+            .transpose_a = true,
+            .b = Hidden(),
+            .ldb = call.dim,
+            .c = apart ? weight_sum : call.dweight,
+            .ldc = call.dim,
+            .accumulate = begin > 0 || (!apart && call.accumulate_dweight),
+            .any_team = call.any_team};
+  }
+
+  const void* Hidden() const { return Advance(call.hidden, begin * call.dim, call.dtype); }
+  int64_t GradientStride() const {
+    return stride * static_cast<int64_t>(sizeof(float) / SizeOf(call.dtype));
+  }
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_LOSS_PRODUCTS_H_
