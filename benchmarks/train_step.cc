@@ -52,6 +52,38 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   }
 }
 
+// full_shard with so many micro-batches of 2048 tokens. AdamW's come first, and Muon's ratios are
+// to these. What Muon adds is the same for any batch; the floor is its products at the rate of
+// GEMM.
+void BM_OptimizerStep(benchmark::State& state, const std::string& optimizer) {
+  TrainStepSetup setup = Setup("full_shard");
+  setup.optimizer = optimizer;
+  setup.micro_batches = state.range(0);
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
+  static auto* adamw = new std::map<int64_t, double>;  // seconds by micro-batches
+  const double seconds =
+      static_cast<double>(setup.ranks * setup.micro_batches * setup.batch * setup.seq) /
+      result->tokens_per_second;
+  state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
+  if (optimizer == "adamw") (*adamw)[setup.micro_batches] = seconds;
+  const auto found = adamw->find(setup.micro_batches);
+  if (optimizer == "adamw" || found == adamw->end()) return;
+  state.counters["ratio_to_adamw"] = seconds / found->second;
+  state.counters["floor_of_ratio"] = 1 + result->muon_floor / found->second;
+}
+
+#define ZEROTH_OPTIMIZER_STEP(optimizer)                     \
+  BENCHMARK_CAPTURE(BM_OptimizerStep, optimizer, #optimizer) \
+      ->Arg(1)                                               \
+      ->Arg(8)                                               \
+      ->UseManualTime()                                      \
+      ->Iterations(3)                                        \
+      ->Unit(benchmark::kMillisecond)
+
+ZEROTH_OPTIMIZER_STEP(adamw);
+ZEROTH_OPTIMIZER_STEP(muon);
+
 // full_shard with state in files, against the same in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
   TrainStepSetup setup = Setup("full_shard");

@@ -17,6 +17,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/optim/muon_plan.h"
 #include "zeroth/train/gemm_rate.h"
 #include "zeroth/train/trainer.h"
 
@@ -46,6 +47,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   options.sharding.mixed_precision.param_dtype = setup.param_dtype;
   options.sharding.offload = setup.offload;
   options.record_steps = setup.record_steps;
+  options.optimizer = setup.optimizer;
+  options.sync_every_micro_batch = setup.micro_batches == 1;
   if (setup.strategy == "hybrid_shard") {
     options.sharding.strategy_options.shard_size = setup.ranks;
   }
@@ -55,6 +58,20 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   return trainer;
 }
 
+// Operations of a step's products: for each matrix 5 times two products with it, and one of
+// squares, of which the symmetric ones are computed by five eighths.
+double MuonFlops(const LanguageModel& model) {
+  double flops = 0;
+  for (const Parameter* parameter : model.Parameters()) {
+    if (!IsMuons(*parameter, {})) continue;
+    for (const MuonMatrix& matrix : MatricesOf(*parameter, {})) {
+      const auto small = static_cast<double>(std::min(matrix.rows, matrix.columns));
+      flops += 5 * 2 * (1.625 * matrix.cost() + 0.625 * small * small * small);
+    }
+  }
+  return flops;
+}
+
 absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
                                         Communicator& world, double& median) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
@@ -62,7 +79,8 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                           MakeTrainer(setup, world, *device));
-  const Batch batch = MakeBatch(setup, trainer->model().vocab_size(), world.rank());
+  const std::vector<Batch> batch(static_cast<size_t>(setup.micro_batches),
+                                 MakeBatch(setup, trainer->model().vocab_size(), world.rank()));
   ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
   TrainStepResult result;
   result.peak_bytes = device->allocator().stats().total.peak_bytes;
@@ -92,10 +110,12 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
                    seconds.end());
   median = seconds[seconds.size() / 2];
-  result.tokens_per_second = static_cast<double>(setup.ranks * setup.batch * setup.seq) / median;
+  result.tokens_per_second =
+      static_cast<double>(setup.ranks * setup.micro_batches * setup.batch * setup.seq) / median;
   result.flops_per_second = result.tokens_per_second * trainer->model().FlopsPerToken(setup.seq);
   // Products are at least as fast as a step that is made of them.
   result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
+  if (setup.optimizer == "muon") result.muon_floor = MuonFlops(trainer->model()) / result.gemm_rate;
   return result;
 }
 

@@ -24,6 +24,8 @@ struct TrainStepSetup {
   int64_t seq = 1024;
   DType param_dtype = DType::kFloat32;
   OffloadOptions offload;
+  std::string optimizer = "adamw";
+  int64_t micro_batches = 1;  // of `batch` sequences each; gradients are reduced with the last
   bool record_steps = false;  // TrainerOptions::record_steps: played once two have been enqueued
 };
 
@@ -35,6 +37,7 @@ struct TrainStepResult {
   double gemm_rate = 0;
   int64_t peak_bytes = 0;             // of rank 0
   double offload_bytes_per_step = 0;  // of rank 0, read and written
+  double muon_floor = 0;              // seconds that Muon's products take at gemm_rate
 };
 
 // The body of a benchmark: whole training steps on random tokens, one for each of its iterations,

@@ -16,6 +16,7 @@ OPERATIONS = [
     "gemm",
     "linear_cross_entropy",
     "moe",
+    "muon",
     "norm",
     "quantize",
     "rope",

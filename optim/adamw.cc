@@ -49,10 +49,10 @@ absl::Status ValidateAdamWOptions(const AdamWOptions& options) {
       is_size(options.eps) && is_size(options.weight_decay)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("AdamW: lr = ", options.lr, ", beta1 = ", options.beta1, ", beta2 = ", options.beta2,
-                   ", eps = ", options.eps, ", weight_decay = ", options.weight_decay,
-                   "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "AdamW: lr = ", options.lr, ", beta1 = ", options.beta1, ", beta2 = ", options.beta2,
+      ", eps = ", options.eps, ", weight_decay = ", options.weight_decay,
+      "; expected betas in [0, 1) and finite lr, eps and weight_decay of at least 0"));
 }
 
 AdamW::AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options)
@@ -88,49 +88,64 @@ absl::Status AdamW::SetGroups(absl::Span<const ParameterGroup> groups) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (assigned[i] >= 0) settings_of_[parameters[i]] = static_cast<size_t>(assigned[i]) + 1;
   }
-  coefficients_.resize(2 * settings_.size());
-  return absl::OkStatus();
+  return coefficients_.Allocate(sharding_.device(), 2 * settings_.size());
 }
 
-int64_t AdamW::RowOf(const Parameter& parameter) const {
+size_t AdamW::RowOf(const Parameter& parameter) const {
   const auto found = settings_of_.find(&parameter);
   const size_t settings = found == settings_of_.end() ? 0 : found->second;
-  return static_cast<int64_t>(2 * settings) + (parameter.decay() ? 1 : 0);
+  return 2 * settings + (parameter.decay() ? 1 : 0);
 }
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(Sharding& sharding, Kernels& kernels,
                                                      const AdamWOptions& options,
-                                                     absl::Span<const ParameterGroup> groups) {
+                                                     absl::Span<const ParameterGroup> groups,
+                                                     const ParameterSelection& selects) {
   ZEROTH_RETURN_IF_ERROR(ValidateAdamWOptions(options));
   std::unique_ptr<AdamW> optimizer(new AdamW(sharding, kernels, options));
   ZEROTH_RETURN_IF_ERROR(optimizer->SetGroups(groups));
-  const auto rows = static_cast<int64_t>(optimizer->coefficients_.size());
-  ZEROTH_ASSIGN_OR_RETURN(optimizer->device_coefficients_,
-                          Tensor::Empty(sharding.device(), Shape({rows, kAdamWCoefficients}),
-                                        DType::kFloat32, MemoryCategory::kWorkspace));
   for (Unit* unit : sharding.units()) {
     for (int i = 0; i < unit->segment_count(); ++i) {
-      const ShardLayout::Segment& layout = unit->segment_layout(i);
-      if (!layout.trainable) continue;
+      if (!unit->segment_layout(i).trainable) continue;
       ZEROTH_RETURN_IF_ERROR(ExpectBlocks(*unit, options.state_dtype));
-      State state;
-      state.unit = unit;
-      state.segment = i;
-      ZEROTH_RETURN_IF_ERROR(optimizer->ZeroMoments(state));
-      optimizer->states_.push_back(std::move(state));
+      optimizer->AddStates(*unit, i, selects);
     }
   }
+  for (State& state : optimizer->states_) ZEROTH_RETURN_IF_ERROR(optimizer->ZeroMoments(state));
   return optimizer;
 }
 
+// One for the whole shard; or one for each run of parameters in it that are selected, so that there
+// are no moments of the others.
+void AdamW::AddStates(Unit& unit, int segment, const ParameterSelection& selects) {
+  const ShardLayout::Segment& layout = unit.segment_layout(segment);
+  if (selects == nullptr) {
+    states_.push_back({&unit, segment, 0, layout.shard_numel, layout.parameters});
+    return;
+  }
+  bool joins = false;  // the last parameter seen was selected
+  for (const int index : layout.parameters) {
+    const ShardLayout::Piece piece = unit.PieceOf(index);
+    if (piece.numel() == 0) continue;
+    if (!selects(*unit.parameters()[static_cast<size_t>(index)])) {
+      joins = false;
+      continue;
+    }
+    if (!joins) states_.push_back({&unit, segment, piece.shard_offset, 0, {}});
+    joins = true;
+    State& state = states_.back();
+    state.numel = piece.shard_offset + piece.numel() - state.begin;
+    state.parameters.push_back(index);
+  }
+}
+
 absl::Status AdamW::ZeroMoments(State& state) const {
-  const int64_t numel = state.unit->segment_layout(state.segment).shard_numel;
   for (StateTensor* moment : {&state.m, &state.v}) {
-    ZEROTH_ASSIGN_OR_RETURN(*moment, ZeroState(numel, options_.state_dtype));
+    ZEROTH_ASSIGN_OR_RETURN(*moment, ZeroState(state.numel, options_.state_dtype));
   }
   if (!IsCoded(options_.state_dtype)) return absl::OkStatus();
   for (StateTensor* scale : {&state.m_scale, &state.v_scale}) {
-    ZEROTH_ASSIGN_OR_RETURN(*scale, ZeroState(BlocksOf(numel), DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(*scale, ZeroState(BlocksOf(state.numel), DType::kFloat32));
   }
   return absl::OkStatus();
 }
@@ -150,7 +165,7 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
                       state.unit->precision().master_dtype != DType::kFloat32;
   std::vector<Range> ranges;
   bool joins = false;  // the last parameter seen was updated
-  for (const int index : state.unit->segment_layout(state.segment).parameters) {
+  for (const int index : state.parameters) {
     const ShardLayout::Piece piece = state.unit->PieceOf(index);
     if (piece.numel() == 0) continue;
     const Parameter& parameter = *state.unit->parameters()[static_cast<size_t>(index)];
@@ -158,12 +173,12 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
       joins = false;
       continue;
     }
-    const int64_t row = RowOf(parameter);
+    const size_t row = RowOf(parameter);
+    const int64_t offset = piece.shard_offset - state.begin;
     if (joins && ranges.back().row == row) {
-      ranges.back().numel = piece.shard_offset + piece.numel() - ranges.back().offset;
+      ranges.back().numel = offset + piece.numel() - ranges.back().offset;
     } else {
-      ranges.push_back(
-          {piece.shard_offset, piece.numel(), row, HashName(parameter.name()), piece.begin});
+      ranges.push_back({offset, piece.numel(), row, HashName(parameter.name()), piece.begin});
     }
     joins = !rounds;
   }
@@ -171,11 +186,7 @@ std::vector<AdamW::Range> AdamW::Ranges(const State& state) const {
 }
 
 absl::Status AdamW::PrepareStep(int64_t step, double lr, double grad_scale) {
-  if (coefficients_copied_ != nullptr) {
-    // The copy may read the host's memory only when its turn comes.
-    ZEROTH_RETURN_IF_ERROR(coefficients_copied_->Synchronize());
-    coefficients_copied_ = nullptr;
-  }
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<AdamWCoefficients>* const rows, coefficients_.Rows());
   for (size_t i = 0; i < settings_.size(); ++i) {
     const AdamWOptions& options = settings_[i].options;
     AdamWArgs args;
@@ -191,20 +202,20 @@ absl::Status AdamW::PrepareStep(int64_t step, double lr, double grad_scale) {
     args.step = step;
     for (const bool decay : {false, true}) {
       args.weight_decay = decay ? options.weight_decay : 0.0;
-      coefficients_[2 * i + (decay ? 1 : 0)] = DeriveAdamWCoefficients(args);
+      (*rows)[2 * i + (decay ? 1 : 0)] = DeriveAdamWCoefficients(args);
     }
   }
-  ZEROTH_RETURN_IF_ERROR(sharding_.device().CopyFromHost(
-      device_coefficients_.raw_data(), coefficients_.data(),
-      coefficients_.size() * sizeof(AdamWCoefficients), kernels_.stream()));
-  ZEROTH_ASSIGN_OR_RETURN(coefficients_copied_, kernels_.stream().Record());
-  return absl::OkStatus();
+  return coefficients_.Upload(kernels_.stream());
 }
 
 std::vector<StatePass::Operand> AdamW::Operands(const State& state) const {
+  const auto part = [&state](const StateTensor& shard) -> StateTensor {
+    if (shard.numel() == state.numel) return shard;
+    return shard.tensor().View(state.begin, Shape({state.numel}));
+  };
   std::vector<StatePass::Operand> operands = {
-      {state.unit->ShardState(state.segment), /*written=*/true},
-      {state.unit->GradientShardState(state.segment)},
+      {part(state.unit->ShardState(state.segment)), /*written=*/true},
+      {part(state.unit->GradientShardState(state.segment))},
       {state.m, /*written=*/true},
       {state.v, /*written=*/true}};
   if (IsCoded(options_.state_dtype)) {
@@ -237,8 +248,7 @@ void AdamW::AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_fac
     args.grad_factor = grad_factor;
     args.stream = range.stream;
     args.first_element = range.first_element + first - range.offset;
-    args.coefficients =
-        device_coefficients_.View(range.row * kAdamWCoefficients, {kAdamWCoefficients});
+    args.coefficients = coefficients_.Row(range.row);
     updates.push_back(std::move(args));
   }
 }
@@ -246,11 +256,16 @@ void AdamW::AppendUpdates(absl::Span<const Range> ranges, const Tensor& grad_fac
 std::vector<ShardState> AdamW::states() const {
   std::vector<ShardState> states;
   for (const State& state : states_) {
-    states.push_back({state.unit, state.segment, "m", state.m, 1, StateCoding::kFirstMoment});
-    states.push_back({state.unit, state.segment, "v", state.v, 1, StateCoding::kSecondMoment});
+    const auto add = [&](const char* name, const StateTensor& shard, int64_t block,
+                         StateCoding coding) {
+      states.push_back(
+          {state.unit, state.segment, name, shard, block, coding, state.begin, state.parameters});
+    };
+    add("m", state.m, 1, StateCoding::kFirstMoment);
+    add("v", state.v, 1, StateCoding::kSecondMoment);
     if (!IsCoded(options_.state_dtype)) continue;
-    states.push_back({state.unit, state.segment, "m_scale", state.m_scale, kMomentBlock});
-    states.push_back({state.unit, state.segment, "v_scale", state.v_scale, kMomentBlock});
+    add("m_scale", state.m_scale, kMomentBlock, StateCoding::kNone);
+    add("v_scale", state.v_scale, kMomentBlock, StateCoding::kNone);
   }
   return states;
 }

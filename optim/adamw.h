@@ -4,6 +4,7 @@
 #define ZEROTH_OPTIM_ADAMW_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -13,11 +14,12 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/device_rows.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/optim/shard_state.h"
@@ -27,6 +29,7 @@
 namespace zeroth {
 
 using AdamWOptions = OptimizerOptions;
+using ParameterSelection = std::function<bool(const Parameter&)>;
 
 // InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite
 // and not negative, and the state's type is one of the three.
@@ -49,10 +52,12 @@ class AdamW : public Optimizer {
   // InvalidArgument if an option is out of its range, names the unit whose shards are not divided
   // by the state's blocks, or a group that no parameter with a place for gradients belongs to
   // (Unit::takes_gradient, whether it is frozen just now or not), or whose settings are out of
-  // range. `sharding` and `kernels` outlive the optimizer.
-  static absl::StatusOr<std::unique_ptr<AdamW>> Create(
-      Sharding& sharding, Kernels& kernels, const AdamWOptions& options,
-      absl::Span<const ParameterGroup> groups = {});
+  // range. `sharding` and `kernels` outlive the optimizer. `selects`: for the parameters that it
+  // says yes to, the others being another optimizer's; they may belong to groups all the same.
+  static absl::StatusOr<std::unique_ptr<AdamW>> Create(Sharding& sharding, Kernels& kernels,
+                                                       const AdamWOptions& options,
+                                                       absl::Span<const ParameterGroup> groups = {},
+                                                       const ParameterSelection& selects = nullptr);
 
   // For whoever has both, as a ShardedModule.
   template <typename Sharded>
@@ -75,7 +80,7 @@ class AdamW : public Optimizer {
   struct Range {
     int64_t offset;
     int64_t numel;
-    int64_t row;            // of its coefficients
+    size_t row;             // of its coefficients
     uint64_t stream;        // of its parameter's draws
     int64_t first_element;  // where it starts in its parameter
   };
@@ -87,18 +92,22 @@ class AdamW : public Optimizer {
   struct State {
     Unit* unit = nullptr;
     int segment = 0;
-    StateTensor m;  // [shard_numel]
-    StateTensor v;  // [shard_numel]
-    // [ceil(shard_numel / kMomentBlock)] with 8-bit moments, undefined otherwise.
-    StateTensor m_scale;
-    StateTensor v_scale;
+    int64_t begin = 0;  // in the shard
+    int64_t numel = 0;
+    std::vector<int> parameters;  // as ShardState's
+    StateTensor m = {};           // [numel]
+    StateTensor v = {};           // [numel]
+    // [ceil(numel / kMomentBlock)] with 8-bit moments, undefined otherwise.
+    StateTensor m_scale = {};
+    StateTensor v_scale = {};
   };
 
   AdamW(Sharding& sharding, Kernels& kernels, const AdamWOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   // Its group's row of coefficients without weight decay, or the one after it with.
-  int64_t RowOf(const Parameter& parameter) const;
+  size_t RowOf(const Parameter& parameter) const;
   std::vector<Range> Ranges(const State& state) const;
+  void AddStates(Unit& unit, int segment, const ParameterSelection& selects);
   absl::Status ZeroMoments(State& state) const;
   absl::StatusOr<StateTensor> ZeroState(int64_t numel, DType dtype) const;
   // What an update reads and writes: parameters, gradients, both moments and, of 8-bit ones, both
@@ -115,10 +124,7 @@ class AdamW : public Optimizer {
   std::vector<Settings> settings_;                  // of parameters without a group, of each group
   std::map<const Parameter*, size_t> settings_of_;  // of those that have a group
   // Of this step, of each of the settings: without decay, with it.
-  std::vector<AdamWCoefficients> coefficients_;
-  Tensor device_coefficients_;  // the same, [rows, kAdamWCoefficients] fp32
-  // When the copy from the one to the other has ended; nullptr: none was made.
-  std::shared_ptr<Event> coefficients_copied_;
+  DeviceRows<AdamWCoefficients> coefficients_;
 };
 
 }  // namespace zeroth

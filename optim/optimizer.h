@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,28 @@
 
 namespace zeroth {
 
+// What the update of an orthogonalised matrix is multiplied by.
+enum class MuonScale : uint8_t {
+  kMatchRmsAdamW,  // 0.2 sqrt(max(rows, columns)): the size of AdamW's updates (Liu et al., "Muon
+                   // is scalable for LLM training", 2025)
+  kSpectral,       // sqrt(max(1, outputs / inputs))
+};
+
+// What Muon is told besides; see muon.h.
+struct MuonOptions {
+  double lr =
+      0;  // where OptimizerOptions::lr is the step's, and in proportion elsewhere; 0: the same
+  double momentum = 0.95;
+  int ns_steps = 5;  // of Newton-Schulz
+  MuonScale scale = MuonScale::kMatchRmsAdamW;
+  bool split_qkv = false;  // a matrix of queries, keys and values is three
+  bool per_head = false;   // those matrices are one for each head
+  // Of products: fp32 or bf16. None: fp32 on a CPU, bf16 elsewhere.
+  std::optional<DType> precision = std::nullopt;
+  // Of the names of its matrices, see MatchesPattern. Empty: the matrices of the blocks.
+  std::vector<std::string> patterns = {};
+};
+
 // What optimizers have in common, as the trainer's flags say it; one refuses what it cannot do.
 struct OptimizerOptions {
   double lr = 1e-3;  // of steps that are not given another
@@ -41,6 +64,7 @@ struct OptimizerOptions {
   DType state_dtype = DType::kFloat32;
   // Of the draws that round moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;
+  MuonOptions muon = {};  // Muon's alone
 };
 
 // Updates the shards of one rank from their reduced gradients. State exists for what this rank owns

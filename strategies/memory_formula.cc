@@ -59,6 +59,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   const double own = (by_strategy / owners) +
                      (model.replicated / (replicated_spans ? options.world_size : 1)) +
                      (model.sharded_over_all / options.world_size);
+  const double own_matrices = options.muon ? model.matrices / owners : 0;
   const double group_part =
       (spans ? by_strategy / shards : 0) + (replicated_spans ? model.replicated : 0);
   // Of units that several ranks share.
@@ -71,7 +72,8 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   (offload.parameters ? bytes.offloaded : bytes.parameters) +=
       Bytes(options.precision.master_dtype) * own;
   (offload.optimizer ? bytes.offloaded : bytes.optimizer) +=
-      MomentBytes(options.moment_dtype) * own;
+      MomentBytes(options.moment_dtype) * (own - own_matrices) +
+      Bytes(DType::kFloat32) * own_matrices;
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;

@@ -20,8 +20,9 @@ namespace zeroth {
 // Elements of parameters, all of them trainable; padding is left out.
 struct ModelNumel {
   double total = 0;
-  double root = 0;   // of the root unit
-  double block = 0;  // of the largest other unit
+  double root = 0;      // of the root unit
+  double block = 0;     // of the largest other unit
+  double matrices = 0;  // that Muon updates, if it is the optimizer
   // Of `total`, those of units with axes of their own (UnitSpec::axes): replicated over all ranks,
   // whatever the strategy does, and sharded over all of them. Of the former the root and the
   // largest unit count only if they are gathered: for another type, or from a store.
@@ -35,6 +36,7 @@ struct MemoryFormulaOptions {
   int shard_size = 0;  // of hybrid_shard
   MixedPrecision precision;
   DType moment_dtype = DType::kFloat32;  // AdamWOptions::state_dtype
+  bool muon = false;  // momentum in fp32 in the place of ModelNumel::matrices' two moments
   bool reshard_after_forward = true;
   int post_forward_shard_size = 0;  // StrategyOptions's; 0: none
   int64_t micro_batches = 1;
@@ -58,8 +60,9 @@ struct StateBytes {
   }
 };
 
-// With AdamW's two moments, and two buffers that units take turns in. InvalidArgument
-// for a shard size that does not fit; Unimplemented for a strategy that is not of this project.
+// With AdamW's two moments, or Muon's fp32 momentum for its matrices, and two buffers that units
+// take turns in. InvalidArgument for a shard size that does not fit; Unimplemented for a strategy
+// that is not of this project.
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);
 

@@ -212,13 +212,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.optimizer = options.optimizer;
-  trainer.adamw.lr = options.lr;
-  trainer.adamw.beta1 = options.beta1;
-  trainer.adamw.beta2 = options.beta2;
-  trainer.adamw.eps = options.eps;
-  trainer.adamw.weight_decay = options.weight_decay;
-  trainer.adamw.state_dtype = options.moment_dtype();
-  trainer.adamw.seed = options.seed;
+  trainer.adamw = options.optimizer_options();
   if (options.lora_b_lr_scale != 1) {
     ParameterGroup b_halves;
     b_halves.pattern = "*.lora_B";

@@ -96,6 +96,23 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(has_none && o.lora_b_lr_scale != defaults.lora_b_lr_scale, "lora_b_lr_scale", kRank);
   refuse(has_none && o.lora_export != defaults.lora_export, "lora_export", kRank);
 
+  const bool has_muon = o.optimizer == "muon";
+  constexpr char kMuon[] = "needs --optimizer=muon";
+  refuse(!has_muon && o.muon_lr != defaults.muon_lr, "muon_lr", kMuon);
+  refuse(!has_muon && o.muon_momentum != defaults.muon_momentum, "muon_momentum", kMuon);
+  refuse(!has_muon && o.muon_ns_steps != defaults.muon_ns_steps, "muon_ns_steps", kMuon);
+  refuse(!has_muon && o.muon_scale != defaults.muon_scale, "muon_scale", kMuon);
+  refuse(!has_muon && o.muon_parameters != defaults.muon_parameters, "muon_parameters", kMuon);
+  refuse(!has_muon && o.muon_split_qkv, "muon_split_qkv", kMuon);
+  refuse(!has_muon && o.muon_per_head, "muon_per_head", kMuon);
+  refuse(!has_muon && o.muon_precision != defaults.muon_precision, "muon_precision", kMuon);
+  refuse(has_muon && o.offload != "none", "optimizer offload",
+         "Muon works on state in memory; leave one of them out");
+  refuse(has_muon && o.master_dtype != "fp32", "optimizer master_dtype",
+         "Muon updates masters in fp32; take --master_dtype=fp32");
+  refuse(has_muon && o.muon_lr > 0 && o.lr == 0, "muon_lr lr",
+         "Muon's rate follows the schedule of --lr; expected one above 0");
+
   // What would make the bits depend on the ranks after all.
   const bool fixed = o.deterministic_batch > 0;
   refuse(fixed && o.grad_sync != "every", "deterministic_batch grad_sync",
@@ -253,6 +270,26 @@ MixedPrecision TrainOptions::mixed_precision() const {
   precision.keep_low_precision_grads = keep_low_precision_grads;
   precision.grad_accum_dtype = *ParseDType(grad_accum_dtype);
   return precision;
+}
+
+OptimizerOptions TrainOptions::optimizer_options() const {
+  OptimizerOptions result;
+  result.lr = lr;
+  result.beta1 = beta1;
+  result.beta2 = beta2;
+  result.eps = eps;
+  result.weight_decay = weight_decay;
+  result.state_dtype = moment_dtype();
+  result.seed = seed;
+  result.muon.lr = muon_lr;
+  result.muon.momentum = muon_momentum;
+  result.muon.ns_steps = muon_ns_steps;
+  if (muon_scale == "spectral") result.muon.scale = MuonScale::kSpectral;
+  result.muon.split_qkv = muon_split_qkv;
+  result.muon.per_head = muon_per_head;
+  if (muon_precision != "auto") result.muon.precision = *ParseDType(muon_precision);
+  result.muon.patterns = absl::StrSplit(muon_parameters, ',', absl::SkipWhitespace());
+  return result;
 }
 
 DType TrainOptions::moment_dtype() const {

@@ -16,6 +16,7 @@
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/optim/loss_scaler.h"
+#include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/scheduler.h"
@@ -42,6 +43,7 @@ struct TrainOptions {
   StrategyOptions strategy_options() const;
   SchedulerOptions scheduler_options() const;
   MixedPrecision mixed_precision() const;
+  OptimizerOptions optimizer_options() const;
   DType moment_dtype() const;  // AdamWOptions::state_dtype: uint8 for float8_block
   // None where no scaling was asked for. InvalidArgument if the scale is no power of two.
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;

@@ -128,6 +128,13 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--lora_alpha=8 needs --lora_rank", [](TrainOptions& o) { o.lora_alpha = 8; }},
       {"--async_when_busy=skip needs --async_checkpoint",
        [](TrainOptions& o) { o.async_when_busy = "skip"; }},
+      {"--muon_lr=0.01 needs --optimizer=muon", [](TrainOptions& o) { o.muon_lr = 0.01; }},
+      {"--muon_split_qkv needs --optimizer=muon", [](TrainOptions& o) { o.muon_split_qkv = true; }},
+      {"--optimizer=muon and --offload=optimizer: Muon works on state in memory",
+       [](TrainOptions& o) {
+         o.optimizer = "muon";
+         o.offload = "optimizer";
+       }},
       {"--layout=rows and --optimizer_state_dtype=float8_block",
        [](TrainOptions& o) {
          o.layout = "rows";

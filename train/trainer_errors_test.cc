@@ -70,10 +70,10 @@ class FaultyCommunicator : public Communicator {
     ZEROTH_RETURN_IF_ERROR(faults_.Next(label));
     return inner_->AllReduce(buffer, op, stream, label);
   }
-  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
-                        absl::string_view label) override {
+  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
+                        const AllToAllCounts& counts) override {
     ZEROTH_RETURN_IF_ERROR(faults_.Next(label));
-    return inner_->AllToAll(send, recv, stream, label);
+    return inner_->AllToAll(send, recv, stream, label, counts);
   }
   absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                          absl::string_view label) override {

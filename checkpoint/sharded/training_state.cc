@@ -69,7 +69,7 @@ void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const Shard
               std::vector<StatePiece>& pieces) {
   const Parameter& parameter = *held.unit->parameters()[static_cast<size_t>(held.parameter)];
   for (const ShardLayout::Piece& global : GlobalPieces(parameter, part)) {
-    const ShardLayout::Piece blocks = InBlocks(global, state.block);
+    const ShardLayout::Piece blocks = InBlocks(global, state);
     StatePiece piece;
     piece.parameter = parameter.name();
     piece.shape = parameter.global_shape();
@@ -112,11 +112,12 @@ void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
 
 }  // namespace
 
-ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block) {
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, const ShardState& state) {
+  const int64_t block = state.block;
   ShardLayout::Piece blocks = part;
   blocks.begin = part.begin / block;
   blocks.end = (part.end + block - 1) / block;
-  blocks.shard_offset = part.shard_offset / block;
+  blocks.shard_offset = (part.shard_offset - state.begin) / block;
   return blocks;
 }
 
@@ -151,7 +152,10 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardSt
       offset += piece.piece.numel();
       if (part.numel() == 0) continue;
       for (const ShardState& state : by_segment.at({piece.unit, segment})) {
-        AddPiece(piece, part, state, pieces);
+        const std::vector<int>& having = ParametersOf(state);
+        if (std::find(having.begin(), having.end(), piece.parameter) != having.end()) {
+          AddPiece(piece, part, state, pieces);
+        }
       }
     }
   }

@@ -32,8 +32,9 @@ std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardSt
 std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
                                              const ShardLayout::Piece& piece);
 
-// The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
-ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block);
+// The elements of a state for those of a parameter: `part` in units of the state's block, which is
+// cut by it, and where they lie in the state.
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, const ShardState& state);
 
 struct LoadStateOptions {
   // If given, a model and a checkpoint that differ are no error: parameters that the checkpoint

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -242,16 +243,18 @@ struct StateToLoad {
 };
 
 std::vector<StateToLoad> StatesToLoad(absl::Span<const ShardState> states) {
-  std::map<std::pair<SegmentId, std::string>, size_t> places;
+  std::map<std::tuple<SegmentId, int64_t, std::string>, size_t> places;
+  const auto place_of = [](const ShardState& state, const std::string& name) {
+    return std::make_tuple(SegmentId(state.unit, state.segment), state.begin, name);
+  };
   std::vector<StateToLoad> result;
   for (const ShardState& state : states) {
-    places[{{state.unit, state.segment}, state.name}] = result.size();
+    places[place_of(state, state.name)] = result.size();
     result.push_back({&state});
   }
   for (StateToLoad& coded : result) {
     if (coded.state->coding == StateCoding::kNone) continue;
-    const auto scales =
-        places.find({{coded.state->unit, coded.state->segment}, ScaleStateOf(coded.state->name)});
+    const auto scales = places.find(place_of(*coded.state, ScaleStateOf(coded.state->name)));
     if (scales == places.end()) continue;
     coded.scales = result[scales->second].state;
     result[scales->second].scaled = coded.state;
@@ -327,7 +330,7 @@ absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateT
                          std::set<std::string>& incomplete) {
   for (const StateToLoad& load : loads) {
     const ShardState& state = *load.state;
-    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+    for (const int index : ParametersOf(state)) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
       const CheckpointTensor* const source = SourceOf(reader, parameter, state);
@@ -344,7 +347,7 @@ absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateT
 absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& parameter,
                                 const ShardLayout::Piece& held, const StateToLoad& load) {
   const ShardState& state = *load.state;
-  const ShardLayout::Piece piece = InBlocks(held, state.block);
+  const ShardLayout::Piece piece = InBlocks(held, state);
   const CheckpointTensor* const source = SourceOf(reader, parameter, state);
   Conversion conversion = Conversion::kNone;
   if (source != nullptr) {
@@ -357,7 +360,7 @@ absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& param
 absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> loads) {
   for (const StateToLoad& load : loads) {
     const ShardState& state = *load.state;
-    for (const int index : state.unit->segment_layout(state.segment).parameters) {
+    for (const int index : ParametersOf(state)) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
       for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {

@@ -50,9 +50,11 @@ absl::Status CheckedCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stre
 }
 
 absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                           absl::string_view label) {
-  return Enqueue(Make(CollectiveOp::kAllToAll, send.count, send, recv, label),
-                 CheckAllToAll(send, recv, size()), stream);
+                                           absl::string_view label, const AllToAllCounts& counts) {
+  const int64_t count = counts.uneven() ? kUnevenCount : send.count;
+  Collective collective = Make(CollectiveOp::kAllToAll, count, send, recv, label);
+  collective.counts = counts;
+  return Enqueue(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
 }
 
 absl::Status CheckedCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
@@ -72,6 +74,10 @@ void CheckedCommunicator::Abort(const absl::Status& reason) {
 }
 
 int64_t CheckedCommunicator::TrafficOf(const Collective& collective) const {
+  if (collective.counts.uneven()) {
+    return ByteSize(collective.send) -
+           ByteSize(PieceOf(collective.send, collective.counts.send, rank(), size()));
+  }
   const BufferView& full =
       collective.op == CollectiveOp::kAllGather ? collective.recv : collective.send;
   return CollectiveBytes(collective.op, ByteSize(full), size());

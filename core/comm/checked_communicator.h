@@ -26,8 +26,8 @@ class CheckedCommunicator : public Communicator {
                              absl::string_view label, bool accumulate) final;
   absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                          absl::string_view label) final;
-  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
-                        absl::string_view label) final;
+  absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream, absl::string_view label,
+                        const AllToAllCounts& counts) final;
   absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                          absl::string_view label) final;
   absl::Status Barrier(Stream& stream, absl::string_view label) final;

@@ -21,6 +21,9 @@ namespace zeroth {
 inline constexpr absl::string_view kRegisterMemoryOperation = "register_memory";
 inline constexpr absl::string_view kPlayOperation = "play";  // of a recording with calls in it
 
+// CollectiveCall::count of an all-to-all whose pieces differ, and with them ranks' buffers.
+inline constexpr int64_t kUnevenCount = -1;
+
 // What must be the same on all ranks of a group for their calls to be one collective. A value type.
 struct CollectiveCall {
   absl::string_view operation;  // with static storage: "all_gather", "split"
@@ -45,6 +48,7 @@ struct Collective {
   BufferView send;
   BufferView recv;
   bool accumulate = false;
+  AllToAllCounts counts = {};
 };
 
 }  // namespace zeroth

@@ -2,9 +2,12 @@
 
 #include "zeroth/core/comm/collective_checks.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
 
@@ -71,6 +74,19 @@ absl::Status CheckAccumulate(const BufferView& send, const BufferView& recv, Red
   return absl::OkStatus();
 }
 
+absl::Status CheckCounts(const BufferView& view, absl::Span<const int64_t> counts,
+                         absl::string_view name, int size) {
+  const bool any_negative =
+      std::any_of(counts.begin(), counts.end(), [](int64_t count) { return count < 0; });
+  if (counts.size() == static_cast<size_t>(size) && !any_negative &&
+      std::accumulate(counts.begin(), counts.end(), int64_t{0}) == view.count) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name, "_counts are [", absl::StrJoin(counts, ", "),
+                                                 "], expected one of at least ", "0 for each of ",
+                                                 size, " ranks, ", view.count, " together"));
+}
+
 }  // namespace
 
 int64_t ByteSize(const BufferView& view) {
@@ -121,7 +137,18 @@ absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op) {
   return CheckReduceOp(buffer.dtype, op);
 }
 
-absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size) {
+BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size) {
+  if (counts.empty()) return Piece(view, piece, view.count / size);
+  const auto first = counts.begin();
+  const int64_t begin = std::accumulate(first, first + piece, int64_t{0});
+  const int64_t count = counts[static_cast<size_t>(piece)];
+  // As in Piece, which this is in units of one element.
+  return count == 0 ? BufferView(view.data, 0, view.dtype)
+                    : BufferView(Piece(view, begin, 1).data, count, view.dtype);
+}
+
+absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size,
+                           const AllToAllCounts& counts) {
   ZEROTH_RETURN_IF_ERROR(CheckView(send, "send"));
   ZEROTH_RETURN_IF_ERROR(CheckView(recv, "recv"));
   if (recv.dtype != send.dtype) {
@@ -129,7 +156,10 @@ absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int s
                                                    " and recv is ", DTypeName(recv.dtype),
                                                    ", expected one type"));
   }
-  if (send.count != recv.count || send.count % size != 0) {
+  if (counts.uneven()) {
+    ZEROTH_RETURN_IF_ERROR(CheckCounts(send, counts.send, "send", size));
+    ZEROTH_RETURN_IF_ERROR(CheckCounts(recv, counts.recv, "recv", size));
+  } else if (send.count != recv.count || send.count % size != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("send.count is ", send.count, " and recv.count ", recv.count,
                      ", expected the same multiple of size = ", size));

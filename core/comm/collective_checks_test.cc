@@ -72,6 +72,12 @@ TEST_F(CollectiveChecksTest, AllToAll) {
   EXPECT_TRUE(CheckAllToAll({}, {}, 3).ok()) << "nothing to send";
   ExpectRefused(CheckAllToAll(View(0, 12), View(12, 9), 3), "send.count is 12 and recv.count 9");
   ExpectRefused(CheckAllToAll(View(0, 10), View(12, 10), 3), "the same multiple of size = 3");
+  EXPECT_TRUE(CheckAllToAll(View(0, 12), View(12, 5), 3, {{12, 0, 0}, {0, 5, 0}}).ok());
+  ExpectRefused(CheckAllToAll(View(0, 12), View(12, 5), 3, {{12, 0, 0}, {0, 5}}),
+                "recv_counts are [0, 5], expected one of at least 0 for each of 3 ranks");
+  ExpectRefused(CheckAllToAll(View(0, 12), View(12, 5), 3, {{13, -1, 0}, {5, 0, 0}}),
+                "send_counts are [13, -1, 0]");
+  ExpectRefused(CheckAllToAll(View(0, 12), View(12, 5), 3, {{12, 0, 0}, {5, 1, 0}}), "5 together");
   ExpectRefused(CheckAllToAll(View(0, 12), View(6, 12), 3), "not in place");
   ExpectRefused(CheckAllToAll(View(0, 12), View(12, 12, DType::kInt32), 3),
                 "send is fp32 and recv is int32");

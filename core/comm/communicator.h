@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,15 @@ struct BufferView {
       : data(first), count(elements), dtype(type) {}
   BufferView(const Tensor& tensor)  // NOLINT: a tensor is a view
       : data(tensor.raw_data()), count(tensor.numel()), dtype(tensor.dtype()) {}
+};
+
+// How the buffers of an all-to-all are cut where its pieces differ: one count for each rank of the
+// group, in order, that add up to the buffer's. Empty: into equal pieces.
+struct AllToAllCounts {
+  std::vector<int64_t> send;
+  std::vector<int64_t> recv;
+
+  bool uneven() const { return !send.empty() || !recv.empty(); }
 };
 
 // Memory that a transport knows, for as long as this lives (Communicator::Register).
@@ -101,10 +111,12 @@ class Communicator {
   // In place; the same bits on every rank.
   virtual absl::Status AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                  absl::string_view label) = 0;
-  // send.count == recv.count, divisible by size(): piece p of send becomes piece rank() of rank p's
-  // recv, as it is. Not in place.
+  // Piece p of send becomes piece rank() of rank p's recv, as it is. Not in place. Without `counts`
+  // pieces are equal: send.count == recv.count, divisible by size(). With them every rank gives
+  // some, and what rank r sends to rank p is what p receives from r; where a transport cannot
+  // compare the two, what arrives otherwise is undefined.
   virtual absl::Status AllToAll(BufferView send, BufferView recv, Stream& stream,
-                                absl::string_view label) = 0;
+                                absl::string_view label, const AllToAllCounts& counts = {}) = 0;
   virtual absl::Status Broadcast(BufferView buffer, int root, Stream& stream,
                                  absl::string_view label) = 0;
   // Done on `stream` once every rank has come this far on its own stream.

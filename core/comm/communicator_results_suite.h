@@ -126,6 +126,42 @@ TEST_P(CommunicatorTest, AllToAllTransposesPieces) {
   });
 }
 
+// Rank r sends r * p % 3 elements, p % 2 more from rank 0, to rank p: some pieces, and what some
+// ranks send or receive altogether, are empty.
+TEST_P(CommunicatorTest, AllToAllTransposesUnevenPieces) {
+  ExpectAllOk([](TestRank& rank) -> absl::Status {
+    const auto count_of = [](int from, int to) {
+      return int64_t{from * to % 3 + (from == 0 ? to % 2 : 0)};
+    };
+    const auto value_of = [](int from, int to, int64_t i) {
+      return static_cast<float>(100 * from + 10 * to + i);
+    };
+    AllToAllCounts counts;
+    std::vector<float> sent;
+    std::vector<float> expected;
+    for (int peer = 0; peer < rank.size(); ++peer) {
+      counts.send.push_back(count_of(rank.rank(), peer));
+      counts.recv.push_back(count_of(peer, rank.rank()));
+      for (int64_t i = 0; i < counts.send.back(); ++i) {
+        sent.push_back(value_of(rank.rank(), peer, i));
+      }
+      for (int64_t i = 0; i < counts.recv.back(); ++i) {
+        expected.push_back(value_of(peer, rank.rank(), i));
+      }
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor send, ToDevice(rank.device, sent));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor recv,
+                            ToDevice(rank.device, std::vector<float>(expected.size())));
+    ZEROTH_RETURN_IF_ERROR(rank.world.AllToAll(send, recv, rank.stream, "exchange", counts));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> received, Fetch<float>(recv, rank.stream));
+    ExpectSameBits(received, expected);
+    const auto own = static_cast<size_t>(counts.send[static_cast<size_t>(rank.rank())]);
+    EXPECT_EQ(rank.world.stats()[CollectiveOp::kAllToAll].bytes,
+              static_cast<int64_t>((sent.size() - own) * sizeof(float)));
+    return absl::OkStatus();
+  });
+}
+
 TEST_P(CommunicatorTest, AllGatherPlacesEveryRanksElements) {
   ExpectAllOk([](TestRank& rank) {
     return ForEachType([&](auto type) -> absl::Status {

@@ -25,6 +25,15 @@
 
 namespace zeroth {
 
+// What the rows and columns of a matrix are, for who treats matrices as such.
+struct MatrixStructure {
+  bool outputs_are_columns = false;  // stored [in, out]; otherwise [out, in]
+  // Widths, along the outputs, of the matrices that are stored side by side as this one: query, key
+  // and value. Empty: it is one.
+  std::vector<int64_t> parts = {};
+  int64_t head_dim = 0;  // of each attention head among the outputs; 0: they are no heads
+};
+
 // Neither copyable nor movable: units and layers hold its address. Used by one rank's thread only.
 class Parameter {
  public:
@@ -58,6 +67,9 @@ class Parameter {
 
   DType dtype() const { return dtype_; }
   const Initializer& initializer() const { return initializer_; }
+
+  const MatrixStructure& matrix() const { return matrix_; }
+  void set_matrix(MatrixStructure matrix) { matrix_ = std::move(matrix); }
 
   // A frozen parameter takes no gradient. Change it before the parameter joins a unit, or through
   // the unit.
@@ -107,6 +119,7 @@ class Parameter {
   Initializer initializer_;
   DType dtype_;
   bool decay_;
+  MatrixStructure matrix_;
   bool requires_grad_ = true;
   Tensor data_;
   Tensor grad_;

@@ -18,6 +18,16 @@ Attention::Attention(std::string name, const AttentionOptions& options, std::uni
   shape_.head_dim = options.head_dim;
   shape_.window = options.window;
   qkv_ = AddChild(std::move(qkv));
+  // The one matrix that holds queries, keys and values, or one of the three.
+  const int64_t kv_width = options.kv_heads * options.head_dim;
+  for (const LinearPart& part : qkv_->parts()) {
+    MatrixStructure matrix = part.weight->matrix();
+    if (qkv_->parts().size() == 1) {
+      matrix.parts = {options.heads * options.head_dim, kv_width, kv_width};
+    }
+    matrix.head_dim = options.head_dim;
+    part.weight->set_matrix(std::move(matrix));
+  }
   out_ = AddChild(std::move(out));
   if (norms.query == nullptr) return;
   query_norm_ = AddChild(std::move(norms.query));

@@ -21,6 +21,7 @@ Linear::Linear(std::string name, const LinearOptions& options)
                                                         : Shape({projection.out, options.in});
     LinearPart part;
     part.weight = AddParameter(prefix + "weight", shape, Initializer::Normal(options.init_std));
+    part.weight->set_matrix({layout_ == WeightLayout::kInOut});
     if (options.bias)
       part.bias = AddParameter(prefix + "bias", Shape({projection.out}), Initializer::Zeros());
     parts_.push_back(part);

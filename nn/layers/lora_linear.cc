@@ -92,6 +92,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
           prefix + "lora_B",
           in_out ? Shape({lora.rank, projection.out}) : Shape({projection.out, lora.rank}),
           Initializer::Zeros());
+      for (Parameter* half : {adapter.a, adapter.b}) half->set_matrix({in_out});
       adapter.layout = layout();
       adapter.scale = scale_;
       adapter.alpha = lora.alpha;

@@ -67,6 +67,9 @@ std::string ChangeRanks(const fs::path& out, const Flags& flags) {
 TEST(ElasticResumeTest, RanksAndStrategiesMayChangeAtEveryCheckpoint) {
   const std::vector<std::pair<std::string, Flags>> variants = {
       {"fp32", {"--deterministic_batch=8"}},
+      {"muon",
+       {"--deterministic_batch=8", "--optimizer=muon", "--muon_lr=2e-3", "--muon_split_qkv",
+        "--optimizer_state_dtype=bf16"}},
       {"24", {"--deterministic_batch=24", "--ema_decay=0.9"}},
       {"bf16",
        {"--deterministic_batch=8", "--param_dtype=bf16", "--reduce_dtype=bf16",

@@ -241,6 +241,29 @@ TEST_P(LoraModelTest, StrategiesGiveTheSameBitsIn16BitsToo) {
   }
 }
 
+// The halves of an adapter are matrices of blocks, thin ones.
+TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
+  const absl::StatusOr<NamedValues> file = TinyWeights(model());
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::unique_ptr<Trained> first;
+  for (const TinyRanks& ranks : AllTinyRanks()) {
+    if (ranks.world_size != 2) continue;
+    TinySetup setup = Adapted(model());
+    setup.ranks = ranks;
+    setup.trainer.optimizer = "muon";
+    const absl::StatusOr<Trained> trained = TrainAdapters(setup);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    if (first == nullptr) first = std::make_unique<Trained>(*trained);
+    EXPECT_TRUE(*trained == *first) << ranks.ToString();
+  }
+  EXPECT_LT(first->losses.back(), first->losses.front() - 0.01f);
+  for (const auto& [name, values] : first->weights) {
+    if (!IsAdapter(name)) {
+      EXPECT_EQ(values, file->at(name)) << name;
+    }
+  }
+}
+
 TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   TinySetup setup = Adapted(model());
   setup.ranks = {"full_shard", 2, 0};

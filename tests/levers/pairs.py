@@ -78,6 +78,7 @@ ROUNDS = {
     "bf16_masters": "--param_dtype=bf16 --master_dtype=bf16",
     "bf16_moments": "--optimizer_state_dtype=bf16",
     "8bit_moments": "--optimizer_state_dtype=float8_block",
+    "muon": "--optimizer=muon --muon_split_qkv",
     "int8_weights": "--quantized_weights",
     "int8_gradients": "--quantized_gradients",
     "accumulate": "--grad_accum=2 --batch_size=1",

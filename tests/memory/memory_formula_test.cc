@@ -54,6 +54,9 @@ absl::StatusOr<ModelNumel> CountParameters(const std::string& name) {
     sizes.total += numel;
     if (absl::StrContains(parameter->name(), ".h.0.")) sizes.block += numel;
     if (!absl::StrContains(parameter->name(), ".h.")) sizes.root += numel;
+    if (absl::StrContains(parameter->name(), ".h.") && parameter->shape().rank() == 2) {
+      sizes.matrices += numel;
+    }
   }
   return sizes;
 }
@@ -77,6 +80,7 @@ absl::Status TrainRank(const std::string& name, const Case& test_case, Communica
   options.sharding.mixed_precision = test_case.precision;
   options.sharding.offload = test_case.offload;
   options.adamw.state_dtype = test_case.moment_dtype;
+  if (test_case.muon) options.optimizer = "muon";
   options.sync_every_micro_batch = test_case.sync_every_micro_batch;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
@@ -204,8 +208,15 @@ std::vector<Case> OverWorldCases() {
   return cases;
 }
 
+std::vector<Case> MuonCases() {
+  std::vector<Case> cases = {Of("no_shard", 2), Of("full_shard", 4), Of("hybrid_shard", 4)};
+  for (Case& test_case : cases) test_case.muon = true;
+  cases[1].moment_dtype = DType::kBFloat16;
+  return cases;
+}
+
 std::vector<Case> Cases() {
-  std::vector<Case> cases;
+  std::vector<Case> cases = MuonCases();
   for (const char* strategy : kStrategies) {
     for (const int world_size : {2, 4, 8}) cases.push_back(Of(strategy, world_size));
     for (const DType reduce_dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -273,6 +284,7 @@ std::string CaseName(const testing::TestParamInfo<NamedCase>& instance) {
   if (test_case.precision.master_dtype != DType::kFloat32) {
     absl::StrAppend(&name, "_without_masters");
   }
+  if (test_case.muon) absl::StrAppend(&name, "_muon");
   if (test_case.moment_dtype != DType::kFloat32) {
     absl::StrAppend(&name, "_", DTypeName(test_case.moment_dtype), "_moments");
   }

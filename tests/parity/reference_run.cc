@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "zeroth/data/loader.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/optim/muon_plan.h"
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
@@ -35,8 +37,28 @@ absl::StatusOr<nlohmann::json> LoadObject(const std::string& path) {
   return json;
 }
 
-absl::StatusOr<nlohmann::json> LoadExpected(const std::string& model) {
-  return LoadObject(Path(model, "expected.json"));
+// Runs with another optimizer have a folder of their own.
+std::string FolderOf(const std::string& model, const std::string& optimizer) {
+  return optimizer == "adamw" ? model : absl::StrCat(model, "_", optimizer);
+}
+
+absl::StatusOr<nlohmann::json> LoadExpected(const std::string& folder) {
+  return LoadObject(Path(folder, "expected.json"));
+}
+
+absl::StatusOr<MuonOptions> LoadMuonOptions(const std::string& model) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(FolderOf(model, "muon")));
+  const nlohmann::json& settings = expected["muon"];
+  MuonOptions options;
+  options.lr = settings["lr"].get<double>();
+  options.momentum = settings["momentum"].get<double>();
+  options.ns_steps = settings["ns_steps"].get<int>();
+  // On every device: bf16 has a tolerance of its own.
+  options.precision = DType::kFloat32;
+  for (const nlohmann::json& name : expected["muon_parameters"]) {
+    options.patterns.push_back(name.get<std::string>());
+  }
+  return options;
 }
 
 absl::StatusOr<NamedValues> LoadTensors(const std::string& path) {
@@ -132,6 +154,8 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.adamw.eps = expected["eps"].get<double>();
   options.adamw.weight_decay = expected["weight_decay"].get<double>();
   options.adamw.state_dtype = setup.state_dtype;
+  options.adamw.lr = expected["lr"].get<double>();
+  options.optimizer = setup.optimizer;
   options.clip_grad_norm = expected["clip"].get<double>();
   options.fp32_norms = setup.fp32_norms;
   if (setup.loss_scale > 0) {
@@ -139,6 +163,17 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
     options.loss_scaler->initial_scale = setup.loss_scale;
   }
   return options;
+}
+
+// Muon's own choice is that of the reference.
+absl::Status ExpectMatrices(const LanguageModel& model, const std::vector<std::string>& names) {
+  std::set<std::string> chosen;
+  for (const Parameter* parameter : model.Parameters()) {
+    if (IsMuons(*parameter, {})) chosen.insert(parameter->name());
+  }
+  if (chosen == std::set<std::string>(names.begin(), names.end())) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("Muon takes ", chosen.size(), " matrices, and not the ",
+                                          names.size(), " of the reference"));
 }
 
 absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Communicator& world,
@@ -170,9 +205,15 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   loader_options.rank = world.rank();
   loader_options.shuffle = false;
   ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(tokens, loader_options));
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::unique_ptr<Trainer> trainer,
-      Trainer::Create(world, *device, std::move(model), MakeOptions(setup, expected)));
+  TrainerOptions options = MakeOptions(setup, expected);
+  if (setup.optimizer == "muon") {
+    ZEROTH_ASSIGN_OR_RETURN(options.adamw.muon, LoadMuonOptions(setup.model));
+    // The matrices of the blocks are what is Muon's unless it is told otherwise.
+    ZEROTH_RETURN_IF_ERROR(ExpectMatrices(*model, options.adamw.muon.patterns));
+    options.adamw.muon.patterns.clear();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(world, *device, std::move(model), options));
   ZEROTH_RETURN_IF_ERROR(trainer->sharding().Load(
       [&](const Parameter& parameter, int64_t begin, absl::Span<float> out) {
         return directory.weights().ReadElements(parameter.name(), begin, out);
@@ -246,20 +287,23 @@ std::string RunSetup::ToString() const {
   if (precision.master_dtype != plain.master_dtype) {
     absl::StrAppend(&text, "_", DTypeName(precision.master_dtype), "_masters");
   }
+  if (optimizer != "adamw") absl::StrAppend(&text, "_", optimizer);
   if (state_dtype != DType::kFloat32) {
     absl::StrAppend(&text, "_", DTypeName(state_dtype), "_moments");
   }
   return text;
 }
 
-absl::StatusOr<TrainingRecord> LoadReference(const std::string& model) {
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(model));
+absl::StatusOr<TrainingRecord> LoadReference(const std::string& model,
+                                             const std::string& optimizer) {
+  const std::string folder = FolderOf(model, optimizer);
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json expected, LoadExpected(folder));
   TrainingRecord record;
   record.losses = expected["loss"].get<std::vector<double>>();
   record.grad_norms = expected["grad_norm_before_clip"].get<std::vector<double>>();
   ZEROTH_ASSIGN_OR_RETURN(record.first_gradients,
                           LoadTensors(Path(model, "grads_step0.safetensors")));
-  ZEROTH_ASSIGN_OR_RETURN(record.final_weights, LoadTensors(Path(model, "final.safetensors")));
+  ZEROTH_ASSIGN_OR_RETURN(record.final_weights, LoadTensors(Path(folder, "final.safetensors")));
   return record;
 }
 

@@ -35,8 +35,10 @@ struct TrainingRecord {
   std::vector<bool> overflowed;  // of each step, the same on every rank
 };
 
-// The run that was recorded with Hugging Face transformers and torch AdamW in float64.
-absl::StatusOr<TrainingRecord> LoadReference(const std::string& model);
+// The run that was recorded with Hugging Face transformers in float64, and torch AdamW, or Muon for
+// the matrices of the blocks.
+absl::StatusOr<TrainingRecord> LoadReference(const std::string& model,
+                                             const std::string& optimizer = "adamw");
 // The elements of its final weights that rounding decides, not the mathematics: the README of
 // tests/testdata says how they were found.
 absl::StatusOr<NamedIndices> LoadSensitive(const std::string& model);
@@ -47,6 +49,7 @@ struct RunSetup {
   std::string device = "cpu";
   MixedPrecision precision;
   DType state_dtype = DType::kFloat32;  // of moments
+  std::string optimizer = "adamw";      // or "muon", as its reference
   int world_size = 1;
   int shard_size = 0;
   bool prefetch = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective_checks.h"
@@ -77,12 +78,17 @@ absl::Status AllReduce(const Collective& own, int rank, absl::Span<const LocalBu
 absl::Status AllToAll(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
                       LocalMover& mover) {
   const int size = static_cast<int>(ranks.size());
-  const int64_t count = own.recv.count / size;
   for (int step = 0; step < size; ++step) {
     const int peer = (rank + step) % size;
-    const BufferView& send = ranks[static_cast<size_t>(peer)].send;
-    ZEROTH_RETURN_IF_ERROR(
-        CopyElements(Piece(send, rank, count), Piece(own.recv, peer, count), mover));
+    const LocalBuffers& theirs = ranks[static_cast<size_t>(peer)];
+    const BufferView from = PieceOf(theirs.send, theirs.counts.send, rank, size);
+    const BufferView to = PieceOf(own.recv, own.counts.recv, peer, size);
+    if (from.count != to.count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("all-to-all: rank ", peer, " of the group sends ", from.count,
+                       " elements to rank ", rank, ", which expects ", to.count));
+    }
+    ZEROTH_RETURN_IF_ERROR(CopyElements(from, to, mover));
   }
   return absl::OkStatus();
 }

@@ -24,7 +24,8 @@ class PendingCall {
       : group_(std::move(group)),
         rank_(rank),
         collective_(std::move(collective)),
-        buffers_{collective_.send, collective_.recv, collective_.accumulate},
+        buffers_{collective_.send, collective_.recv, collective_.accumulate, nullptr,
+                 collective_.counts},
         stream_(stream) {}
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
@@ -80,7 +81,7 @@ class PendingCall {
     return absl::OkStatus();
   }
 
-  bool HasData() const { return collective_.call.count > 0; }
+  bool HasData() const { return collective_.call.count != 0; }
   bool PeersUseMyBuffers() const {
     return collective_.op != CollectiveOp::kBroadcast || rank_ == *collective_.call.root;
   }

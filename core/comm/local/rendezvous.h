@@ -30,6 +30,7 @@ struct LocalBuffers {
   bool accumulate = false;
   // When they may be used, on devices where the host runs ahead; null: now.
   std::shared_ptr<Event> ready = nullptr;
+  AllToAllCounts counts = {};
 };
 
 // A call has two meetings. Arrive: each rank publishes its call and buffers, and goes on when all

@@ -177,13 +177,14 @@ absl::Status AllGather(const Collective& collective, Channel& channel) {
 }
 
 absl::Status AllToAll(const Collective& collective, Channel& channel) {
-  const int64_t count = collective.send.count / channel.size();
-  Copy(Piece(collective.send, channel.rank(), count),
-       Piece(collective.recv, channel.rank(), count));
-  return channel.Move(Exchange(
-                          channel, [&](int to) { return Piece(collective.send, to, count); },
-                          [&](int from) { return Piece(collective.recv, from, count); }),
-                      collective.call);
+  const auto sent = [&](int to) {
+    return PieceOf(collective.send, collective.counts.send, to, channel.size());
+  };
+  const auto received = [&](int from) {
+    return PieceOf(collective.recv, collective.counts.recv, from, channel.size());
+  };
+  Copy(sent(channel.rank()), received(channel.rank()));
+  return channel.Move(Exchange(channel, sent, received), collective.call);
 }
 
 // Rank r, counted from the root, has it from the rank without r's lowest bit, and hands it to those

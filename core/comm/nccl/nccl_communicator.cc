@@ -260,19 +260,18 @@ absl::StatusOr<const void*> NcclCommunicator::GatherSource(const BufferView& sen
 
 absl::Status NcclCommunicator::AllPairs(const Collective& collective, cuda::CudaStream& stream) {
   const ncclDataType_t type = TypeOf(collective.send.dtype);
-  const auto count = static_cast<size_t>(collective.send.count / size());
-  const size_t bytes = count * SizeOf(collective.send.dtype);
-  const auto at = [&](const BufferView& view, int peer) {
-    return Bytes(view) + static_cast<size_t>(peer) * bytes;
-  };
   return Exchange(
       *handle_, size(), /*except=*/-1,
       [&](int peer, ncclComm_t communicator) {
-        return ncclSend(at(collective.send, peer), count, type, peer, communicator,
+        const BufferView piece = PieceOf(collective.send, collective.counts.send, peer, size());
+        if (piece.count == 0) return ncclSuccess;
+        return ncclSend(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
                         stream.handle());
       },
       [&](int peer, ncclComm_t communicator) {
-        return ncclRecv(at(collective.recv, peer), count, type, peer, communicator,
+        const BufferView piece = PieceOf(collective.recv, collective.counts.recv, peer, size());
+        if (piece.count == 0) return ncclSuccess;
+        return ncclRecv(piece.data, static_cast<size_t>(piece.count), type, peer, communicator,
                         stream.handle());
       });
 }

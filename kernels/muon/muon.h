@@ -1,0 +1,111 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024)
+// computes besides products of matrices. Elements of parameters and states do not know their place:
+// cutting a matrix into shards changes no bit.
+
+#ifndef ZEROTH_KERNELS_MUON_MUON_H_
+#define ZEROTH_KERNELS_MUON_MUON_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// The scalars of a step, which lie in device memory, so that a step may be recorded once and played
+// with others.
+struct MuonCoefficients {
+  float grad_scale = 1;
+  float momentum = 0;
+  float one_minus_momentum = 1;
+  float decay = 0;  // lr * weight decay
+  float step = 0;   // lr
+};
+inline constexpr int64_t kMuonCoefficients = 5;
+static_assert(sizeof(MuonCoefficients) == kMuonCoefficients * sizeof(float));
+
+// What both element-wise calls are told. A NaN in grad_scale or grad_factor is a step to be
+// skipped.
+struct MuonScalars {
+  Tensor coefficients;  // [kMuonCoefficients] fp32, a MuonCoefficients
+  Tensor grad_factor;   // [1] fp32, or undefined for 1
+};
+
+// p = r (a I + b r^2 s + c r^4 s2), r = 1 / max(sqrt(norm_squared), 1e-7), or 1 without a norm:
+// what one Newton-Schulz step multiplies x by, where s = x x^T and s2 = s s, and what normalises x
+// besides.
+struct MuonPolynomialArgs {
+  Tensor s;             // [n, n] fp32, bf16 or fp16, of which the lower triangle is read
+  Tensor s2;            // the same; becomes p, in its lower triangle
+  Tensor norm_squared;  // [1] fp32, or undefined
+  float a = 0;
+  float b = 0;
+  float c = 0;
+};
+
+namespace kernels {
+
+// g = grad * grad_scale * grad_factor; m = momentum m + (1 - momentum) g; and, if `u` is defined,
+// u = momentum m + (1 - momentum) g with the new m: Nesterov's. m, u: fp32 [n]; grad: fp32, bf16 or
+// fp16. Momenta below the smallest normal float become zero. A step that is skipped leaves m as it
+// is, and zeros in u.
+absl::Status MuonMomentum(Kernels& kernels, const MuonScalars& scalars, const Tensor& grad,
+                          const Tensor& m, const Tensor& u);
+// param -= step x + decay param, fp32 [n]; nothing in a step that is skipped.
+absl::Status MuonUpdate(Kernels& kernels, const MuonScalars& scalars, const Tensor& x,
+                        const Tensor& param);
+// trace ([1] fp32) = the sum of the diagonal of s [n, n], along one order.
+absl::Status MuonTrace(Kernels& kernels, const Tensor& s, const Tensor& trace);
+absl::Status MuonPolynomial(Kernels& kernels, const MuonPolynomialArgs& args);
+// Copies the lower triangle of s [n, n] to the upper one.
+absl::Status MuonMirror(Kernels& kernels, const Tensor& s);
+
+}  // namespace kernels
+
+// What devices compute.
+struct MuonMomentumCall {
+  int64_t count = 0;
+  const MuonCoefficients* coefficients = nullptr;
+  const float* grad_factor = nullptr;  // or null
+  DType grad_dtype = DType::kFloat32;
+  const void* grad = nullptr;
+  float* m = nullptr;
+  float* u = nullptr;  // or null
+};
+struct MuonUpdateCall {
+  int64_t count = 0;
+  const MuonCoefficients* coefficients = nullptr;
+  const float* grad_factor = nullptr;  // or null
+  const float* x = nullptr;
+  float* param = nullptr;
+};
+struct MuonTraceCall {
+  int64_t n = 0;
+  DType dtype = DType::kFloat32;
+  const void* s = nullptr;
+  float* trace = nullptr;
+};
+struct MuonPolynomialCall {
+  int64_t n = 0;
+  DType dtype = DType::kFloat32;
+  const void* s = nullptr;
+  void* s2 = nullptr;
+  const float* norm_squared = nullptr;  // or null
+  float a = 0;
+  float b = 0;
+  float c = 0;
+};
+struct MuonMirrorCall {
+  int64_t n = 0;
+  DType dtype = DType::kFloat32;
+  void* s = nullptr;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_MUON_MUON_H_

@@ -1,0 +1,150 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
+#include "zeroth/kernels/cuda/launch_shapes.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/muon/muon.h"
+
+namespace zeroth::cuda {
+namespace {
+
+__device__ __forceinline__ float GradScale(const MuonCoefficients& c, const float* factor) {
+  return factor == nullptr ? c.grad_scale : __fmul_rn(c.grad_scale, *factor);
+}
+
+// Every operation is spelled out: what the compiler fuses in one place and not in another would
+// make an element's result depend on its place.
+template <typename G>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Momentum(int64_t count, const MuonCoefficients* coefficients, const float* factor,
+             const G* grad, float* m, float* u) {
+  constexpr float kSmallestNormal = 1.17549435e-38f;
+  const MuonCoefficients c = *coefficients;
+  const float scale = GradScale(c, factor);
+  const bool skipped = scale != scale;
+  const float add = __fmul_rn(c.one_minus_momentum, scale);
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    if (skipped) {
+      if (u != nullptr) u[i] = 0.0f;
+      continue;
+    }
+    const float added = __fmul_rn(add, ToFloat(grad[i]));
+    float next = __fmaf_rn(c.momentum, m[i], added);
+    if (fabsf(next) < kSmallestNormal) next = 0.0f;
+    m[i] = next;
+    if (u != nullptr) u[i] = __fmaf_rn(c.momentum, next, added);
+  }
+}
+
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    UpdateParams(int64_t count, const MuonCoefficients* coefficients, const float* factor,
+                 const float* x, float* param) {
+  const MuonCoefficients c = *coefficients;
+  const float scale = GradScale(c, factor);
+  if (scale != scale) return;  // a step to be skipped
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    const float w = param[i];
+    param[i] = __fsub_rn(w, __fmaf_rn(c.decay, w, __fmul_rn(c.step, x[i])));
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) Trace(int64_t n, const T* s, float* trace) {
+  ZEROTH_SHARED(float, scratch, [kMapThreads / 32]);
+  float sum = 0.0f;
+  for (int64_t i = threadIdx.x; i < n; i += kMapThreads)
+    sum = __fadd_rn(sum, ToFloat(s[i * (n + 1)]));
+  sum = BlockSum<kMapThreads>(sum, scratch);
+  if (threadIdx.x == 0) *trace = sum;
+}
+
+// A thread for each element; those above the diagonal have nothing to do.
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    Polynomial(int64_t n, const T* s, T* s2, const float* norm_squared, float a, float b, float c) {
+  const float r =
+      norm_squared == nullptr ? 1.0f : __fdiv_rn(1.0f, fmaxf(__fsqrt_rn(*norm_squared), 1e-7f));
+  const float a1 = __fmul_rn(a, r);
+  const float b3 = __fmul_rn(__fmul_rn(__fmul_rn(b, r), r), r);
+  const float c5 = __fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(__fmul_rn(c, r), r), r), r), r);
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n * n; i += step) {
+    const int64_t row = i / n;
+    const int64_t col = i % n;
+    if (col > row) continue;
+    float p = __fmaf_rn(b3, ToFloat(s[i]), __fmul_rn(c5, ToFloat(s2[i])));
+    if (col == row) p = __fadd_rn(p, a1);
+    s2[i] = FromFloat<T>(p);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor) Mirror(int64_t n, T* s) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n * n; i += step) {
+    const int64_t row = i / n;
+    const int64_t col = i % n;
+    if (col > row) s[i] = s[col * n + row];
+  }
+}
+
+absl::Status MuonMomentum(const MuonMomentumCall& call, CudaKernels& kernels) {
+  if (call.count == 0) return absl::OkStatus();
+  const LaunchTarget target = kernels.target();
+  return DispatchType(call.grad_dtype, [&](auto tag) {
+    using G = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(Momentum<G>, MapShape(call.count, target.multiprocessors), target.stream,
+                         call.count, call.coefficients, call.grad_factor,
+                         static_cast<const G*>(call.grad), call.m, call.u);
+  });
+}
+const OnCuda<MuonMomentum> momentum;
+
+absl::Status MuonUpdate(const MuonUpdateCall& call, CudaKernels& kernels) {
+  if (call.count == 0) return absl::OkStatus();
+  const LaunchTarget target = kernels.target();
+  return ZEROTH_LAUNCH(UpdateParams, MapShape(call.count, target.multiprocessors), target.stream,
+                       call.count, call.coefficients, call.grad_factor, call.x, call.param);
+}
+const OnCuda<MuonUpdate> update;
+
+absl::Status MuonTrace(const MuonTraceCall& call, CudaKernels& kernels) {
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(Trace<T>, (LaunchShape{dim3(1), dim3(kMapThreads)}),
+                         kernels.target().stream, call.n, static_cast<const T*>(call.s),
+                         call.trace);
+  });
+}
+const OnCuda<MuonTrace> trace;
+
+absl::Status MuonPolynomial(const MuonPolynomialCall& call, CudaKernels& kernels) {
+  if (call.n == 0) return absl::OkStatus();
+  const LaunchTarget target = kernels.target();
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(Polynomial<T>, MapShape(call.n * call.n, target.multiprocessors),
+                         target.stream, call.n, static_cast<const T*>(call.s),
+                         static_cast<T*>(call.s2), call.norm_squared, call.a, call.b, call.c);
+  });
+}
+const OnCuda<MuonPolynomial> polynomial;
+
+absl::Status MuonMirror(const MuonMirrorCall& call, CudaKernels& kernels) {
+  if (call.n == 0) return absl::OkStatus();
+  const LaunchTarget target = kernels.target();
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(Mirror<T>, MapShape(call.n * call.n, target.multiprocessors),
+                         target.stream, call.n, static_cast<T*>(call.s));
+  });
+}
+const OnCuda<MuonMirror> mirror;
+
+}  // namespace
+}  // namespace zeroth::cuda

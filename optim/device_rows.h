@@ -1,0 +1,62 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_DEVICE_ROWS_H_
+#define ZEROTH_OPTIM_DEVICE_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+
+// A step's scalars, rows of floats, in device memory: a step that is recorded once and played reads
+// them from there. Used by one rank's thread only.
+template <typename RowOf>
+class DeviceRows {
+ public:
+  // Room for `count` rows. The device outlives them.
+  absl::Status Allocate(Device& device, size_t count) {
+    static_assert(sizeof(RowOf) % sizeof(float) == 0);
+    rows_.resize(count);
+    ZEROTH_ASSIGN_OR_RETURN(on_device_,
+                            Tensor::Empty(device, Shape({static_cast<int64_t>(count), kFloats}),
+                                          DType::kFloat32, MemoryCategory::kWorkspace));
+    return absl::OkStatus();
+  }
+
+  // The rows on the host, to be written: waits until the copy of those of the step before has run.
+  absl::StatusOr<std::vector<RowOf>*> Rows() {
+    if (copied_ != nullptr) ZEROTH_RETURN_IF_ERROR(copied_->Synchronize());
+    copied_ = nullptr;
+    return &rows_;
+  }
+  // Enqueues the copy to the device.
+  absl::Status Upload(Stream& stream) {
+    ZEROTH_RETURN_IF_ERROR(on_device_.device().CopyFromHost(on_device_.raw_data(), rows_.data(),
+                                                            rows_.size() * sizeof(RowOf), stream));
+    ZEROTH_ASSIGN_OR_RETURN(copied_, stream.Record());
+    return absl::OkStatus();
+  }
+  // A row in device memory.
+  Tensor Row(size_t row) const {
+    return on_device_.View(static_cast<int64_t>(row) * kFloats, Shape({kFloats}));
+  }
+
+ private:
+  static constexpr int64_t kFloats = static_cast<int64_t>(sizeof(RowOf) / sizeof(float));
+
+  std::vector<RowOf> rows_;
+  Tensor on_device_;
+  std::shared_ptr<Event> copied_;  // nullptr: none is under way
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_DEVICE_ROWS_H_

@@ -1,0 +1,144 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_MUON_H_
+#define ZEROTH_OPTIM_MUON_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/muon/muon.h"
+#include "zeroth/optim/adamw.h"
+#include "zeroth/optim/device_rows.h"
+#include "zeroth/optim/muon_plan.h"
+#include "zeroth/optim/optimizer.h"
+#include "zeroth/strategies/sharding.h"
+
+namespace zeroth {
+
+// Muon (Jordan et al., 2024) for the matrices that IsMuons names, AdamW for all other parameters.
+// Of a matrix with the reduced and clipped gradient g, in fp32:
+//   m = momentum m + (1 - momentum) g;  u = momentum m + (1 - momentum) g
+//   param -= lr * weight_decay * param + lr * Orthogonalise(u)
+// The momentum is sharded as AdamW's moments are. An update needs whole matrices. Each is computed
+// by one rank of all that hold a copy or a piece of it, and by no other: AssignByCost deals them
+// out to the ranks, which then go through their matrices in rounds, one matrix each. In a round
+// ranks send their pieces of u to where they are computed, and get back their pieces of the result,
+// by an all-to-all each; what replicas need besides is broadcast among them. The next round's
+// pieces travel while this one's products run. One rank computes a matrix in one order, so that its
+// bits do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one
+// rank's thread only.
+class Muon : public Optimizer {
+ public:
+  // The errors of AdamW::Create and ValidateMuonOptions; InvalidArgument if there is no such
+  // matrix, or none with the parts that the options ask for, and if only AdamW's lr is 0;
+  // Unimplemented for matrices whose masters are not fp32, or that every rank holds whole because
+  // they are small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
+  // `kernels` outlive the optimizer.
+  static absl::StatusOr<std::unique_ptr<Muon>> Create(Sharding& sharding, Kernels& kernels,
+                                                      const OptimizerOptions& options,
+                                                      absl::Span<const ParameterGroup> groups = {});
+
+  absl::Status Update(const Tensor& grad_factor = Tensor()) override;
+  // AdamW's of the parameters that it updates; of each matrix that this rank has a piece of,
+  // "momentum".
+  std::vector<ShardState> states() const override;
+
+  // The matrices that this rank computes in a step, as "name" or, if a parameter has several,
+  // "name[i]".
+  std::vector<std::string> own_matrices() const;
+
+ protected:
+  absl::Status PrepareStep(int64_t step, double lr, double grad_scale) override;
+
+ private:
+  // A parameter with one matrix or several.
+  struct Weight {
+    Unit* unit = nullptr;
+    int index = 0;  // in the unit
+    ShardLayout::Piece piece;
+    Tensor momentum;      // [piece.numel()]
+    size_t settings = 0;  // of its group
+
+    Parameter& parameter() const { return *unit->parameters()[static_cast<size_t>(index)]; }
+  };
+  struct Matrix {
+    size_t weight = 0;
+    std::string name;
+    MuonMatrix matrix;
+  };
+  // The ranks among which matrices are dealt out: the owners of pieces, copy after copy.
+  struct Ranks {
+    const MeshView* view = nullptr;
+    int owners = 1;
+    int owner = 0;  // this rank
+    int copies = 1;
+    int copy = 0;
+    Communicator* owners_group = nullptr;  // in the order of their pieces
+    Communicator* copies_group = nullptr;  // of this rank's piece
+  };
+  struct Settings {
+    double lr_scale = 1;
+    double weight_decay = 0;
+  };
+  struct Round;
+  // This rank's piece of a matrix that the `owner` of `copy` computes.
+  struct Held {
+    int copy = 0;
+    int owner = 0;
+    const Weight* weight = nullptr;
+    ShardLayout::Piece piece;  // of the parameter
+    int64_t at = 0;            // after the pieces of those that the same copy computes
+  };
+
+  Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
+  absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
+  absl::Status AddWeights();
+  // From the first matrix; Unimplemented for one that is sharded over other ranks.
+  absl::Status SetRanks(const Unit& unit, const Parameter& parameter);
+  // A number for each of ranks_.
+  size_t Worker(int copy, int owner) const {
+    return static_cast<size_t>(copy * ranks_.owners + owner);
+  }
+  // Deals out the matrices that require gradients now.
+  std::vector<std::vector<int>> Assign() const;
+  // What the owner of piece `owner` has of a matrix, as a piece of its parameter.
+  ShardLayout::Piece PieceOf(const Matrix& matrix, int owner) const;
+  // The one that this rank computes; nullptr: none.
+  const Matrix* OwnMatrix(const Round& round) const;
+  // Those that are not empty, by copy and owner.
+  std::vector<Held> HeldPieces(const Round& round) const;
+  static int64_t HeldNumel(absl::Span<const Held> held, int copy);
+  absl::StatusOr<Tensor> ExchangeBuffer(int64_t numel) const;
+  MuonScalars ScalarsOf(const Weight& weight, const Tensor& grad_factor) const;
+
+  absl::Status RunRounds(std::vector<Round>& rounds, const Tensor& grad_factor);
+  absl::Status Send(Round& round, const Tensor& grad_factor);
+  absl::Status Compute(Round& round);
+  absl::Status Return(Round& round);
+  absl::Status Apply(Round& round, const Tensor& grad_factor);
+
+  Kernels& kernels_;
+  const OptimizerOptions options_;
+  const DType precision_;
+  std::unique_ptr<AdamW> adamw_;
+  std::vector<Weight> weights_;
+  std::vector<Matrix> matrices_;
+  std::vector<Settings> settings_;             // of parameters without a group, of each group
+  DeviceRows<MuonCoefficients> coefficients_;  // of each of these, without decay and with it
+  Ranks ranks_;
+  std::unique_ptr<Stream> exchange_;  // nullptr: there is nobody to exchange with
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_MUON_H_

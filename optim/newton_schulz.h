@@ -1,0 +1,27 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_OPTIM_NEWTON_SCHULZ_H_
+#define ZEROTH_OPTIM_NEWTON_SCHULZ_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/optim/muon_plan.h"
+
+namespace zeroth {
+
+// scale * NS(x / max(|x|, 1e-7)) of each part of a matrix, where NS is `steps` times
+//   s = x x^T;  x <- 3.4445 x + (-4.7750 s + 2.0315 s^2) x
+// (Jordan et al., 2024), of the transpose if a part has more rows than columns: singular values
+// near one, vectors unchanged. Products are in `precision`, fp32 or bf16, and add up in fp32.
+// Enqueued. x: fp32 [matrix.rows * matrix.columns], which is overwritten; the result is of its
+// shape. The bits depend on x, the device's kernels and nothing else.
+absl::StatusOr<Tensor> Orthogonalise(Kernels& kernels, const MuonMatrix& matrix, const Tensor& x,
+                                     int steps, DType precision);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_OPTIM_NEWTON_SCHULZ_H_
