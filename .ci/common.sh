@@ -5,7 +5,8 @@
 cache="${ZEROTH_DISK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zeroth/bazel-disk}"
 mkdir -p "$cache"
 events="$(mktemp)"
-trap 'rm -f "$events"' EXIT
+registry="$(mktemp -d)"
+trap 'rm -rf "$events" "$registry"' EXIT
 passed=0
 failed=0
 
@@ -84,6 +85,33 @@ run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
   # shellcheck disable=SC2046 # one argument per label
   run_tests "numerical tests, instructions: $limit" --test_env=ZEROTH_TEST_ISA="$limit" "$@" \
     $(labels 'attr(tags, "\bnumerical\b", tests(//...))')
+}
+
+# Bazel 9 has modules only, and then nothing to make a registry of the system's packages with.
+has_modules() { [[ "$(./bazelw --version)" =~ ^bazel\ [78]\. ]]; }
+
+# An example project is a folder with a WORKSPACE or a MODULE.bazel of its own, whose program is the target //:main.
+check_example() { # check_example FOLDER [BAZEL_ARGUMENTS...]
+  local folder="$1"
+  shift
+  run_example() {
+    (cd "$folder" && ../../bazelw build --disk_cache="$cache" "$@" //... &&
+      ../../bazelw run --disk_cache="$cache" "$@" //:main)
+  }
+  check "$folder: bazelw build //... and run //:main" run_example "$@"
+}
+
+# Examples that import Zeroth as a module, with a registry of what this system has installed.
+check_module_examples() {
+  local module
+  if ! has_modules; then
+    say "examples/*/MODULE.bazel SKIPPED: they need Bazel 7 or 8, this is $(./bazelw --version)"
+    return
+  fi
+  check "registry of the system's packages" third_party/registry/make_registry.py "$registry"
+  for module in examples/*/MODULE.bazel; do
+    check_example "$(dirname -- "$module")" --registry="file://$registry"
+  done
 }
 
 has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }

@@ -87,8 +87,16 @@ struct Training {
   std::unique_ptr<ShardedModule> sharded;
   std::unique_ptr<AdamW> optimizer;
 
-  absl::Status Open(const ShardingOptions& options) {
-    ZEROTH_ASSIGN_OR_RETURN(sharded, FullyShard(rank, model, options, WrapByMinNumel(1), 3));
+  absl::Status Open(const ShardingOptions& options, const std::vector<UnitAxes>& axes) {
+    if (axes.empty()) {
+      ZEROTH_ASSIGN_OR_RETURN(sharded, FullyShard(rank, model, options, WrapByMinNumel(1), 3));
+    } else {
+      WrapPlan plan = PlanUnits(model, WrapByMinNumel(1));
+      EXPECT_EQ(plan.units.size(), axes.size());
+      for (size_t i = 0; i < axes.size(); ++i) plan.units[i].axes = axes[i];
+      ZEROTH_ASSIGN_OR_RETURN(sharded, ShardedModule::Create(rank, plan, options));
+      ZEROTH_RETURN_IF_ERROR(sharded->sharding().Initialize(3));
+    }
     ZEROTH_ASSIGN_OR_RETURN(optimizer, AdamW::Create(*sharded, {.lr = 1e-2}));
     return absl::OkStatus();
   }
@@ -111,13 +119,14 @@ struct Training {
 
 // What rank 0 has after `train`.
 Weights Train(int world_size, const ShardingOptions& options,
-              const std::function<absl::Status(Training&)>& train) {
+              const std::function<absl::Status(Training&)>& train,
+              const std::vector<UnitAxes>& axes = {}) {
   Weights weights;
   RunOptions run;
   run.launch.world_size = world_size;
   const absl::Status status = RunRanks(run, [&](Rank& rank) -> absl::Status {
     Training training{rank, {}, nullptr, nullptr};
-    ZEROTH_RETURN_IF_ERROR(training.Open(options));
+    ZEROTH_RETURN_IF_ERROR(training.Open(options, axes));
     ZEROTH_RETURN_IF_ERROR(train(training));
     ZEROTH_ASSIGN_OR_RETURN(Weights mine, WeightsOf(training.sharded->sharding()));
     if (rank.index() == 0) weights = std::move(mine);
@@ -143,6 +152,63 @@ TEST(ApiTest, EveryStrategyTrainsToTheSameBits) {
   EXPECT_EQ(
       Train(4, {.strategy = "hybrid_shard", .strategy_options = {.shard_size = 2}}, ThreeSteps),
       expected);
+}
+
+// One that shards in groups, and may have its optimizer's state over all ranks.
+std::vector<ShardingOptions> EveryStrategy() {
+  std::vector<ShardingOptions> all;
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+    all.push_back({.strategy = strategy});
+  }
+  for (const bool over_world : {false, true}) {
+    all.push_back({.strategy = "hybrid_shard", .strategy_options = {.shard_size = 2}});
+    all.back().strategy_options.shard_optimizer_over_world = over_world;
+  }
+  return all;
+}
+
+const UnitAxes kShardedOverAll = {{}, {kReplicateAxis, kShardAxis}};
+const UnitAxes kReplicatedOverAll = {{kReplicateAxis, kShardAxis}, {}};
+const std::vector<UnitAxes> kMixtures[] = {{kShardedOverAll, UnitAxes()},
+                                           {UnitAxes(), kReplicatedOverAll},
+                                           {kReplicatedOverAll, kShardedOverAll}};
+
+// Clipping among it, which counts each element once.
+TEST(ApiTest, UnitsWithOtherAxesTrainToTheSameBits) {
+  const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
+  for (const ShardingOptions& options : EveryStrategy()) {
+    for (const std::vector<UnitAxes>& axes : kMixtures) {
+      EXPECT_EQ(Train(4, options, ThreeSteps, axes), expected)
+          << options.strategy << ", mixture " << &axes - kMixtures;
+    }
+  }
+}
+
+// Saved under one mixture, and gone on from under another strategy and mixture.
+TEST(ApiTest, CheckpointsGoFromAnyAxesToAnyOthers) {
+  const Weights expected = Train(4, {.strategy = "no_shard"}, ThreeSteps);
+  const std::vector<ShardingOptions> strategies = EveryStrategy();
+  for (size_t i = 0; i < strategies.size(); ++i) {
+    const std::string out = ::testing::TempDir() + "/axes_checkpoint_" + std::to_string(i);
+    Train(
+        4, strategies[i],
+        [&](Training& training) -> absl::Status {
+          ZEROTH_RETURN_IF_ERROR(training.Step(0));
+          ZEROTH_RETURN_IF_ERROR(training.Step(1));
+          return training.sharded->Save(out, training.optimizer.get());
+        },
+        kMixtures[i % 3]);
+    for (const size_t other : {i, i + 1, i + 2}) {
+      const Weights found = Train(
+          4, strategies[other % strategies.size()],
+          [&](Training& training) -> absl::Status {
+            ZEROTH_RETURN_IF_ERROR(training.sharded->Load(out, training.optimizer.get()));
+            return training.Step(2);
+          },
+          other == i ? std::vector<UnitAxes>() : kMixtures[other % 3]);
+      EXPECT_EQ(found, expected) << "from " << i << " to " << other;
+    }
+  }
 }
 
 // Losses are means over rows, so two micro-batches of four rows are one of eight.

@@ -27,7 +27,8 @@ namespace zeroth {
 // makes the same calls in the same order. One rank's thread only.
 class ShardedModule {
  public:
-  // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load.
+  // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load. The plan's
+  // units may have been given axes, a precision or collectives of their own (UnitSpec).
   static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(Rank& rank, const WrapPlan& plan,
                                                                const ShardingOptions& options);
 
@@ -46,9 +47,9 @@ class ShardedModule {
   int64_t steps() const { return steps_; }
 
   // Saves the parameters, and `optimizer`'s states if it is given, as the checkpoint
-  // `directory`/step-N, N = steps(): a file of each rank's, and whole or not at all. The two newest
-  // are kept. It loads at any world size under any strategy. Between steps; AlreadyExists if there
-  // is one of this step.
+  // `directory`/step-N, N = steps(): a file of each rank's, and complete or not at all. The two
+  // newest are kept. It loads at any world size under any strategy. Between steps; AlreadyExists if
+  // there is one of this step.
   absl::Status Save(const std::string& directory, const Optimizer* optimizer = nullptr);
   // Goes on from the newest checkpoint in `directory`, or from the one that `directory` is: values,
   // steps() and the optimizer's states and steps; states that the checkpoint lacks become zeros.

@@ -30,7 +30,7 @@ struct TrainingStepOptions {
   // Losses are multiplied by this for backward, and gradients divided by it for the update: for
   // fp16 (see LossScaler).
   double loss_scale = 1;
-  // False: gradients of earlier micro-batches stay whole on each rank until the last one's are
+  // False: gradients of earlier micro-batches stay full on each rank until the last one's are
   // reduced: less traffic, more memory (FSDP2's set_requires_gradient_sync).
   bool sync_every_micro_batch = true;
 };
@@ -110,7 +110,7 @@ class TrainingStep {
 };
 
 // A forward or a backward of one unit by hand. Between its creation and End the unit's parameters
-// are whole: Parameter::data(), on the compute stream. One that goes without End has failed, and
+// are gathered: Parameter::data(), on the compute stream. One that goes without End has failed, and
 // the step with it.
 class UnitPass {
  public:

@@ -5,10 +5,9 @@
 # shellcheck disable=SC2016  # The bodies of fakes expand when they run.
 set -euo pipefail
 
-readonly all="bazel-bootstrap bazel-skylib bazel-platforms bazel-rules-java bazel-rules-proto g++ \
-pkg-config libabsl-dev libdnnl-dev libhwy-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev googletest \
-libbenchmark-dev"
 readonly source_dir="$PWD"
+all="bazel-bootstrap $(sed '/^#/d; s/|.*//' third_party/packages.txt | tr '\n' ' ')"
+readonly all
 failures=0
 
 # A fresh fake machine in $machine: everything installed, root, Bazel 4.
@@ -18,7 +17,7 @@ new_machine() {
     "$machine/tree/third_party/python"
   cp "$source_dir/bazelw" "$machine/tree/bazelw"
   cp "$source_dir"/third_party/python/{environment.sh,requirements.txt} "$machine/tree/third_party/python"
-  cp "$source_dir"/third_party/cache.sh "$machine/tree/third_party"
+  cp "$source_dir"/third_party/{cache.sh,packages.txt} "$machine/tree/third_party"
   touch "$machine/tree/WORKSPACE"
   # shellcheck disable=SC2086  # One name a line.
   printf '%s\n' $all >"$machine/installed"
@@ -216,6 +215,22 @@ rm "$machine/bin/bazel"
 run tree build //...
 expect_contains "installs the packaged one" "$out" "bazel-bootstrap (Bazel)"
 
+case="--no-install"
+new_machine
+run tree --no-install test //...
+expect "silence" "$out" ""
+expect "Bazel does not see it" "$calls" "bazel in $machine/tree: [test] [//...]"
+rm -r "$machine/cache" "$machine/bin/mpirun"
+run tree --no-install test //...
+expect "fetches nothing for tests" "$calls" "bazel in $machine/tree: [test] [//...]"
+expect "tests get no Python" "$(cat "$machine/python_of_tests")" none
+lack libabsl-dev g++
+run tree --no-install build //...
+expect "exit code" "$code" 1
+expect_contains "what" "$out" "g++ (C++ compiler), libabsl-dev (Abseil)"
+expect_contains "the command" "$out" "As root, run: apt-get install -y g++ libabsl-dev"
+expect "no Bazel, no apt-get" "$calls" ""
+
 case="a Bazel of the user's own"
 new_machine
 lack bazel-bootstrap
@@ -231,6 +246,38 @@ run tree build //...
 expect "silence" "$out" ""
 expect "WORKSPACE mode" "$calls" \
   "bazelisk in $machine/tree: [--bazelrc=$machine/tree/bazel/workspace_mode.bazelrc] [build] [//...]"
+
+case="a registry is named"
+new_machine
+lack bazel-bootstrap
+fake_bazel bazel 7.7.1
+readonly with_modules="--bazelrc=$machine/tree/bazel/module_mode.bazelrc"
+run tree build --registry=file:///r //...
+expect "module mode" "$calls" "bazel in $machine/tree: [$with_modules] [build] [--registry=file:///r] [//...]"
+run tree run //train -- --registry=file:///r
+expect_contains "a program's argument is none" "$calls" "workspace_mode.bazelrc] [run] [//train]"
+echo 'common --registry=file:///r' >"$machine/tree/user.bazelrc"
+run tree build //...
+expect "from the settings" "$calls" "bazel in $machine/tree: [$with_modules] [build] [//...]"
+echo '# common --registry=file:///r' >"$machine/tree/user.bazelrc"
+run tree build //...
+expect_contains "not from a comment" "$calls" "workspace_mode.bazelrc"
+
+case="a project without WORKSPACE"
+new_machine
+touch "$machine/elsewhere/MODULE.bazel"
+fake_bazel bazel 7.7.1
+run elsewhere build //...
+expect "module mode" "$calls" \
+  "bazel in $machine/elsewhere: [--bazelrc=$machine/tree/bazel/module_mode.bazelrc] [build] [//...]"
+fake_bazel bazel 9.0.0
+run elsewhere build //...
+expect "Bazel's own default" "$calls" "bazel in $machine/elsewhere: [build] [//...]"
+fake_bazel bazel 4.2.3
+run elsewhere build //...
+expect "exit code" "$code" 1
+expect_contains "why" "$out" "need Bazel 7 or newer; $machine/bin/bazel is version 4"
+expect "no Bazel" "$calls" ""
 
 case="BAZEL names another"
 new_machine

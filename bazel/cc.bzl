@@ -8,6 +8,8 @@ which has the shared libraries of the dependencies that come as such.
 """
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:layers.bzl", "check_walls")
 
 _BASE_COPTS = [
@@ -43,7 +45,9 @@ _TEST_COPTS = select({
 })
 
 def _copts(copts, openmp):
-    in_main_repository = native.repository_name() in ["@", "@@"]
+    # Bazel 4 has only the second, and newer ones are to lose it.
+    repository = native.repo_name() if hasattr(native, "repo_name") else native.repository_name().lstrip("@")
+    in_main_repository = repository == ""
     warnings = _WARNINGS if in_main_repository else _IMPORTED_WARNINGS
     return _BASE_COPTS + warnings + (_OPENMP if openmp else []) + copts
 

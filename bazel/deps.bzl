@@ -2,7 +2,7 @@
 """The repositories Zeroth needs; importing projects call zeroth_dependencies() from their WORKSPACE."""
 
 load("//third_party/abseil:repository.bzl", "abseil_repository")
-load("//third_party/bazel_packages:repository.bzl", "no_coverage_tools", "system_bazel_repository")
+load("//third_party/bazel_packages:repository.bzl", "SYSTEM_BAZEL_REPOSITORIES", "no_coverage_tools", "system_bazel_repository")
 load("//third_party/benchmark:repository.bzl", "benchmark_repository")
 load("//third_party/cuda:repository.bzl", "cuda_repository")
 load("//third_party/cudnn:repository.bzl", "cudnn_repository")
@@ -10,10 +10,11 @@ load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/highway:repository.bzl", "highway_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/onednn:repository.bzl", "onednn_repository")
+load("//third_party/pkg_config:repository.bzl", "pkg_config_repositories")
 load("//third_party/python:repository.bzl", "python_repository")
 load("//third_party/rules_cc:repository.bzl", "rules_cc_repository")
+load("//third_party/rules_shell:repository.bzl", "rules_shell_repository")
 load("//third_party/tomlplusplus:repository.bzl", "tomlplusplus_repository")
-load("//third_party/xxhash:repository.bzl", "xxhash_repository")
 
 def _maybe(rule, name, **kwargs):
     if not native.existing_rule(name):
@@ -28,8 +29,9 @@ def zeroth_dependencies():
     _maybe(onednn_repository, "onednn")
     _maybe(nlohmann_json_repository, "nlohmann_json")
     _maybe(tomlplusplus_repository, "tomlplusplus")
-    _maybe(xxhash_repository, "xxhash")
+    pkg_config_repositories(_maybe)
     _maybe(rules_cc_repository, "rules_cc")
+    _maybe(rules_shell_repository, "rules_shell")
 
     # For tests; holds nothing where there is none.
     _maybe(python_repository, "zeroth_python")
@@ -38,29 +40,7 @@ def zeroth_dependencies():
     _maybe(cuda_repository, "cuda")
     _maybe(cudnn_repository, "cudnn")
 
-    # What the distribution's Bazel refers to but does not carry.
-    _maybe(
-        system_bazel_repository,
-        "bazel_skylib",
-        folders = ["/usr/share/bazel/tools/skylib", "/usr/share/bazel/skylib"],
-        package = "bazel-skylib",
-    )
-    _maybe(
-        system_bazel_repository,
-        "platforms",
-        folders = ["/usr/share/bazel/tools/platforms", "/usr/share/bazel/platforms"],
-        package = "bazel-platforms",
-    )
-    _maybe(
-        system_bazel_repository,
-        "rules_java",
-        folders = ["/usr/share/bazel/rules/java", "/usr/share/bazel/rules_java"],
-        package = "bazel-rules-java",
-    )
-    _maybe(
-        system_bazel_repository,
-        "rules_proto",
-        folders = ["/usr/share/bazel/rules/proto", "/usr/share/bazel/rules_proto"],
-        package = "bazel-rules-proto",
-    )
+    # What the distribution's Bazel refers to but does not carry; each version refers to its own.
+    for name, (package, folders) in SYSTEM_BAZEL_REPOSITORIES.items():
+        _maybe(system_bazel_repository, name, folders = folders, package = package)
     _maybe(no_coverage_tools, "remote_coverage_tools")

@@ -61,7 +61,7 @@ _BANS = {
 def _inside(package, folder):
     return package == folder or package.startswith(folder + "/")
 
-def _layer(package):
+def layer_of(package):
     """Returns the layer a package belongs to, or None for folders outside the table."""
     package = _FACADES.get(package, package)
     for layer in LAYERS:
@@ -91,7 +91,7 @@ def wall_violation(package, label, testonly = False):
       label: the label as written in `deps`.
       testonly: whether the depending target is a test or serves tests only.
     """
-    user = _layer(package)
+    user = layer_of(package)
     if not user:
         # bazel/ and third_party/ hold no C++ of the project.
         if _inside(package, "bazel") or _inside(package, "third_party"):
@@ -101,7 +101,7 @@ def wall_violation(package, label, testonly = False):
     if not split:
         return None
     used_package, target = split
-    used = _layer(used_package)
+    used = layer_of(used_package)
     if not used:
         return None
     if LAYERS.index(used) > LAYERS.index(user):

@@ -10,21 +10,18 @@
 // Columns: ratio_to_floor is the median over rounds of the floor's time over that of the
 // checkpoint, 1 being the floor. See each benchmark for its floor.
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -32,7 +29,6 @@
 #include "benchmark/benchmark.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/benchmarks/benchmark_flag.h"
 #include "zeroth/benchmarks/checkpoint_floors.h"
 #include "zeroth/benchmarks/rank_stopwatch.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
@@ -41,7 +37,7 @@
 #include "zeroth/checkpoint/sharded/shard_writer.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/comm/local/local.h"
@@ -50,37 +46,17 @@
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/trainer.h"
 
+ABSL_FLAG(std::string, model, "gpt2_355m", "The preset whose state is saved.");
+ABSL_FLAG(std::string, directory, std::filesystem::temp_directory_path().string(),
+          "Where checkpoints are written, and removed.");
+
 namespace zeroth {
 namespace {
-
-const BenchmarkFlag model_flag("model", "gpt2_355m");
-const BenchmarkFlag directory_flag("directory", std::filesystem::temp_directory_path().string());
 
 constexpr int kRanks = 4;
 constexpr int kRounds = 5;
 // Of a rank's batch: short, since a step need only be long against its noise.
 constexpr int64_t kSeq = 64;
-
-// A new directory that disappears with this object.
-class WorkDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<WorkDirectory>> Create() {
-    std::string path = absl::StrCat(directory_flag.value(), "/zeroth-checkpoint-XXXXXX");
-    if (mkdtemp(path.data()) == nullptr) return ErrnoStatus(errno, "create " + path);
-    return std::unique_ptr<WorkDirectory>(new WorkDirectory(std::move(path)));
-  }
-  WorkDirectory(const WorkDirectory&) = delete;
-  WorkDirectory& operator=(const WorkDirectory&) = delete;
-  ~WorkDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit WorkDirectory(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 // Seconds of one round. Floors are taken before and after, and averaged.
 struct Round {
@@ -107,7 +83,7 @@ struct Training {
   Stream& stream() const { return device->compute_stream(); }
   absl::Status Step() const { return trainer->Step(batch, 1e-4).status(); }
   std::vector<StatePiece> Pieces() const {
-    return OwnedPieces(trainer->sharding(), trainer->states());
+    return OwnedPieces(trainer->sharding(), *trainer->states());
   }
 };
 
@@ -115,7 +91,7 @@ absl::StatusOr<Training> MakeTraining(Communicator& world) {
   Training training{world, nullptr, nullptr, {}};
   ZEROTH_ASSIGN_OR_RETURN(training.device, DeviceRegistry::Create("cpu", DeviceOptions()));
   training.device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(model_flag.value()));
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(absl::GetFlag(FLAGS_model)));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   TrainerOptions options;
   options.sharding.strategy = "full_shard";
@@ -255,7 +231,7 @@ absl::Status MeasureLoad(const Training& training, Run& run) {
     ZEROTH_ASSIGN_OR_RETURN(
         round.work, run.stopwatch.Time(training.world, training.stream(), [&]() -> absl::Status {
           ZEROTH_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(path));
-          return LoadState(*reader, training.trainer->sharding(), training.trainer->states())
+          return LoadState(*reader, training.trainer->sharding(), *training.trainer->states())
               .status();
         }));
     ZEROTH_ASSIGN_OR_RETURN(floor, read());
@@ -268,8 +244,8 @@ absl::Status MeasureLoad(const Training& training, Run& run) {
 using Measure = absl::Status (*)(const Training& training, Run& run);
 
 absl::Status RunRanks(const Measure& measure, Run& run) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<WorkDirectory> directory, WorkDirectory::Create());
-  run.directory = directory->path();
+  const TemporaryDirectory directory(absl::GetFlag(FLAGS_directory));
+  run.directory = directory.path();
   return RunLocalRanks(kRanks, [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const Training training, MakeTraining(world));
     if (world.rank() == 0) {

@@ -10,11 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/parse.h"
 #include "benchmark/benchmark.h"
 
-#include "zeroth/benchmarks/benchmark_flag.h"
-
 namespace {
+
+// Google Benchmark 1.8 gave the member another name and type. Ours skip for errors only.
+template <typename Run>
+bool Failed(const Run& run) {
+  if constexpr (requires { run.error_occurred; }) {
+    return run.error_occurred;
+  } else {
+    return run.skipped != decltype(run.skipped){};
+  }
+}
 
 // Prints as usual, and remembers what the table needs.
 class TableReporter : public benchmark::ConsoleReporter {
@@ -27,7 +36,7 @@ class TableReporter : public benchmark::ConsoleReporter {
     for (const Run& run : runs) {
       Row row;
       row.name = run.benchmark_name();
-      row.failed = run.error_occurred;
+      row.failed = Failed(run);
       row.milliseconds = run.iterations > 0
                              ? run.real_accumulated_time * 1e3 / static_cast<double>(run.iterations)
                              : 0;
@@ -70,8 +79,8 @@ class TableReporter : public benchmark::ConsoleReporter {
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  zeroth::ParseBenchmarkFlags(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(static_cast<int>(rest.size()), rest.data())) return 1;
   TableReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);
   benchmark::Shutdown();

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -29,7 +31,6 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/benchmarks/benchmark_flag.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
@@ -40,10 +41,10 @@
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/train/trainer.h"
 
+ABSL_FLAG(std::string, device, "cpu", "The kind of device to train on.");
+
 namespace zeroth {
 namespace {
-
-BenchmarkFlag device_flag("device", "cpu");
 
 constexpr int64_t kBatch = 1;
 constexpr int64_t kSeq = 128;
@@ -105,7 +106,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
                        const Lever& lever, Communicator& world, std::mutex& mutex,
                        MemoryStats& largest) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create(device_flag.value(), DeviceOptions()));
+                          DeviceRegistry::Create(absl::GetFlag(FLAGS_device), DeviceOptions()));
   device->BindThread();
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   TrainerOptions options;
@@ -150,7 +151,7 @@ double MachineBytes() {
 // on how many there are; other strategies are measured with all of them or not at all.
 absl::StatusOr<int> RanksThatFit(const ModelNumel& numel, const MemoryFormulaOptions& setup) {
   // Other devices say by themselves when they are full.
-  if (device_flag.value() != "cpu") return setup.world_size;
+  if (absl::GetFlag(FLAGS_device) != "cpu") return setup.world_size;
   ZEROTH_ASSIGN_OR_RETURN(const StateBytes formula, PredictStateBytes(numel, setup));
   const int fit = static_cast<int>(kMachineShare * MachineBytes() / formula.total());
   if (fit >= setup.world_size) return setup.world_size;
@@ -258,20 +259,15 @@ absl::Status Run(const std::string& preset, int ranks, absl::string_view only,
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  zeroth::ParseBenchmarkFlags(&argc, argv);
-  for (int i = 1; i < argc; ++i) {
-    if (argv[i][0] != '-') continue;
-    std::cerr << "'" << argv[i] << "' is no flag of this program, which has --device=NAME alone\n";
-    return EXIT_FAILURE;
-  }
-  const std::string preset = argc > 1 ? argv[1] : "gpt2_124m";
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  const std::string preset = words.size() > 1 ? words[1] : "gpt2_124m";
   int ranks = 4;
-  if (argc > 2 && (!absl::SimpleAtoi(argv[2], &ranks) || ranks < 1)) {
-    std::cerr << "the number of ranks is '" << argv[2] << "', expected at least 1\n";
+  if (words.size() > 2 && (!absl::SimpleAtoi(words[2], &ranks) || ranks < 1)) {
+    std::cerr << "the number of ranks is '" << words[2] << "', expected at least 1\n";
     return EXIT_FAILURE;
   }
-  const auto choice = [&](int i) {
-    const absl::string_view given = argc > i ? argv[i] : "all";
+  const auto choice = [&](size_t i) {
+    const absl::string_view given = words.size() > i ? words[i] : "all";
     return given == "all" ? absl::string_view() : given;
   };
   const absl::Status status = zeroth::Run(preset, ranks, choice(3), choice(4));

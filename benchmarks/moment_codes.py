@@ -1,5 +1,5 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
-"""What 8-bit codes of AdamW's moments do to its updates: the table of docs/architecture.md.
+"""What 8-bit codes of AdamW's moments do to its updates: the table of docs/precision.md.
 
 Gradients are Gaussian with a mean of half their deviation, and shrink to a third half-way, as in
 training. Their sizes inside a block of 128 elements are log-normal: "spread" is the deviation of

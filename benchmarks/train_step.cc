@@ -22,53 +22,45 @@ std::map<std::string, double>& Float32Rates() {
   return *rates;
 }
 
-void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dtype) {
+TrainStepSetup Setup(const std::string& strategy) {
   TrainStepSetup setup;
   setup.strategy = strategy;
-  setup.param_dtype = dtype;
   setup.vocab = 50304;
   setup.ranks = 2;
   setup.batch = 4;
   setup.seq = 256;
-  const absl::StatusOr<TrainStepResult> result =
-      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
-  if (!result.ok()) {
-    state.SkipWithError(std::string(result.status().message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(result->seconds);
-  state.counters["tokens/s"] = result->tokens_per_second;
+  return setup;
+}
+
+// Sets `counter` to the rate over that in fp32, if that is known.
+void CompareWithFloat32(benchmark::State& state, const std::string& strategy,
+                        const TrainStepResult& result, const char* counter) {
+  const auto found = Float32Rates().find(strategy);
+  if (found == Float32Rates().end()) return;
+  state.counters[counter] = result.tokens_per_second / found->second;
+}
+
+void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dtype) {
+  TrainStepSetup setup = Setup(strategy);
+  setup.param_dtype = dtype;
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
   if (dtype == DType::kFloat32) {
     Float32Rates()[strategy] = result->tokens_per_second;
-  } else if (const auto found = Float32Rates().find(strategy); found != Float32Rates().end()) {
-    state.counters["ratio_to_fp32"] = result->tokens_per_second / found->second;
+  } else {
+    CompareWithFloat32(state, strategy, *result, "ratio_to_fp32");
   }
-  state.counters["GFLOP/s"] = result->flops_per_second / 1e9;
-  state.counters["GEMM_rate_GFLOP/s"] = result->gemm_rate / 1e9;
-  state.counters["ratio_to_floor"] = result->flops_per_second / result->gemm_rate;
 }
 
 // full_shard with state in files, against the same in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
-  TrainStepSetup setup;
-  setup.vocab = 50304;
-  setup.ranks = 2;
-  setup.batch = 4;
-  setup.seq = 256;
+  TrainStepSetup setup = Setup("full_shard");
   setup.offload = std::move(offload);
-  const absl::StatusOr<TrainStepResult> result =
-      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
-  if (!result.ok()) {
-    state.SkipWithError(std::string(result.status().message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(result->seconds);
-  state.counters["tokens/s"] = result->tokens_per_second;
+  const auto result = RunTrainSteps(state, setup, "GFLOP/s");
+  if (!result.has_value()) return;
   state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
   state.counters["moved_MiB"] = result->offload_bytes_per_step / (1 << 20);
-  if (const auto found = Float32Rates().find(setup.strategy); found != Float32Rates().end()) {
-    state.counters["ratio_to_memory"] = result->tokens_per_second / found->second;
-  }
+  CompareWithFloat32(state, setup.strategy, *result, "ratio_to_memory");
 }
 
 OffloadOptions Offloading(bool parameters, bool gradients, bool optimizer) {

@@ -24,17 +24,8 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   setup.batch = batch / ranks;
   setup.seq = seq;
   setup.record_steps = graphs;
-  const absl::StatusOr<TrainStepResult> result =
-      RunTrainSteps(setup, static_cast<int64_t>(state.max_iterations));
-  if (!result.ok()) {
-    state.SkipWithError(std::string(result.status().message()).c_str());
-    return;
-  }
-  for (auto _ : state) state.SetIterationTime(result->seconds);
-  state.counters["tokens/s"] = result->tokens_per_second;
-  state.counters["TFLOP/s"] = result->flops_per_second / 1e12;
-  state.counters["GEMM_rate_TFLOP/s"] = result->gemm_rate / 1e12;
-  state.counters["ratio_to_floor"] = result->flops_per_second / result->gemm_rate;
+  const auto result = RunTrainSteps(state, setup, "TFLOP/s");
+  if (!result.has_value()) return;
   state.counters["peak_GiB"] = static_cast<double>(result->peak_bytes) / (1 << 30);
 }
 
@@ -54,7 +45,7 @@ ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
 ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_no_shard_1, "gpt2_124m", 64, 1024, "no_shard", 1, false);
-// Several ranks take turns on one GPU: what sharding itself costs, without a network.
+// Several ranks share one GPU: what sharding itself costs, without a network.
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_full_shard_4, "gpt2_124m", 64, 1024, "full_shard", 4, false);
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
@@ -54,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
 }
 
 absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
-                                        Communicator& world) {
+                                        Communicator& world, double& median) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create(setup.device, DeviceOptions()));
   device->BindThread();
@@ -89,9 +91,8 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
   ZEROTH_RETURN_IF_ERROR(measure_rate());
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
                    seconds.end());
-  result.seconds = seconds[seconds.size() / 2];
-  result.tokens_per_second =
-      static_cast<double>(setup.ranks * setup.batch * setup.seq) / result.seconds;
+  median = seconds[seconds.size() / 2];
+  result.tokens_per_second = static_cast<double>(setup.ranks * setup.batch * setup.seq) / median;
   result.flops_per_second = result.tokens_per_second * trainer->model().FlopsPerToken(setup.seq);
   // Products are at least as fast as a step that is made of them.
   result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
@@ -100,13 +101,29 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
 
 }  // namespace
 
-absl::StatusOr<TrainStepResult> RunTrainSteps(const TrainStepSetup& setup, int64_t steps) {
+std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
+                                             const std::string& unit) {
+  const auto steps = static_cast<int64_t>(state.max_iterations);
   TrainStepResult result;
-  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult mine, RunRank(setup, steps, world));
-    if (world.rank() == 0) result = mine;
+  double seconds = 0;
+  const absl::Status status = RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
+    double mine = 0;
+    ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult ours, RunRank(setup, steps, world, mine));
+    if (world.rank() != 0) return absl::OkStatus();
+    result = ours;
+    seconds = mine;
     return absl::OkStatus();
-  }));
+  });
+  if (!status.ok()) {
+    state.SkipWithError(std::string(status.message()).c_str());
+    return std::nullopt;
+  }
+  for (auto _ : state) state.SetIterationTime(seconds);
+  const double scale = unit == "TFLOP/s" ? 1e-12 : 1e-9;
+  state.counters["tokens/s"] = result.tokens_per_second;
+  state.counters[unit] = result.flops_per_second * scale;
+  state.counters["GEMM_rate_" + unit] = result.gemm_rate * scale;
+  state.counters["ratio_to_floor"] = result.flops_per_second / result.gemm_rate;
   return result;
 }
 

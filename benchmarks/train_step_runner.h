@@ -4,9 +4,10 @@
 #define ZEROTH_BENCHMARKS_TRAIN_STEP_RUNNER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "benchmark/benchmark.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/strategies/offload.h"
@@ -27,9 +28,8 @@ struct TrainStepSetup {
 };
 
 struct TrainStepResult {
-  double seconds = 0;  // of a step, the median
-  double tokens_per_second = 0;
-  double flops_per_second = 0;  // the model's, see LanguageModel::FlopsPerToken
+  double tokens_per_second = 0;  // by the median of the steps
+  double flops_per_second = 0;   // the model's, see LanguageModel::FlopsPerToken
   // FLOP/s of all ranks at once in products, the greater of what was measured before and after; the
   // step's own where that is more still.
   double gemm_rate = 0;
@@ -37,9 +37,12 @@ struct TrainStepResult {
   double offload_bytes_per_step = 0;  // of rank 0, read and written
 };
 
-// Whole training steps on random tokens, after a step that touches all memory for the first time
-// and learns the order of units. Gradients are reduced in fp32.
-absl::StatusOr<TrainStepResult> RunTrainSteps(const TrainStepSetup& setup, int64_t steps);
+// The body of a benchmark: whole training steps on random tokens, one for each of its iterations,
+// after a step that touches all memory for the first time and learns the order of units. Gradients
+// are reduced in fp32. Sets tokens/s, the model's rate and that of products in multiples of `unit`,
+// "GFLOP/s" or "TFLOP/s", and ratio_to_floor. None after an error, which the benchmark has then.
+std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
+                                             const std::string& unit);
 
 }  // namespace zeroth
 

@@ -96,23 +96,6 @@ absl::StatusOr<std::string> HfConfig::GetString(absl::string_view key) const {
   return value->get<std::string>();
 }
 
-absl::StatusOr<int64_t> HfConfig::GetIntOr(absl::string_view key, int64_t fallback) const {
-  return Has(key) ? GetInt(key) : absl::StatusOr<int64_t>(fallback);
-}
-
-absl::StatusOr<double> HfConfig::GetDoubleOr(absl::string_view key, double fallback) const {
-  return Has(key) ? GetDouble(key) : absl::StatusOr<double>(fallback);
-}
-
-absl::StatusOr<bool> HfConfig::GetBoolOr(absl::string_view key, bool fallback) const {
-  return Has(key) ? GetBool(key) : absl::StatusOr<bool>(fallback);
-}
-
-absl::StatusOr<std::string> HfConfig::GetStringOr(absl::string_view key,
-                                                  std::string fallback) const {
-  return Has(key) ? GetString(key) : absl::StatusOr<std::string>(std::move(fallback));
-}
-
 std::string HfConfig::ToString() const {
   return absl::StrCat(json_->dump(2, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
 }

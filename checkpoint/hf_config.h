@@ -37,10 +37,18 @@ class HfConfig {
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
 
   // Get*Or: `fallback` if the key is absent; InvalidArgument if it is there with another type.
-  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const;
-  absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const;
-  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
-  absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const;
+  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
+    return Has(key) ? GetInt(key) : fallback;
+  }
+  absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const {
+    return Has(key) ? GetDouble(key) : fallback;
+  }
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const {
+    return Has(key) ? GetBool(key) : fallback;
+  }
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const {
+    return Has(key) ? GetString(key) : fallback;
+  }
 
   // "model_type": "gpt2", "llama", ... InvalidArgument when absent.
   absl::StatusOr<std::string> ModelType() const { return GetString("model_type"); }

@@ -2,13 +2,19 @@
 
 #include "zeroth/checkpoint/hf_directory.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/hf_weights.h"
+#include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -59,6 +65,126 @@ std::vector<std::string> HfDirectory::TokenizerFiles() const {
     if (fs::is_regular_file(file, error)) files.push_back(file.string());
   }
   return files;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+// Weights in other formats, the usual reason why safetensors are not found.
+std::vector<std::string> OtherWeightFiles(const std::string& directory) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".safetensors") ||
+        absl::EndsWith(name, ".pt") || absl::EndsWith(name, ".pth") ||
+        absl::EndsWith(name, ".h5") || absl::EndsWith(name, ".gguf")) {
+      found.push_back(name);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+// tensor -> file, as the index says.
+absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(path));
+  const auto map = index.is_object() ? index.find("weight_map") : index.end();
+  if (map == index.end() || !map->is_object() || map->empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected an object \"weight_map\" that maps tensor names to file names"));
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string() || !IsPlainFileName(file.get_ref<const std::string&>())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": tensor \"", tensor,
+                       "\": expected the name of a file in the same directory, found ",
+                       file.dump(-1, ' ', true)));
+    }
+    files.emplace(tensor, file.get<std::string>());
+  }
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& directory) {
+  std::unique_ptr<HfWeights> weights(new HfWeights(directory));
+  const fs::path base(directory);
+  std::error_code ignored;
+  if (fs::exists(base / kSingleFile, ignored)) {
+    ZEROTH_RETURN_IF_ERROR(weights->AddFile(kSingleFile));
+    return weights;
+  }
+  const std::string index = (base / kIndexFile).string();
+  if (fs::exists(index, ignored)) {
+    ZEROTH_RETURN_IF_ERROR(weights->OpenSharded(index));
+    return weights;
+  }
+  const std::vector<std::string> others = OtherWeightFiles(directory);
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": expected ", kSingleFile, " or ", kIndexFile, ", found ",
+      others.empty() ? "no weights" : absl::StrJoin(others, ", "),
+      others.empty() ? "" : "; save the model with safe serialization to get safetensors"));
+}
+
+absl::Status HfWeights::AddFile(const std::string& file_name) {
+  ZEROTH_ASSIGN_OR_RETURN(auto file,
+                          SafetensorsFile::Open((fs::path(description()) / file_name).string()));
+  for (const auto& [name, entry] : file->tensors()) {
+    const auto [place, inserted] = file_of_.emplace(name, file.get());
+    if (!inserted) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\" is both in ",
+                                                     place->second->description(), " and in ",
+                                                     file->description()));
+    }
+    tensors_.emplace(name, entry);
+  }
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status HfWeights::OpenSharded(const std::string& index_path) {
+  ZEROTH_ASSIGN_OR_RETURN(const auto weight_map, ReadWeightMap(index_path));
+  std::set<std::string> file_names;
+  for (const auto& [tensor, file] : weight_map) file_names.insert(file);
+  for (const std::string& file_name : file_names) {
+    ZEROTH_RETURN_IF_ERROR_WITH(AddFile(file_name), absl::StrCat(index_path, " lists ", file_name));
+  }
+  for (const auto& [tensor, file_name] : weight_map) {
+    const auto found = file_of_.find(tensor);
+    const std::string expected = (fs::path(description()) / file_name).string();
+    if (found == file_of_.end() || found->second->description() != expected) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          index_path, ": tensor \"", tensor, "\" should be in ", file_name, ", but ",
+          found == file_of_.end() ? "is in no file"
+                                  : absl::StrCat("is in ", found->second->description())));
+    }
+  }
+  for (const auto& [tensor, file] : file_of_) {
+    if (weight_map.count(tensor) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(index_path, ": does not list tensor \"",
+                                                     tensor, "\" of ", file->description()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HfWeights::ReadElements(absl::string_view name, int64_t begin,
+                                     absl::Span<float> out) const {
+  const auto found = file_of_.find(name);
+  if (found == file_of_.end()) return MissingTensor(name);
+  return found->second->ReadElements(name, begin, out);
 }
 
 }  // namespace zeroth

@@ -3,14 +3,21 @@
 #ifndef ZEROTH_CHECKPOINT_HF_DIRECTORY_H_
 #define ZEROTH_CHECKPOINT_HF_DIRECTORY_H_
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/weights_source.h"
 
 namespace zeroth {
@@ -42,6 +49,29 @@ class HfDirectory {
 
 // The names that transformers gives tokenizer files.
 const std::vector<std::string>& HfTokenizerFileNames();
+
+// The weights of a Hugging Face directory, in one file or many, behind one interface. Immutable and
+// thread-safe.
+class HfWeights final : public WeightsSource {
+ public:
+  // Opens `directory`/model.safetensors, or every file of model.safetensors.index.json where there
+  // is no single file. NotFound if there is neither (it says which weight files are there instead,
+  // such as pytorch_model.bin). InvalidArgument if a file is bad, or if the index and the files
+  // disagree: a file that is missing or outside the directory, a tensor that its file lacks, a
+  // tensor that the index does not list.
+  static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory);
+
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
+
+ private:
+  using WeightsSource::WeightsSource;
+  absl::Status AddFile(const std::string& file_name);
+  absl::Status OpenSharded(const std::string& index_path);
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, const SafetensorsFile*, std::less<>> file_of_;
+};
 
 }  // namespace zeroth
 

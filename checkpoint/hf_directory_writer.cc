@@ -71,15 +71,10 @@ absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   return absl::OkStatus();
 }
 
-// `directory` with symbolic links resolved and no trailing slash: renaming must move the directory,
-// not a link to it.
+// Renaming must move the directory, not a link to it.
 absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
-  std::error_code error;
-  fs::path resolved = fs::weakly_canonical(fs::absolute(path), error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("resolve ", path));
-  if (!resolved.has_filename()) resolved = resolved.parent_path();
-  return resolved.string();
+  return CanonicalPath(path);
 }
 
 // Gives `temporary` the name `path`. Returns where the directory that had the name is now; empty if
@@ -94,18 +89,12 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
   // Some network file systems cannot exchange. Between these two renames the model has no name, but
   // is never lost.
   const std::string previous = TemporarySibling(path, "previous");
-  if (rename(path.c_str(), previous.c_str()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("rename ", path, " to ", previous));
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    if (rename(previous.c_str(), path.c_str()) != 0) {
-      return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path,
-                                             " (the earlier model is in ", previous, ")"));
-    }
-    return ErrnoStatus(error, absl::StrCat("rename ", temporary, " to ", path));
-  }
-  return previous;
+  ZEROTH_RETURN_IF_ERROR(RenamePath(path, previous));
+  const absl::Status renamed = RenamePath(temporary, path);
+  if (renamed.ok()) return previous;
+  if (RenamePath(previous, path).ok()) return renamed;
+  return absl::Status(renamed.code(),
+                      absl::StrCat(renamed.message(), " (the earlier model is in ", previous, ")"));
 }
 
 absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path,
@@ -218,7 +207,7 @@ absl::Status HfDirectoryWriter::CreateWeights(std::vector<std::vector<TensorDecl
     const std::string name = kind_ == HfDirectoryKind::kAdapter ? "adapter_model.safetensors"
                                                                 : WeightFileName(i, files.size());
     const std::vector<TensorDeclaration> tensors = files[i];
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<TensorFileWriter> writer,
                             SafetensorsWriter::Create((base / name).string(), std::move(files[i])));
     for (const TensorDeclaration& tensor : tensors) file_of_[tensor.name] = writer.get();
     files_.push_back(std::move(writer));
@@ -258,16 +247,15 @@ absl::Status HfDirectoryWriter::Finish() {
   if (!previous.ok()) {
     // Under another name, since a later writer takes temporary names for leftovers.
     const std::string complete = TemporarySibling(path_, "complete");
-    const bool renamed = rename(temporary_.c_str(), complete.c_str()) == 0;
+    const bool renamed = RenamePath(temporary_, complete).ok();
+    const bool kept = renamed || KeepTemporary(temporary_).ok();
     return Annotate(previous.status(),
                     absl::StrCat("the model is complete in ", renamed ? complete : temporary_,
-                                 ", but cannot be renamed"));
+                                 ", but cannot be renamed",
+                                 kept ? "" : "; move it, before the next writer removes it"));
   }
   if (!previous->empty()) {
-    std::error_code error;
-    fs::remove_all(*previous, error);
-    if (error)
-      return ErrnoStatus(error.value(), absl::StrCat("remove the replaced model in ", *previous));
+    ZEROTH_RETURN_IF_ERROR_WITH(RemoveAll(*previous), "the replaced model");
   }
   return SyncDirectory(fs::path(path_).parent_path().string());
 }

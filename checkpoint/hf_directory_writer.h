@@ -65,7 +65,7 @@ class HfDirectoryWriter {
   // Writes a tokenizer file; InvalidArgument as above.
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
-  // As SafetensorsWriter::Write.
+  // As TensorFileWriter::Write.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
   // Checks that every element was written, flushes everything, and moves the directory to its name.
@@ -82,8 +82,8 @@ class HfDirectoryWriter {
   const std::string temporary_;
   const int lock_;  // on temporary_, which says that this writer lives
   const HfDirectoryKind kind_;
-  std::vector<std::unique_ptr<SafetensorsWriter>> files_;
-  std::map<std::string, SafetensorsWriter*, std::less<>> file_of_;  // by tensor
+  std::vector<std::unique_ptr<TensorFileWriter>> files_;
+  std::map<std::string, TensorFileWriter*, std::less<>> file_of_;  // by tensor
   bool finished_ = false;
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/hf_weights.h"
+#include "zeroth/checkpoint/hf_directory.h"
 
 #include <string>
 #include <vector>

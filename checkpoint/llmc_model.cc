@@ -152,8 +152,8 @@ absl::StatusOr<HfConfig> MakeConfig(const Header& header, const std::string& pat
   return HfConfig::Parse(json.dump(), path);
 }
 
-std::map<std::string, SafetensorsEntry, std::less<>> Layout(const Header& header) {
-  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+TensorEntries Layout(const Header& header) {
+  TensorEntries tensors;
   const int64_t element = BitsOf(header.dtype) / 8;
   int64_t position = static_cast<int64_t>(kHeaderBytes);
   const auto add = [&](const std::string& name, const Shape& shape, int64_t stored) {
@@ -198,38 +198,18 @@ absl::StatusOr<std::unique_ptr<LlmcModelFile>> LlmcModelFile::Open(const std::st
   const absl::StatusOr<Header> header = ParseHeader(head, file.size());
   if (!header.ok()) return Annotate(header.status(), path);
   ZEROTH_ASSIGN_OR_RETURN(HfConfig config, MakeConfig(*header, path));
-  std::unique_ptr<LlmcModelFile> model(new LlmcModelFile(std::move(file), std::move(config)));
-  model->tensors_ = Layout(*header);
-  return model;
-}
-
-std::vector<std::string> LlmcModelFile::names() const {
-  std::vector<std::string> names;
-  names.reserve(tensors_.size());
-  for (const auto& [name, entry] : tensors_) names.push_back(name);
-  return names;
-}
-
-const SafetensorsEntry* LlmcModelFile::Find(absl::string_view name) const {
-  const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : &found->second;
-}
-
-absl::Status LlmcModelFile::ReadElements(absl::string_view name, int64_t begin,
-                                         absl::Span<float> out) const {
-  const SafetensorsEntry* entry = Find(name);
-  if (entry == nullptr) return MissingTensor(name);
-  return ReadStored(file_, /*data_begin=*/0, name, *entry, begin, out);
+  return std::unique_ptr<LlmcModelFile>(
+      new LlmcModelFile(std::move(file), Layout(*header), std::move(config)));
 }
 
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
                              std::optional<DType> dtype, const HfDirectoryOptions& options) {
   std::vector<TensorCopy> copies;
-  for (const std::string& name : model.names()) {
+  for (const auto& [name, entry] : model.tensors()) {
     TensorCopy copy;
     copy.from = name;
     copy.to = name;
-    if (IsLinear(name, *model.Find(name))) copy.relayout = Relayout::kTranspose;
+    if (IsLinear(name, entry)) copy.relayout = Relayout::kTranspose;
     copies.push_back(std::move(copy));
   }
   return WriteHfDirectory(model, model.config(), std::move(copies), /*tokenizer_files=*/{},

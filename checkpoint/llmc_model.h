@@ -8,13 +8,10 @@
 #define ZEROTH_CHECKPOINT_LLMC_MODEL_H_
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,7 +32,7 @@ bool HasLlmcModelMagic(absl::Span<const uint8_t> head);
 // A model file, whose header and size Open checks. Tensors have Hugging Face's names but llm.c's
 // layout: linear layers are [out, in], where a Hugging Face directory has them [in, out].
 // The rows that pad the vocabulary are left out. Immutable and thread-safe.
-class LlmcModelFile final : public WeightsSource {
+class LlmcModelFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system. Unimplemented for other versions than 3
   // (fp32) and 5 (bf16), and for llm.c's Llama 3. InvalidArgument for a header that describes no
@@ -43,22 +40,15 @@ class LlmcModelFile final : public WeightsSource {
   // allocated for it.
   static absl::StatusOr<std::unique_ptr<LlmcModelFile>> Open(const std::string& path);
 
-  std::vector<std::string> names() const override;
-  const SafetensorsEntry* Find(absl::string_view name) const override;
-  absl::Status ReadElements(absl::string_view name, int64_t begin,
-                            absl::Span<float> out) const override;
-  const std::string& description() const override { return file_.path(); }
-
   const HfConfig& config() const { return config_; }
 
  private:
-  LlmcModelFile(RandomAccessFile file, HfConfig config)
-      : file_(std::move(file)), config_(std::move(config)) {}
+  // The entries' ranges are of the whole file.
+  LlmcModelFile(RandomAccessFile file, TensorEntries tensors, HfConfig config)
+      : TensorFile(std::move(file), /*data_begin=*/0, std::move(tensors)),
+        config_(std::move(config)) {}
 
-  RandomAccessFile file_;
-  HfConfig config_;
-  // Ranges are of the whole file.
-  std::map<std::string, SafetensorsEntry, std::less<>> tensors_;
+  const HfConfig config_;
 };
 
 // Writes `model` as a Hugging Face directory, in its own type or in `dtype`, its weights divided

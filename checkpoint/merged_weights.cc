@@ -3,7 +3,6 @@
 #include "zeroth/checkpoint/merged_weights.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,22 +56,16 @@ absl::StatusOr<std::shared_ptr<const MergedWeights>> MergedWeights::Create(
     const std::vector<LowRankProduct>& products, double scale) {
   std::shared_ptr<MergedWeights> merged(
       new MergedWeights(std::move(base), std::move(adapters), scale));
-  std::set<std::string> halves;
   for (const LowRankProduct& product : products) {
     ZEROTH_RETURN_IF_ERROR(merged->Check(product));
     merged->products_[product.weight] = product;
-    halves.insert(product.left);
-    halves.insert(product.right);
   }
-  for (std::string& name : merged->base_->names()) {
-    const bool is_half = merged->base_ == merged->adapters_ && halves.count(name) > 0;
-    if (!is_half) merged->names_.push_back(std::move(name));
+  if (merged->base_ != merged->adapters_) return merged;
+  for (const LowRankProduct& product : products) {
+    merged->tensors_.erase(product.left);
+    merged->tensors_.erase(product.right);
   }
   return merged;
-}
-
-const SafetensorsEntry* MergedWeights::Find(absl::string_view name) const {
-  return std::binary_search(names_.begin(), names_.end(), name) ? base_->Find(name) : nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<const MergedWeights::Halves>> MergedWeights::HalvesOf(

@@ -39,11 +39,8 @@ class MergedWeights final : public WeightsSource {
       std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
       const std::vector<LowRankProduct>& products, double scale);
 
-  std::vector<std::string> names() const override { return names_; }
-  const SafetensorsEntry* Find(absl::string_view name) const override;
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
-  const std::string& description() const override { return base_->description(); }
 
  private:
   // The halves of one product, as [rows, rank] and [rank, columns].
@@ -56,14 +53,16 @@ class MergedWeights final : public WeightsSource {
 
   MergedWeights(std::shared_ptr<const WeightsSource> base,
                 std::shared_ptr<const WeightsSource> adapters, double scale)
-      : base_(std::move(base)), adapters_(std::move(adapters)), scale_(scale) {}
+      : WeightsSource(base->description(), base->tensors()),
+        base_(std::move(base)),
+        adapters_(std::move(adapters)),
+        scale_(scale) {}
   absl::Status Check(const LowRankProduct& product) const;
   absl::StatusOr<std::shared_ptr<const Halves>> HalvesOf(const LowRankProduct& product) const;
 
   const std::shared_ptr<const WeightsSource> base_;
   const std::shared_ptr<const WeightsSource> adapters_;
   const double scale_;
-  std::vector<std::string> names_;
   std::map<std::string, LowRankProduct, std::less<>> products_;  // by weight
   mutable std::mutex mutex_;
   // Of the last weight that was read, guarded: a weight is read piece by piece.

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/checkpoint/peft_directory.h"
+#include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"

@@ -7,13 +7,16 @@
 #define ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/checkpoint/weights_source.h"
 
 namespace zeroth {
 
@@ -45,6 +48,31 @@ std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 // transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
+
+// adapter_config.json: a directory that has it holds an adapter, not a model.
+bool IsPeftDirectory(const std::string& path);
+
+// A directory that PEFT or the trainer has written an adapter to, opened for reading. Immutable and
+// thread-safe; movable.
+class PeftDirectory {
+ public:
+  // NotFound if one of the two files is missing; as ParsePeftAdapter; InvalidArgument if a tensor
+  // is no half of an adapter, or lacks its other half, or has another rank.
+  static absl::StatusOr<PeftDirectory> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const PeftAdapter& adapter() const { return adapter_; }
+  // Tensors by PeftNameOfA and PeftNameOfB of each of adapter().layers.
+  const std::shared_ptr<const WeightsSource>& weights() const { return weights_; }
+
+ private:
+  PeftDirectory(std::string path, PeftAdapter adapter, std::shared_ptr<const WeightsSource> weights)
+      : path_(std::move(path)), adapter_(std::move(adapter)), weights_(std::move(weights)) {}
+
+  std::string path_;
+  PeftAdapter adapter_;
+  std::shared_ptr<const WeightsSource> weights_;
+};
 
 }  // namespace zeroth
 

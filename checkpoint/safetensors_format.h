@@ -17,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -74,9 +75,13 @@ struct SafetensorsEntry {
   int64_t end = 0;
 };
 
+// By name, hence sorted.
+using TensorEntries = std::map<std::string, SafetensorsEntry, std::less<>>;
+// In the order of their bytes; owned by `tensors`.
+std::vector<const TensorEntries::value_type*> ByRange(const TensorEntries& tensors);
+
 struct SafetensorsHeader {
-  // By name, hence sorted.
-  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  TensorEntries tensors;
   std::map<std::string, std::string> metadata;
   // Offset of the first data byte in the file: 8 + H.
   int64_t data_begin = 0;

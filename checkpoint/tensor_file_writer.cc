@@ -30,14 +30,40 @@ void RoundElements(absl::Span<const float> values, uint8_t* out, Convert convert
   }
 }
 
+absl::Status TooLarge(const std::string& path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": the sizes of the tensors overflow 63 bits"));
+}
+
 }  // namespace
 
-TensorFileWriter::TensorFileWriter(std::string path, std::string temporary, std::string header,
+absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
+                                           absl::Span<const TensorDeclaration> tensors,
+                                           int64_t alignment) {
+  TensorLayout layout;
+  int64_t& offset = layout.data_bytes;
+  for (const TensorDeclaration& tensor : tensors) {
+    const std::string where = absl::StrCat(path, ": tensor \"", tensor.name, "\"");
+    const auto [place, fresh] = layout.entries.try_emplace(tensor.name);
+    if (!fresh) return absl::InvalidArgumentError(absl::StrCat(where, " is declared twice"));
+    SafetensorsEntry& entry = place->second;
+    entry.dtype = ToSafetensorsDType(tensor.dtype);
+    entry.shape = tensor.shape;
+    auto bytes = SafetensorsBytes(entry.dtype, entry.shape.dims());
+    if (!bytes.ok()) return Annotate(bytes.status(), where);
+    entry.begin = offset;
+    if (__builtin_add_overflow(offset, *bytes, &entry.end) ||
+        __builtin_add_overflow(entry.end, alignment - 1, &offset)) {
+      return TooLarge(path);
+    }
+    offset -= offset % alignment;
+  }
+  return layout;
+}
+
+TensorFileWriter::TensorFileWriter(std::string path, std::string temporary, int64_t data_begin,
                                    int fd)
-    : path_(std::move(path)),
-      temporary_(std::move(temporary)),
-      header_(std::move(header)),
-      fd_(fd) {}
+    : path_(std::move(path)), temporary_(std::move(temporary)), data_begin_(data_begin), fd_(fd) {}
 
 TensorFileWriter::~TensorFileWriter() {
   if (fd_ < 0) return;
@@ -47,19 +73,19 @@ TensorFileWriter::~TensorFileWriter() {
 
 absl::StatusOr<std::unique_ptr<TensorFileWriter>> TensorFileWriter::Create(std::string path,
                                                                            std::string header,
-                                                                           Tensors tensors,
-                                                                           int64_t data_bytes) {
+                                                                           TensorLayout layout) {
+  const auto data_begin = static_cast<int64_t>(header.size());
+  int64_t size = 0;
+  if (__builtin_add_overflow(data_begin, layout.data_bytes, &size)) return TooLarge(path);
   RemoveDeadTemporaries(path);
   ZEROTH_ASSIGN_OR_RETURN(TemporaryPath temporary, CreateTemporaryFile(path));
   const int fd = temporary.fd;
   std::unique_ptr<TensorFileWriter> writer(
-      new TensorFileWriter(std::move(path), std::move(temporary.path), std::move(header), fd));
-  for (auto& [name, entry] : tensors) writer->slots_[name].entry = std::move(entry);
-  const std::string& text = writer->header_;
+      new TensorFileWriter(std::move(path), std::move(temporary.path), data_begin, fd));
+  for (auto& [name, entry] : layout.entries) writer->slots_[name].entry = std::move(entry);
   ZEROTH_RETURN_IF_ERROR(
       WriteAt(fd, writer->temporary_, 0,
-              absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
-  const int64_t size = static_cast<int64_t>(text.size()) + data_bytes;
+              absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(header.data()), header.size())));
   if (TEMP_FAILURE_RETRY(ftruncate(fd, size)) != 0) {
     return ErrnoStatus(errno, absl::StrCat("extend ", writer->temporary_, " to ", size, " bytes"));
   }
@@ -74,13 +100,6 @@ absl::StatusOr<TensorFileWriter::Slot*> TensorFileWriter::FindSlot(absl::string_
     return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
   }
   return &found->second;
-}
-
-absl::StatusOr<int64_t> TensorFileWriter::FileOffset(absl::string_view name) const {
-  const auto found = slots_.find(name);
-  if (found != slots_.end())
-    return static_cast<int64_t>(header_.size()) + found->second.entry.begin;
-  return absl::NotFoundError(absl::StrCat(path_, ": tensor \"", name, "\" was not declared"));
 }
 
 absl::Status TensorFileWriter::Claim(absl::string_view name, Slot& slot, int64_t begin,
@@ -102,8 +121,7 @@ absl::Status TensorFileWriter::WriteBytes(absl::string_view name, int64_t begin,
                                               " in shape ", slot->entry.shape.ToString()));
   }
   ZEROTH_RETURN_IF_ERROR(Claim(name, *slot, begin, begin + count));
-  absl::Status status = WriteAt(
-      fd_, temporary_, static_cast<int64_t>(header_.size()) + slot->entry.begin + begin, bytes);
+  absl::Status status = WriteAt(fd_, temporary_, data_begin_ + slot->entry.begin + begin, bytes);
   if (!status.ok()) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (first_error_.ok()) first_error_ = status;

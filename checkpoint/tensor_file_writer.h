@@ -21,8 +21,28 @@
 
 #include "zeroth/checkpoint/range_set.h"
 #include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/tensor/shape.h"
 
 namespace zeroth {
+
+// A tensor that a file is going to hold.
+struct TensorDeclaration {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+};
+
+// Where declared tensors lie one after the other, in the order given, each at a multiple of
+// `alignment`, and where the last of them ends, rounded up to one. `path` is for messages:
+// InvalidArgument for a repeated name or a size that overflows.
+struct TensorLayout {
+  TensorEntries entries;
+  int64_t data_bytes = 0;
+};
+absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
+                                           absl::Span<const TensorDeclaration> tensors,
+                                           int64_t alignment = 1);
 
 // A file of a header, which is given whole, and tensors, which arrive in pieces. It appears under
 // its name only in Finish; a writer that is destroyed earlier leaves nothing behind.
@@ -31,16 +51,13 @@ namespace zeroth {
 // come after all of them.
 class TensorFileWriter {
  public:
-  // By name; the ranges count from the end of the header and do not overlap.
-  using Tensors = std::map<std::string, SafetensorsEntry, std::less<>>;
-
   // Creates a temporary file beside `path`, whose directory must exist, and removes those that
   // writers of the same path left behind in processes that were killed. The file will have
-  // header.size() + data_bytes bytes; those that belong to no tensor are zero.
+  // header.size() + layout.data_bytes bytes; those that belong to no tensor are zero. Ranges count
+  // from the end of the header. InvalidArgument for a size that overflows.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(std::string path,
                                                                   std::string header,
-                                                                  Tensors tensors,
-                                                                  int64_t data_bytes);
+                                                                  TensorLayout layout);
 
   TensorFileWriter(const TensorFileWriter&) = delete;
   TensorFileWriter& operator=(const TensorFileWriter&) = delete;
@@ -56,10 +73,6 @@ class TensorFileWriter {
   // tensor's bytes.
   absl::Status WriteBytes(absl::string_view name, int64_t begin, absl::Span<const uint8_t> bytes);
 
-  // Byte of the file that a tensor's data begin at; NotFound for an undeclared name.
-  absl::StatusOr<int64_t> FileOffset(absl::string_view name) const;
-  const std::string& header() const { return header_; }
-
   // Checks that every byte was written (FailedPrecondition names the first tensor and range that
   // was not), flushes, and renames over `path`. The writer accepts nothing afterwards.
   absl::Status Finish();
@@ -70,7 +83,7 @@ class TensorFileWriter {
     RangeSet written;  // of the tensor's bytes
   };
 
-  TensorFileWriter(std::string path, std::string temporary, std::string header, int fd);
+  TensorFileWriter(std::string path, std::string temporary, int64_t data_begin, int fd);
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
   // Marks bytes of a tensor as written before they are, so that of two concurrent owners one is
   // refused.
@@ -79,7 +92,7 @@ class TensorFileWriter {
 
   const std::string path_;
   const std::string temporary_;
-  const std::string header_;
+  const int64_t data_begin_;
   int fd_ = -1;
   mutable std::mutex mutex_;
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_

@@ -29,6 +29,18 @@ size_t Likeness(absl::string_view a, absl::string_view b) {
 
 }  // namespace
 
+std::vector<std::string> WeightsSource::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, entry] : tensors_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsEntry* WeightsSource::Find(absl::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
 absl::Status WeightsSource::MissingTensor(absl::string_view name) const {
   std::vector<std::string> all = names();
   const size_t shown = std::min<size_t>(3, all.size());
@@ -64,9 +76,11 @@ absl::StatusOr<std::vector<float>> WeightsSource::ReadAll(absl::string_view name
   return values;
 }
 
-absl::Status WeightsSource::ReadStored(const RandomAccessFile& file, int64_t data_begin,
-                                       absl::string_view name, const SafetensorsEntry& entry,
-                                       int64_t begin, absl::Span<float> out) const {
+absl::Status TensorFile::ReadElements(absl::string_view name, int64_t begin,
+                                      absl::Span<float> out) const {
+  const SafetensorsEntry* const found = Find(name);
+  if (found == nullptr) return MissingTensor(name);
+  const SafetensorsEntry& entry = *found;
   if (!ConvertsToFloat32(entry.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(description(), ": tensor \"", name, "\" is ",
                                                    SafetensorsDTypeName(entry.dtype),
@@ -80,14 +94,14 @@ absl::Status WeightsSource::ReadStored(const RandomAccessFile& file, int64_t dat
         "\", which has ", numel, " in shape ", entry.shape.ToString()));
   }
   const auto size = static_cast<size_t>(BitsOf(entry.dtype) / 8);
-  auto from = static_cast<size_t>(data_begin + entry.begin) + static_cast<size_t>(begin) * size;
+  auto from = static_cast<size_t>(data_begin_ + entry.begin) + static_cast<size_t>(begin) * size;
   if (entry.dtype == SafetensorsDType::kF32) {
-    return file.Read(from, absl::MakeSpan(reinterpret_cast<uint8_t*>(out.data()), out.size() * 4));
+    return file_.Read(from, absl::MakeSpan(reinterpret_cast<uint8_t*>(out.data()), out.size() * 4));
   }
   std::vector<uint8_t> piece(std::min(out.size() * size, kPieceBytes));
   while (!out.empty()) {
     const size_t bytes = std::min(out.size() * size, piece.size());
-    ZEROTH_RETURN_IF_ERROR(file.Read(from, absl::MakeSpan(piece).subspan(0, bytes)));
+    ZEROTH_RETURN_IF_ERROR(file_.Read(from, absl::MakeSpan(piece).subspan(0, bytes)));
     ConvertToFloat32(entry.dtype, piece.data(), out.subspan(0, bytes / size));
     out.remove_prefix(bytes / size);
     from += bytes;
@@ -95,16 +109,15 @@ absl::Status WeightsSource::ReadStored(const RandomAccessFile& file, int64_t dat
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<uint8_t>> WeightsSource::ReadRaw(const RandomAccessFile& file,
-                                                            int64_t data_begin,
-                                                            const SafetensorsEntry& entry,
-                                                            int64_t begin, int64_t end) {
-  const int64_t size = entry.end - entry.begin;
-  end = std::clamp<int64_t>(end, 0, size);
+absl::StatusOr<std::vector<uint8_t>> TensorFile::RawBytes(absl::string_view name, int64_t begin,
+                                                          int64_t end) const {
+  const SafetensorsEntry* const entry = Find(name);
+  if (entry == nullptr) return MissingTensor(name);
+  end = std::clamp<int64_t>(end, 0, entry->end - entry->begin);
   begin = std::clamp<int64_t>(begin, 0, end);
   std::vector<uint8_t> bytes(static_cast<size_t>(end - begin));
   ZEROTH_RETURN_IF_ERROR(
-      file.Read(static_cast<size_t>(data_begin + entry.begin + begin), absl::MakeSpan(bytes)));
+      file_.Read(static_cast<size_t>(data_begin_ + entry->begin + begin), absl::MakeSpan(bytes)));
   return bytes;
 }
 

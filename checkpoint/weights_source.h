@@ -4,7 +4,9 @@
 #define ZEROTH_CHECKPOINT_WEIGHTS_SOURCE_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,11 +27,14 @@ class WeightsSource {
  public:
   virtual ~WeightsSource() = default;
 
+  // What messages call this source: a path.
+  const std::string& description() const { return description_; }
+  // By name.
+  const TensorEntries& tensors() const { return tensors_; }
   // Sorted by bytes.
-  virtual std::vector<std::string> names() const = 0;
-
+  std::vector<std::string> names() const;
   // The entry of tensor `name`, owned by the source; null if there is none.
-  virtual const SafetensorsEntry* Find(absl::string_view name) const = 0;
+  const SafetensorsEntry* Find(absl::string_view name) const;
 
   // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
   // nearest; F32, F16 and BF16 are exact). Touches only those elements. NotFound if there is no
@@ -39,9 +44,6 @@ class WeightsSource {
   virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> out) const = 0;
 
-  // What messages call this source: a path.
-  virtual const std::string& description() const = 0;
-
   // The shape of `name`, or NotFound with the names that come nearest.
   absl::StatusOr<Shape> ShapeOf(absl::string_view name) const;
 
@@ -49,20 +51,37 @@ class WeightsSource {
   absl::StatusOr<std::vector<float>> ReadAll(absl::string_view name, const Shape& expected) const;
 
  protected:
-  // ReadElements of a tensor that this source has, whose entry's range counts from `data_begin` in
-  // `file`.
-  absl::Status ReadStored(const RandomAccessFile& file, int64_t data_begin, absl::string_view name,
-                          const SafetensorsEntry& entry, int64_t begin,
-                          absl::Span<float> out) const;
-  // Bytes [begin, end) of such a tensor, of any type, as they are stored; none beyond its end.
-  static absl::StatusOr<std::vector<uint8_t>> ReadRaw(const RandomAccessFile& file,
-                                                      int64_t data_begin,
-                                                      const SafetensorsEntry& entry, int64_t begin,
-                                                      int64_t end);
+  explicit WeightsSource(std::string description, TensorEntries tensors = {})
+      : description_(std::move(description)), tensors_(std::move(tensors)) {}
 
   // NotFound for `name`, with up to three present names that share its beginning or ending, and the
   // total count.
   absl::Status MissingTensor(absl::string_view name) const;
+
+  const std::string description_;
+  TensorEntries tensors_;  // for constructors to fill
+};
+
+// Tensors that lie in one file as they are, whatever its format. Immutable and thread-safe.
+class TensorFile : public WeightsSource {
+ public:
+  absl::Status ReadElements(absl::string_view name, int64_t begin,
+                            absl::Span<float> out) const override;
+  // Bytes [begin, end) of a tensor of any type as they are stored, and none beyond its end.
+  absl::StatusOr<std::vector<uint8_t>> RawBytes(
+      absl::string_view name, int64_t begin = 0,
+      int64_t end = std::numeric_limits<int64_t>::max()) const;
+
+ protected:
+  // The entries' ranges count from `data_begin` in `file`.
+  TensorFile(RandomAccessFile file, int64_t data_begin, TensorEntries tensors)
+      : WeightsSource(file.path(), std::move(tensors)),
+        file_(std::move(file)),
+        data_begin_(data_begin) {}
+
+ private:
+  const RandomAccessFile file_;
+  const int64_t data_begin_;
 };
 
 }  // namespace zeroth

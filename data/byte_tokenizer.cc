@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "zeroth/data/unicode.h"
 
 namespace zeroth {
 
-void ByteTokenizer::EncodeTo(absl::string_view text, Sink sink) const {
+absl::Status ByteTokenizer::EncodeTo(absl::string_view text, bool /*continues*/, Sink sink) const {
   std::array<int32_t, 4096> piece;
   while (!text.empty()) {
     const size_t count = std::min(text.size(), piece.size());
@@ -19,23 +18,26 @@ void ByteTokenizer::EncodeTo(absl::string_view text, Sink sink) const {
     sink(absl::MakeConstSpan(piece.data(), count));
     text.remove_prefix(count);
   }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ByteTokenizer::Decode(absl::Span<const int32_t> ids) const {
+std::optional<int32_t> ByteTokenizer::Find(absl::string_view token) const {
+  if (token == kEndOfTextSpelling) return kEndOfText;
+  return token.size() == 1 ? std::optional<int32_t>(static_cast<uint8_t>(token[0])) : std::nullopt;
+}
+
+absl::StatusOr<std::string> ByteTokenizer::DecodeIds(absl::Span<const int32_t> ids,
+                                                     bool replace_invalid) const {
   std::string text;
   text.reserve(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= kVocabSize) {
-      return absl::OutOfRangeError(
-          absl::StrCat("id ", ids[i], " at position ", i, ", expected 0 to ", kVocabSize - 1));
-    }
-    if (ids[i] == kEndOfText) {
+  for (const int32_t id : ids) {
+    if (id == kEndOfText) {
       text += kEndOfTextSpelling;
     } else {
-      text.push_back(static_cast<char>(ids[i]));
+      text.push_back(static_cast<char>(id));
     }
   }
-  return text;
+  return replace_invalid ? ReplaceInvalidUtf8(text) : text;
 }
 
 }  // namespace zeroth

@@ -4,6 +4,7 @@
 #define ZEROTH_DATA_BYTE_TOKENIZER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,8 +25,13 @@ class ByteTokenizer final : public Tokenizer {
   std::string name() const override { return "byte"; }
   int32_t vocab_size() const override { return kVocabSize; }
   int32_t end_of_text() const override { return kEndOfText; }
-  void EncodeTo(absl::string_view text, Sink sink) const override;
-  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const override;
+  std::optional<int32_t> Find(absl::string_view token) const override;
+  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override;
+  bool CutsAtSpaces() const override { return true; }
+
+ protected:
+  absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids,
+                                        bool replace_invalid) const override;
 };
 
 }  // namespace zeroth

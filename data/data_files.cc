@@ -38,6 +38,13 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
   const absl::string_view probe(reinterpret_cast<const char*>(head.data()), head.size());
   if (absl::StartsWith(probe, kNpyMagic)) return DataFileKind::kNpy;
   if (HasLlmcMagic(head)) return DataFileKind::kLlmcBin;
+  if (absl::StartsWith(probe, "PAR1")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is a parquet file; make token files of it first: "
+                     "./bazelw run //tools/tokenize -- --tokenizer=DIRECTORY --in=",
+                     path, " --out=NAME.bin"));
+  }
   if (absl::EndsWith(path, ".npy")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is named .npy, but does not begin as a NumPy file does"));
@@ -47,7 +54,8 @@ absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
         path, ": is named .bin, but does not begin with the magic number of an llm.c token shard"));
   }
   if (probe.empty() || absl::StrContains(probe, absl::string_view("\0", 1))) return std::nullopt;
-  return DataFileKind::kText;
+  const bool is_lines = absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
+  return is_lines ? DataFileKind::kJsonLines : DataFileKind::kText;
 }
 
 absl::Status AddNamedFile(const std::string& path, std::vector<DataFile>* files) {
@@ -136,9 +144,9 @@ absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec) {
     }
     ZEROTH_RETURN_IF_ERROR(AddItem(item, &files));
   }
-  const bool text = files[0].kind == DataFileKind::kText;
+  const bool text = IsText(files[0].kind);
   for (const DataFile& file : files) {
-    if ((file.kind == DataFileKind::kText) == text) continue;
+    if (IsText(file.kind) == text) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("text and token files cannot be mixed: ", text ? files[0].path : file.path,
                      " is text, ", text ? file.path : files[0].path, " holds tokens"));

@@ -10,14 +10,20 @@
 
 namespace zeroth {
 
-enum class DataFileKind { kText, kNpy, kLlmcBin };
+enum class DataFileKind { kText, kJsonLines, kNpy, kLlmcBin };
+
+// Whether a tokenizer makes the tokens of such a file.
+inline bool IsText(DataFileKind kind) {
+  return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
+}
 
 struct DataFile {
   std::string path;
   DataFileKind kind = DataFileKind::kText;
 };
 
-// Expands a --data value as open_data.h says and tells each file's kind from its first bytes. The
+// Expands a --data value as open_data.h says and tells each file's kind from its first bytes; text
+// whose name ends in .jsonl or .ndjson is JSON lines. The
 // list is not empty, and all of it is text or all of it token files. A name that ends in .npy or
 // .bin without the content to match is an error everywhere: skipping a damaged shard would train on
 // less than was asked for.

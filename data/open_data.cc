@@ -2,6 +2,7 @@
 
 #include "zeroth/data/open_data.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -29,11 +30,16 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                      options.tokenizer->vocab_size() - 1, ", but the model's vocabulary has only ",
                      options.vocab_size));
   }
-  std::vector<std::string> paths;
-  for (const DataFile& file : files) paths.push_back(file.path);
   // Bytes are their own ids: nothing need be stored.
-  if (dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) return OpenByteText(paths);
-  return EncodeText(paths, *options.tokenizer);
+  const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
+    return file.kind == DataFileKind::kText;
+  });
+  if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
+    std::vector<std::string> paths;
+    for (const DataFile& file : files) paths.push_back(file.path);
+    return OpenByteText(paths);
+  }
+  return EncodeText(files, *options.tokenizer);
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
         absl::StrCat("vocabulary of ", options.vocab_size, ", expected at least 1"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
-  if (files[0].kind == DataFileKind::kText) return OpenText(files, options);
+  if (IsText(files[0].kind)) return OpenText(files, options);
   std::vector<std::shared_ptr<const TokenSource>> sources;
   for (const DataFile& file : files) {
     auto source = file.kind == DataFileKind::kNpy ? OpenNpyFile(file.path, options.vocab_size)

@@ -31,7 +31,8 @@ struct DataOptions {
 // machine sees one sequence.
 //
 // What a file holds is decided by its content: NumPy .npy and llm.c .bin files are token files, a
-// file without a NUL in its first 8 KiB is text. Text files each end with one end-of-text token.
+// file without a NUL in its first 8 KiB is text, JSON lines ({"text": "..."} each) if its name ends
+// in .jsonl or .ndjson. A text file, and each line of JSON, ends with one end-of-text token.
 // Other and empty files are skipped in directories and refused where they are named or matched.
 // Text and token files cannot be mixed.
 //

@@ -14,8 +14,8 @@
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/byte_alphabet.h"
 #include "zeroth/data/byte_tokenizer.h"
-#include "zeroth/data/gpt2_bpe.h"
 #include "zeroth/data/test_token_files.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
 namespace {
@@ -48,12 +48,37 @@ TEST(OpenDataTest, TextAsBytePairs) {
   vocab["<|endoftext|>"] = 257;
   dir.Write("model/vocab.json", vocab.dump());
   dir.Write("model/merges.txt", "h i\n");
-  const auto tokenizer = Gpt2Bpe::LoadDirectory(dir.File("model"));
+  const auto tokenizer = OpenTokenizer(dir.File("model"), {.parse_special = true});
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string text = dir.Write("t.txt", "hi <|endoftext|>h");
   const auto source = OpenData(text, {tokenizer->get(), 300});
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_THAT(ReadAll(**source), ElementsAre(256, ' ', 257, 'h', 257));
+}
+
+TEST(OpenDataTest, JsonLinesAreDocuments) {
+  const TemporaryDirectory dir;
+  const ByteTokenizer tokenizer;
+  const std::string good = dir.Write("a.jsonl",
+                                     "{\"text\": \"h\", \"id\": 7}\n\n {\"text\": \"\"}\r\n"
+                                     "{\"text\": \"\\u00e9\\n\"}");
+  const auto source = OpenData(good, {&tokenizer, 257});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(ReadAll(**source), ElementsAre('h', 256, 256, 0xC3, 0xA9, '\n', 256));
+  const auto error = [&](const std::string& lines) {
+    const auto bad = OpenData(dir.Write("b.jsonl", lines), {&tokenizer, 257});
+    EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << bad.status();
+    return std::string(bad.status().message());
+  };
+  EXPECT_THAT(error("{\"text\": \"h\"}\n{\"txt\": \"h\"}\n"),
+              HasSubstr("b.jsonl line 2: expected an object with \"text\""));
+  EXPECT_THAT(error("[\"text\"]"), HasSubstr("line 1: expected an object"));
+  EXPECT_THAT(error("{\"text\": 1}"), HasSubstr("line 1: expected an object"));
+  EXPECT_THAT(error("\n\n{\"text\": \"h"), HasSubstr("b.jsonl line 3"));
+  EXPECT_THAT(error("{\"text\": \"\xff\"}"), HasSubstr("b.jsonl line 1"));
+  EXPECT_THAT(
+      std::string(OpenData(dir.Write("t.parquet", "PAR1"), {&tokenizer, 257}).status().message()),
+      HasSubstr("tools/tokenize"));
 }
 
 TEST(OpenDataTest, TokenFilesNeedNoTokenizer) {

@@ -10,14 +10,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/documents.h"
 
 namespace zeroth {
 namespace {
@@ -25,8 +24,6 @@ namespace {
 constexpr size_t kCopyBelow = size_t{64} << 10;
 // Bytes of a document that are read at a time.
 constexpr size_t kPiece = 4096;
-// Bytes of text that are held at a time while it is encoded.
-constexpr size_t kPart = size_t{16} << 20;
 
 std::string DescribeFiles(const std::vector<std::string>& paths) {
   return paths.size() == 1 ? paths[0] : absl::StrCat(paths[0], " and ", paths.size() - 1, " more");
@@ -127,45 +124,25 @@ class StoredTokens final : public TokenSource {
   const std::string description_;
 };
 
-// Where `text` may be cut last, and not before `least`; 0 if nowhere (see Tokenizer::EncodeTo).
-size_t LastCut(absl::string_view text, size_t least) {
-  for (size_t end = text.size(); end > least && end > 1;) {
-    --end;
-    if (text[end] == ' ' && absl::ascii_isgraph(static_cast<unsigned char>(text[end - 1]))) {
-      return end;
-    }
-  }
-  return 0;
-}
-
-// Encodes a file part by part, so that a large one is never held as a whole.
-absl::Status EncodeFile(const std::string& path, const Tokenizer& tokenizer, Tokenizer::Sink sink) {
-  ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
-  std::string text;  // read and not yet encoded
-  for (size_t begin = 0; begin < file.size();) {
-    const size_t left_over = text.size();
-    const size_t count = std::min(kPart, file.size() - begin);
-    text.resize(left_over + count);
-    ZEROTH_RETURN_IF_ERROR(file.Read(
-        begin, absl::MakeSpan(reinterpret_cast<uint8_t*>(text.data()) + left_over, count)));
-    begin += count;
-    const size_t end = begin == file.size() ? text.size() : LastCut(text, left_over);
-    if (end == 0) continue;
-    tokenizer.EncodeTo(absl::string_view(text).substr(0, end), sink);
-    text.erase(0, end);
-  }
-  return absl::OkStatus();
-}
-
 template <typename T>
-absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<std::string>& paths,
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<DataFile>& files,
                                                             const Tokenizer& tokenizer) {
   std::vector<T> ids;
-  for (const std::string& path : paths) {
-    ZEROTH_RETURN_IF_ERROR(EncodeFile(path, tokenizer, [&ids](absl::Span<const int32_t> piece) {
-      for (const int32_t id : piece) ids.push_back(static_cast<T>(id));
-    }));
-    ids.push_back(static_cast<T>(tokenizer.end_of_text()));
+  std::vector<std::string> paths;
+  for (const DataFile& file : files) {
+    paths.push_back(file.path);
+    ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
+                            DocumentReader::Open(file, tokenizer.CutsAtSpaces()));
+    for (TextPart part;;) {
+      ZEROTH_ASSIGN_OR_RETURN(const bool more, reader.Next(&part));
+      if (!more) break;
+      ZEROTH_RETURN_IF_ERROR_WITH(EncodePart(tokenizer, part,
+                                             [&ids](absl::Span<const int32_t> piece) {
+                                               for (const int32_t id : piece)
+                                                 ids.push_back(static_cast<T>(id));
+                                             }),
+                                  file.path);
+    }
   }
   ids.shrink_to_fit();
   return std::make_shared<const StoredTokens<T>>(std::move(ids), DescribeFiles(paths));
@@ -184,12 +161,12 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
   return std::make_shared<const ByteText>(std::move(documents), DescribeFiles(paths));
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<std::string>& paths,
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
                                                               const Tokenizer& tokenizer) {
-  ZEROTH_CHECK(!paths.empty());
+  ZEROTH_CHECK(!files.empty());
   constexpr int32_t kUint16Ids = std::numeric_limits<uint16_t>::max() + 1;
-  if (tokenizer.vocab_size() <= kUint16Ids) return EncodeAs<uint16_t>(paths, tokenizer);
-  return EncodeAs<int32_t>(paths, tokenizer);
+  if (tokenizer.vocab_size() <= kUint16Ids) return EncodeAs<uint16_t>(files, tokenizer);
+  return EncodeAs<int32_t>(files, tokenizer);
 }
 
 }  // namespace zeroth

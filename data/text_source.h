@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/data/data_files.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
@@ -21,9 +22,10 @@ namespace zeroth {
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     const std::vector<std::string>& paths);
 
-// The files encoded by `tokenizer`, each followed by its end-of-text token, held in memory as
+// The documents of text files and of files of JSON lines (documents.h), encoded by `tokenizer` with
+// what its template puts around a text, each followed by its end-of-text token; held in memory as
 // 16-bit ids where the vocabulary permits, else 32-bit.
-absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<std::string>& paths,
+absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
                                                               const Tokenizer& tokenizer);
 
 }  // namespace zeroth

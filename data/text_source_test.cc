@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@
 
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/data/byte_tokenizer.h"
-#include "zeroth/data/gpt2_split.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 
 namespace zeroth {
 namespace {
@@ -27,10 +28,14 @@ class PaddedBytes final : public Tokenizer {
   std::string name() const override { return "padded"; }
   int32_t vocab_size() const override { return vocab_size_; }
   int32_t end_of_text() const override { return vocab_size_ - 1; }
-  void EncodeTo(absl::string_view text, Sink sink) const override {
-    ByteTokenizer().EncodeTo(text, sink);
+  std::optional<int32_t> Find(absl::string_view) const override { return std::nullopt; }
+  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
+    return ByteTokenizer().EncodeTo(text, continues, sink);
   }
-  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const override {
+  bool CutsAtSpaces() const override { return true; }
+
+ protected:
+  absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids, bool) const override {
     return ByteTokenizer().Decode(ids);
   }
 
@@ -48,6 +53,7 @@ class TextSourceTest : public ::testing::Test {
       for (char& c : text) c = static_cast<char>(random());
       texts_.push_back(text);
       paths_.push_back(dir_.Write("f" + std::to_string(paths_.size()), text));
+      files_.push_back({paths_.back()});
     }
   }
 
@@ -78,6 +84,7 @@ class TextSourceTest : public ::testing::Test {
   TemporaryDirectory dir_;
   std::vector<std::string> texts_;
   std::vector<std::string> paths_;
+  std::vector<DataFile> files_;
 };
 
 TEST_F(TextSourceTest, Bytes) {
@@ -88,13 +95,13 @@ TEST_F(TextSourceTest, Bytes) {
 }
 
 TEST_F(TextSourceTest, EncodedInSixteenBits) {
-  const auto source = EncodeText(paths_, PaddedBytes(65'536));
+  const auto source = EncodeText(files_, PaddedBytes(65'536));
   ASSERT_TRUE(source.ok()) << source.status();
   ExpectContent(**source, 65'535);
 }
 
 TEST_F(TextSourceTest, EncodedInThirtyTwoBits) {
-  const auto source = EncodeText(paths_, PaddedBytes(65'537));
+  const auto source = EncodeText(files_, PaddedBytes(65'537));
   ASSERT_TRUE(source.ok()) << source.status();
   ExpectContent(**source, 65'536);
 }
@@ -113,23 +120,6 @@ TEST_F(TextSourceTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
       ::testing::ContainsRegex(paths_[2] + ": ends at or before byte [0-9]+, .* cut short"));
 }
 
-// One id for each of GPT-2's words: its length.
-class WordLengths final : public Tokenizer {
- public:
-  std::string name() const override { return "word lengths"; }
-  int32_t vocab_size() const override { return 65'536; }
-  int32_t end_of_text() const override { return 0; }
-  void EncodeTo(absl::string_view text, Sink sink) const override {
-    while (!text.empty()) {
-      const size_t length = Gpt2WordLength(text);
-      const auto id = static_cast<int32_t>(length);
-      sink(absl::MakeConstSpan(&id, 1));
-      text.remove_prefix(length);
-    }
-  }
-  absl::StatusOr<std::string> Decode(absl::Span<const int32_t>) const override { return ""; }
-};
-
 TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {
   // Words and white space of all kinds, more than is held at a time. One stretch has no place to
   // cut.
@@ -145,10 +135,14 @@ TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {
   }
   for (int i = 0; i < 6'000'000; ++i) text += "\xe3\x80\x81\n\n"[i % 5];
   text += " end of all";
-  const auto source = EncodeText({dir_.Write("long", text)}, WordLengths());
+  const auto tokenizer = OpenTokenizer("tests/testdata/tokenizers/llama2");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  ASSERT_TRUE((*tokenizer)->CutsAtSpaces());
+  const auto source = EncodeText({{dir_.Write("long", text)}}, **tokenizer);
   ASSERT_TRUE(source.ok()) << source.status();
-  std::vector<int32_t> expected = WordLengths().Encode(text);
-  expected.push_back(0);
+  std::vector<int32_t> expected = *(*tokenizer)->Encode(text);
+  expected.insert(expected.begin(), 1);  // the template's <s>
+  expected.push_back(2);                 // </s>
   std::vector<int32_t> ids(static_cast<size_t>((*source)->size()));
   ASSERT_EQ((*source)->Read(0, absl::MakeSpan(ids)), absl::OkStatus());
   EXPECT_TRUE(ids == expected);
@@ -156,7 +150,7 @@ TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {
 
 TEST_F(TextSourceTest, MissingFilesAreErrors) {
   EXPECT_EQ(OpenByteText({dir_.File("absent")}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(EncodeText({dir_.File("absent")}, PaddedBytes(300)).status().code(),
+  EXPECT_EQ(EncodeText({{dir_.File("absent")}}, PaddedBytes(300)).status().code(),
             absl::StatusCode::kNotFound);
 }
 

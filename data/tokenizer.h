@@ -4,10 +4,12 @@
 #define ZEROTH_DATA_TOKENIZER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -28,20 +30,37 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   // The id that separates documents.
   virtual int32_t end_of_text() const = 0;
+  // What the tokenizer's template puts before and behind a text: a begin-of-text token, mostly.
+  virtual absl::Span<const int32_t> prefix() const { return {}; }
+  virtual absl::Span<const int32_t> suffix() const { return {}; }
+  // The id of a token as the vocabulary spells it, special ones included.
+  virtual std::optional<int32_t> Find(absl::string_view token) const = 0;
 
-  // Feeds the ids of `text`, any bytes at all, to `sink` in pieces of bounded size, so that a large
-  // corpus is never held as ids twice. Cannot fail: every byte string has an encoding. A text that
-  // is cut before a space, behind a printing ASCII character, has the ids of its two parts, so that
-  // a large corpus need not be held as text either.
-  virtual void EncodeTo(absl::string_view text, Sink sink) const = 0;
-
-  // The bytes of `ids`; the end-of-text id becomes its spelling "<|endoftext|>".
-  // Decode(Encode(text)) == text for all bytes, valid UTF-8 or not. OutOfRange names the first id
-  // outside the vocabulary.
-  virtual absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const = 0;
+  // Feeds the ids of `text`, any bytes at all, without prefix and suffix, to `sink` in pieces of
+  // bounded size, so that a large corpus is never held as ids twice. With `continues`, the text is
+  // the later part of one that was cut. ResourceExhausted if a pattern that cuts words takes too
+  // many steps.
+  virtual absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const = 0;
+  // Whether a text that is cut before a space, behind a printing ASCII character, has the ids of
+  // its two parts, so that a large corpus need not be held as text either.
+  virtual bool CutsAtSpaces() const = 0;
 
   // EncodeTo, collected.
-  std::vector<int32_t> Encode(absl::string_view text) const;
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const;
+
+  // The bytes of `ids`; special tokens become their spelling. OutOfRange names the first id outside
+  // the vocabulary. Of tokenizers of bytes, Decode(Encode(text)) == text whatever the bytes.
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const;
+  // The same as valid UTF-8: U+FFFD stands for what is none.
+  absl::StatusOr<std::string> DecodeUtf8Text(absl::Span<const int32_t> ids) const;
+
+ protected:
+  // `ids` are in the vocabulary.
+  virtual absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids,
+                                                bool replace_invalid) const = 0;
+
+ private:
+  absl::Status CheckIds(absl::Span<const int32_t> ids) const;
 };
 
 // How the end-of-text token is spelled in text and in vocabularies.

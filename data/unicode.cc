@@ -2,62 +2,16 @@
 
 #include "zeroth/data/unicode.h"
 
-#include <algorithm>
-#include <array>
-#include <iterator>
+#include <cstring>
 
 #include "zeroth/core/base/check.h"
-#include "zeroth/data/unicode_ranges.h"
 
 namespace zeroth {
 namespace {
 
-template <size_t kCount>
-bool Contains(const CodeRange (&ranges)[kCount], uint32_t code_point) {
-  const CodeRange* const after =
-      std::upper_bound(std::begin(ranges), std::end(ranges), code_point,
-                       [](uint32_t value, const CodeRange& range) { return value < range.first; });
-  return after != std::begin(ranges) && code_point <= std::prev(after)->last;
-}
-
-bool IsSpace(uint32_t code_point) {
-  switch (code_point) {
-    case 0x20:
-    case 0x85:
-    case 0xA0:
-    case 0x1680:
-    case 0x2028:
-    case 0x2029:
-    case 0x202F:
-    case 0x205F:
-    case 0x3000:
-      return true;
-    default:
-      return (code_point >= 0x9 && code_point <= 0xD) ||
-             (code_point >= 0x2000 && code_point <= 0x200A);
-  }
-}
-
-CharClass Classify(uint32_t code_point) {
-  if (IsSpace(code_point)) return CharClass::kSpace;
-  if (Contains(kLetterRanges, code_point)) return CharClass::kLetter;
-  if (Contains(kNumberRanges, code_point)) return CharClass::kNumber;
-  return CharClass::kOther;
-}
-
 bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 }  // namespace
-
-CharClass ClassOf(uint32_t code_point) {
-  // Most text is mostly ASCII.
-  static const std::array<CharClass, 128> ascii = [] {
-    std::array<CharClass, 128> classes{};
-    for (uint32_t i = 0; i < classes.size(); ++i) classes[i] = Classify(i);
-    return classes;
-  }();
-  return code_point < ascii.size() ? ascii[code_point] : Classify(code_point);
-}
 
 DecodedChar DecodeUtf8(absl::string_view text) {
   ZEROTH_CHECK(!text.empty());
@@ -77,6 +31,47 @@ DecodedChar DecodeUtf8(absl::string_view text) {
   const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
   if (overlong || surrogate || code_point > 0x10FFFF) return invalid;
   return {code_point, length};
+}
+
+size_t ValidUtf8Length(absl::string_view text) {
+  size_t place = 0;
+  while (place < text.size()) {
+    uint64_t eight = 0;
+    if (text.size() - place >= sizeof(eight)) {
+      std::memcpy(&eight, text.data() + place, sizeof(eight));
+      if ((eight & 0x8080808080808080u) == 0) {
+        place += sizeof(eight);
+        continue;
+      }
+    }
+    const DecodedChar next = DecodeUtf8(text.substr(place));
+    if (next.code_point == DecodedChar::kInvalid) break;
+    place += next.length;
+  }
+  return place;
+}
+
+std::string ReplaceInvalidUtf8(absl::string_view text) {
+  std::string out;
+  while (true) {
+    const size_t valid = ValidUtf8Length(text);
+    out.append(text.data(), valid);
+    text.remove_prefix(valid);
+    if (text.empty()) return out;
+    AppendUtf8(0xFFFD, &out);
+    // The longest prefix of a valid character is replaced as one.
+    const auto byte = [&text](size_t i) { return static_cast<uint8_t>(text[i]); };
+    const uint8_t lead = byte(0);
+    const size_t length = lead < 0xC2 || lead > 0xF4 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    const uint8_t least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const uint8_t most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    size_t bad = 1;
+    if (length > 2 && text.size() > 1 && byte(1) >= least && byte(1) <= most) {
+      bad = 2;
+      if (length > 3 && text.size() > 2 && IsContinuation(text[2])) bad = 3;
+    }
+    text.remove_prefix(bad);
+  }
 }
 
 void AppendUtf8(uint32_t code_point, std::string* out) {

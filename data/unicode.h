@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// As much of Unicode as cutting text into words takes.
+// UTF-8, and as much of Unicode as tokenizers take that no library has.
 
 #ifndef ZEROTH_DATA_UNICODE_H_
 #define ZEROTH_DATA_UNICODE_H_
@@ -13,13 +13,6 @@
 
 namespace zeroth {
 
-// What a word-splitting pattern calls \p{L}, \p{N}, \s, and everything else. Letters and numbers
-// are the general categories L* and N* of Unicode 14.0; spaces are the characters with the property
-// White_Space.
-enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
-
-CharClass ClassOf(uint32_t code_point);
-
 struct DecodedChar {
   // kInvalid for a byte that begins no valid UTF-8 sequence.
   uint32_t code_point = 0;
@@ -30,8 +23,16 @@ struct DecodedChar {
 };
 
 // The character at the front of `text`, which must not be empty. Overlong forms, surrogates and
-// values above U+10FFFF are invalid, as RFC 3629 demands. ClassOf(kInvalid) is kOther.
+// values above U+10FFFF are invalid, as RFC 3629 demands.
 DecodedChar DecodeUtf8(absl::string_view text);
+
+// Bytes at the front of `text` that are valid UTF-8.
+size_t ValidUtf8Length(absl::string_view text);
+
+// `text` with U+FFFD in the place of every longest beginning of a character that is cut short, and
+// of every other byte that is not UTF-8, as Unicode 15 (3.9) advises and Rust's from_utf8_lossy
+// does.
+std::string ReplaceInvalidUtf8(absl::string_view text);
 
 // Appends the UTF-8 form of a valid code point.
 void AppendUtf8(uint32_t code_point, std::string* out);

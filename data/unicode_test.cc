@@ -2,7 +2,6 @@
 
 #include "zeroth/data/unicode.h"
 
-#include <array>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -10,43 +9,6 @@
 
 namespace zeroth {
 namespace {
-
-TEST(UnicodeTest, ClassesOfKnownCharacters) {
-  for (const uint32_t letter :
-       {U'a', U'Z', U'\u00e9', U'\u00df', U'\u03a9', U'\u0416', U'\u05d0', U'\u4e2d', U'\uac00',
-        U'\u3042', U'\u02b0', U'\U0001d400', U'\U00020000'}) {
-    EXPECT_EQ(ClassOf(letter), CharClass::kLetter) << letter;
-  }
-  for (const uint32_t number :
-       {U'0', U'9', U'\u00b2', U'\u00bd', U'\u0663', U'\u2167', U'\u3007', U'\U0001d7ce'}) {
-    EXPECT_EQ(ClassOf(number), CharClass::kNumber) << number;
-  }
-  for (const uint32_t space : {U'\t', U'\n', U'\v', U'\f', U'\r', U' ', U'\u00a0', U'\u1680',
-                               U'\u2003', U'\u2028', U'\u3000'}) {
-    EXPECT_EQ(ClassOf(space), CharClass::kSpace) << space;
-  }
-  EXPECT_EQ(ClassOf(0x85), CharClass::kSpace);
-  // Combining marks, emoji, the zero-width space, unassigned and invalid values, and the control
-  // characters that C calls spaces in some locales.
-  for (const uint32_t other :
-       {U'_', U'\'', U'\u0301', U'\u200b', U'\ufeff', U'\U0001f600', U'\U0010ffff'}) {
-    EXPECT_EQ(ClassOf(other), CharClass::kOther) << other;
-  }
-  EXPECT_EQ(ClassOf(0x1C), CharClass::kOther);
-  EXPECT_EQ(ClassOf(0), CharClass::kOther);
-  EXPECT_EQ(ClassOf(DecodedChar::kInvalid), CharClass::kOther);
-}
-
-// The totals of Unicode 14.0.
-TEST(UnicodeTest, NumberOfCharactersPerClass) {
-  std::array<int, 4> count{};
-  for (uint32_t code_point = 0; code_point <= 0x10FFFF; ++code_point) {
-    ++count[static_cast<size_t>(ClassOf(code_point))];
-  }
-  EXPECT_EQ(count[static_cast<size_t>(CharClass::kLetter)], 131756);
-  EXPECT_EQ(count[static_cast<size_t>(CharClass::kNumber)], 1791);
-  EXPECT_EQ(count[static_cast<size_t>(CharClass::kSpace)], 25);
-}
 
 TEST(UnicodeTest, EveryCodePointRoundTrips) {
   for (uint32_t code_point = 0; code_point <= 0x10FFFF; ++code_point) {
@@ -76,6 +38,34 @@ TEST(UnicodeTest, InvalidSequencesAreOneByteLong) {
     EXPECT_EQ(decoded.code_point, DecodedChar::kInvalid);
     EXPECT_EQ(decoded.length, 1u);
   }
+}
+
+TEST(UnicodeTest, ValidLengthEndsAtTheFirstBadByte) {
+  const std::string good = "plain ascii, \u00e9, \u4e2d and \U0001f600; more than eight bytes";
+  EXPECT_EQ(ValidUtf8Length(good), good.size());
+  EXPECT_EQ(ValidUtf8Length(""), 0u);
+  for (size_t place = 0; place <= good.size(); ++place) {
+    std::string bad = good;
+    if (place < good.size() && (bad[place] & 0xC0) == 0x80) continue;
+    bad.insert(place, "\xff");
+    ASSERT_EQ(ValidUtf8Length(bad), place);
+  }
+}
+
+// Table 3-8 and the examples around it in chapter 3.9 of the Unicode Standard.
+TEST(UnicodeTest, WhatIsInvalidIsReplacedByMaximalSubparts) {
+  const auto replaced = [](absl::string_view text) {
+    std::string out;
+    // One character to read, in the place of three bytes.
+    for (const char c : ReplaceInvalidUtf8(text)) out.push_back(c);
+    for (size_t at; (at = out.find("\uFFFD")) != std::string::npos;) out.replace(at, 3, "?");
+    return out;
+  };
+  EXPECT_EQ(replaced("a\u00e9b"), "a\u00e9b");
+  EXPECT_EQ(replaced("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41"), "????????A");
+  EXPECT_EQ(replaced("\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41"), "????????A");
+  EXPECT_EQ(replaced("\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42"), "?????A??B");
+  EXPECT_EQ(replaced("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), "????A");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ OPERATIONS = [
     "fp8",
     "gemm",
     "linear_cross_entropy",
+    "moe",
     "norm",
     "quantize",
     "rope",

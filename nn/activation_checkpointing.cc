@@ -15,6 +15,7 @@ ActivationCheckpointing RoleOf(const Module& module) {
       return ActivationCheckpointing::kAttention;
     case Module::Role::kMlp:
       return ActivationCheckpointing::kMlp;
+    case Module::Role::kExperts:
     case Module::Role::kNorm:
     case Module::Role::kOther:
       break;

@@ -6,6 +6,12 @@
 #include "nlohmann/json.hpp"
 
 namespace zeroth {
+namespace {
+
+// Beyond this no product of three sizes fits an int64.
+constexpr int64_t kMostConfigSize = int64_t{1} << 20;
+
+}  // namespace
 
 const nlohmann::json* ConfigReader::Find(absl::string_view key) const {
   const auto found = json_.find(std::string(key));
@@ -24,16 +30,14 @@ void ConfigReader::Wrong(absl::string_view key, absl::string_view expectation) {
                                                     nlohmann::json::error_handler_t::replace)
                                              .substr(0, 100);
   status_ = absl::InvalidArgumentError(
-      absl::StrCat("model configuration: '", key, "' ", what, ", expected ", expectation));
+      absl::StrCat("model configuration: '", prefix_, key, "' ", what, ", expected ", expectation));
 }
 
 int64_t ConfigReader::Size(absl::string_view key) {
-  // Beyond this no product of three sizes fits an int64.
-  constexpr int64_t kMax = int64_t{1} << 20;
   const nlohmann::json* found = Find(key);
   if (found == nullptr || !found->is_number_integer() || found->get<int64_t>() < 1 ||
-      found->get<int64_t>() > kMax) {
-    Wrong(key, absl::StrCat("an integer from 1 to ", kMax));
+      found->get<int64_t>() > kMostConfigSize) {
+    Wrong(key, absl::StrCat("an integer from 1 to ", kMostConfigSize));
     return 1;
   }
   return found->get<int64_t>();
@@ -55,6 +59,18 @@ bool ConfigReader::Flag(absl::string_view key) {
     return false;
   }
   return found->get<bool>();
+}
+
+std::vector<int64_t> ConfigReader::Indices(absl::string_view key) {
+  const nlohmann::json* found = Find(key);
+  std::vector<int64_t> indices;
+  bool right = found != nullptr && found->is_array();
+  for (size_t i = 0; right && i < found->size(); ++i) {
+    right = (*found)[i].is_number_unsigned() && (*found)[i].get<uint64_t>() <= kMostConfigSize;
+    if (right) indices.push_back((*found)[i].get<int64_t>());
+  }
+  if (!right) Wrong(key, "a list of integers of at least 0");
+  return indices;
 }
 
 std::string ConfigReader::Text(absl::string_view key, absl::string_view fallback) {

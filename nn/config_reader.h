@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -17,12 +19,15 @@ namespace zeroth {
 // absent.
 class ConfigReader {
  public:
-  explicit ConfigReader(const nlohmann::json& json) : json_(json) {}
+  // `prefix` stands before keys in messages: "rope_scaling." for an object inside of the file.
+  explicit ConfigReader(const nlohmann::json& json, std::string prefix = "")
+      : json_(json), prefix_(std::move(prefix)) {}
 
   // A positive integer. Absence is an error unless there is a fallback, here and below.
   int64_t Size(absl::string_view key);
   double Number(absl::string_view key);
   bool Flag(absl::string_view key);
+  std::vector<int64_t> Indices(absl::string_view key);  // each at least 0
   std::string Text(absl::string_view key, absl::string_view fallback);
   bool Has(absl::string_view key) const;
 
@@ -36,6 +41,7 @@ class ConfigReader {
   void Wrong(absl::string_view key, absl::string_view expectation);
 
   const nlohmann::json& json_;
+  const std::string prefix_;
   absl::Status status_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
@@ -24,6 +25,14 @@ struct Family {
 };
 
 using Families = Registry<ModelRegistry, Family>;
+
+constexpr NamedElsewhere kElsewhere[] = {
+    {"gpt2_124m", "gpt2 gpt2_small gpt2_117m gpt2_base"},
+    {"gpt2_355m", "gpt2_medium gpt2_345m gpt2_350m"},
+    {"gpt2_774m", "gpt2_large gpt2_762m"},
+    {"gpt2_1558m", "gpt2_xl gpt2_1_5b gpt2_1542m"},
+    {"llama_1b", "tinyllama tinyllama_1_1b tinyllama_1_1b_chat_v1_0"},
+};
 
 // Of all families, in the order of their types.
 std::vector<ModelPreset> Presets() {
@@ -75,7 +84,7 @@ double LanguageModel::FlopsPerToken(int64_t seq) const {
   // * 2 * seq * width forward, twice that backward.
   int64_t adapters = 0;
   for (const LoraAdapter& adapter : LoraAdapters(*this)) {
-    adapters += adapter.a->numel() + adapter.b->numel();
+    adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
   return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
@@ -113,8 +122,11 @@ absl::StatusOr<nlohmann::json> PresetConfig(absl::string_view name) {
   for (const ModelPreset& preset : Presets()) {
     if (name == preset.name) return preset.config;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown model '", name, "'; the presets are: ", absl::StrJoin(PresetNames(), ", ")));
+  // Hubs put the owner before the name.
+  const absl::string_view last = name.substr(name.rfind('/') + 1);
+  return absl::InvalidArgumentError(absl::StrCat("unknown model '", name, "'",
+                                                 InsteadOf(last, kElsewhere, PresetNames()),
+                                                 "; a Hugging Face directory is for --init_from"));
 }
 
 std::vector<std::string> PresetNames() {

@@ -29,7 +29,7 @@ std::vector<Parameter*> Module::Parameters() const {
 
 int64_t Module::ParameterCount() const {
   int64_t count = 0;
-  for (const Parameter* parameter : Parameters()) count += parameter->numel();
+  for (const Parameter* parameter : Parameters()) count += parameter->global_numel();
   return count;
 }
 

@@ -54,8 +54,9 @@ class Module {
 
   const std::string& name() const { return name_; }
   // What the module is to those who treat models by their parts: a repeated block, which is
-  // gathered as one unit by default, one of a block's two halves, or a norm.
-  enum class Role : uint8_t { kOther, kBlock, kAttention, kMlp, kNorm };
+  // gathered as one unit by default, as the experts of a layer are, one of a block's two halves, or
+  // a norm.
+  enum class Role : uint8_t { kOther, kBlock, kExperts, kAttention, kMlp, kNorm };
   virtual Role role() const { return Role::kOther; }
   bool is_block() const { return role() == Role::kBlock; }
 

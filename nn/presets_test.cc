@@ -13,8 +13,10 @@ namespace {
 
 TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168}, {"gpt2_774m", 774030080},
-      {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384}, {"llama_8b", 8030261248}};
+      {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
+      {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
+      {"llama3_8b", 8030261248},  {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
+      {"qwen25_0_5b", 494032768}, {"qwen3_0_6b", 596049920}, {"qwen3_30b_a3b", 30532122624}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();
@@ -38,7 +40,8 @@ TEST(PresetsTest, AnUnknownNameListsTheKnownOnes) {
 
 // What a model says of itself builds the same model again.
 TEST(PresetsTest, ConfigurationsRoundTrip) {
-  for (const char* name : {"gpt2_nano", "llama_tiny"}) {
+  for (const std::string& name : PresetNames()) {
+    SCOPED_TRACE(name);
     const absl::StatusOr<std::unique_ptr<LanguageModel>> model =
         ModelRegistry::Create(*PresetConfig(name));
     ASSERT_TRUE(model.ok()) << model.status();
@@ -73,7 +76,37 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("llama_tiny", "hidden_act", "gelu");
   refused("llama_tiny", "num_key_value_heads", 3);
   refused("llama_tiny", "attention_bias", 1);
-  refused("llama_tiny", "rope_scaling", nlohmann::json{{"rope_type", "llama3"}, {"factor", 8.0}});
+  refused("qwen25_0_5b", "use_sliding_window", true);
+  refused("qwen3_30b_a3b", "output_router_logits", true);
+  refused("qwen3_30b_a3b", "num_experts_per_tok", 129);
+  refused("qwen3_30b_a3b", "mlp_only_layers", nlohmann::json{0, -1});
+  refused("qwen3_30b_a3b", "mlp_only_layers", 3);
+  using Json = nlohmann::json;
+  refused("llama_tiny", "rope_scaling", "linear");
+  const auto refused_rope = [&](const char* key, const Json& rope) {
+    SCOPED_TRACE(rope.dump());
+    Json config = *PresetConfig("llama_tiny");
+    for (const char* where : {"rope_scaling", "rope_parameters"}) {
+      config["rope_parameters"] = nullptr;
+      config[where] = rope;
+      const absl::Status status = ModelRegistry::Create(config).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_NE(status.ToString().find(std::string(where) + "." + key), std::string::npos)
+          << status;
+    }
+  };
+  refused_rope("original_max_position_embeddings", Json{{"rope_type", "llama3"},
+                                                        {"factor", 8.0},
+                                                        {"low_freq_factor", 1.0},
+                                                        {"high_freq_factor", 4.0}});
+  refused_rope("factor", Json{{"rope_type", "linear"}});
+  refused_rope("factor", Json{{"type", "linear"}, {"factor", 0}});
+  refused_rope("rope_type", Json{{"rope_type", "dynamic"}, {"factor", 2.0}});
+  refused_rope("type", Json{{"type", "longrope"}, {"factor", 2.0}});
+  refused_rope("rope_type", Json{{"rope_type", "mrope"}});
+  refused_rope("beta_fast", Json{{"rope_type", "yarn"}, {"beta_fast", 1.0}});
+  refused_rope("partial_rotary_factor", Json{{"partial_rotary_factor", 0.5}});
+  refused_rope("full_attention", Json{{"full_attention", {{"rope_type", "default"}}}});
 }
 
 // 6 operations for each weight that a token meets in a product, and half of attention's square.

@@ -73,7 +73,9 @@ Unwrapped Collect(Module& module, const WrapPolicy& policy, bool is_root, const 
 }  // namespace
 
 WrapPolicy WrapBlocks() {
-  return [](const Module& module, int64_t) { return module.is_block(); };
+  return [](const Module& module, int64_t) {
+    return module.is_block() || module.role() == Module::Role::kExperts;
+  };
 }
 
 WrapPolicy WrapByMinNumel(int64_t min_numel) {

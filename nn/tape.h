@@ -112,6 +112,12 @@ class Context {
   const std::optional<StepDraws>& draws() const { return draws_; }
   void set_draws(std::optional<StepDraws> draws) { draws_ = draws; }
 
+  // Set before a forward whose sequences are packed documents, and left until its backward has run:
+  // [batch, seq], int32, as AttentionArgs::starts; undefined otherwise. Tokens then attend within
+  // their document, and rotary positions begin anew with it.
+  const Tensor& document_starts() const { return document_starts_; }
+  void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
+
   // An uninitialised activation. Activations are of the type that the parameters they meet are
   // computed in; statistics and losses are fp32.
   absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
@@ -125,6 +131,7 @@ class Context {
   Tape* tape_;
   float loss_scale_ = 1.0f;
   std::optional<StepDraws> draws_;
+  Tensor document_starts_;
 };
 
 // Has operations record on another tape while it exists.

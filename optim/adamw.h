@@ -28,11 +28,12 @@ namespace zeroth {
 
 using AdamWOptions = OptimizerOptions;
 
-// InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite and
-// not negative, and the state's type is one of the three.
+// InvalidArgument lists the values unless betas are in [0, 1), lr, eps and weight decay are finite
+// and not negative, and the state's type is one of the three.
 absl::Status ValidateAdamWOptions(const AdamWOptions& options);
 
-// How shards are to be cut for such a state: ShardingOptions::block_numel must be a multiple.
+// What shards are to be divided by for such a state: ShardingOptions::block_numel must be a
+// multiple.
 int64_t RequiredBlockNumel(DType state_dtype);
 
 // AdamW (Loshchilov and Hutter, 2019) on the shards of one rank: moments exist for what this rank
@@ -45,8 +46,8 @@ int64_t RequiredBlockNumel(DType state_dtype);
 class AdamW : public Optimizer {
  public:
   // Allocates zeroed moments, in the sharding's store if optimizer state is offloaded.
-  // InvalidArgument if an option is out of its range, names the unit whose shards are not cut by
-  // the state's blocks, or a group that no parameter with a place for gradients belongs to
+  // InvalidArgument if an option is out of its range, names the unit whose shards are not divided
+  // by the state's blocks, or a group that no parameter with a place for gradients belongs to
   // (Unit::takes_gradient, whether it is frozen just now or not), or whose settings are out of
   // range. `sharding` and `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(

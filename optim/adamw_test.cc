@@ -205,7 +205,7 @@ TEST(AdamWTest, AStepWithoutReducedGradientsNamesTheUnitAndChangesNothing) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Units may all be reduced by then as far as the host knows, with reductions on their way.
+// Units may all be reduced by then as far as the host knows, while reductions are still running.
 TEST(AdamWTest, AStepBeforeFinishBackwardChangesNothing) {
   const absl::Status status = RunLocalRanks(2, [](Communicator& world) -> absl::Status {
     Rank rank(world, Shape({2, 2}), Shape({2}));

@@ -19,10 +19,8 @@ namespace {
 
 constexpr double kEpsilon = 1e-6;  // torch's
 
-// Adds the squares that this rank answers for: its pieces, and what every rank holds whole only
-// once for all owners.
+// Adds the squares that this rank answers for: of what several ranks hold only one does.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
-  const bool answers_for_whole = sharding.mesh().owner_index() == 0;
   std::vector<Tensor> in_memory;
   std::vector<StatePass> passes;
   for (Unit* unit : sharding.units()) {
@@ -32,7 +30,7 @@ absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& s
       ZEROTH_RETURN_IF_ERROR_WITH(
           unit->ExpectGradientState(GradientState::kReduced, "take the norm"),
           "gradient norm: call Scheduler::FinishBackward first");
-      if (layout.replicated && !answers_for_whole) continue;
+      if (!sharding.CountsHere(*unit, i)) continue;
       // Gaps and padding are zeros, which add nothing.
       StatePass pass;
       pass.operands = {{unit->GradientShardState(i)}};
@@ -61,7 +59,7 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
       const Tensor sum,
       Tensor::Zeros(device, Shape({ExactSum::kWords}), DType::kInt64, MemoryCategory::kWorkspace));
   ZEROTH_RETURN_IF_ERROR(AddOwnSquares(sharding, kernels, sum));
-  Communicator& group = sharding.mesh().owner_reduce();
+  Communicator& group = sharding.statistics_group();
   if (group.size() > 1) {
     ZEROTH_RETURN_IF_ERROR(
         group.AllReduce(sum, ReduceOp::kSum, device.compute_stream(), "gradient norm"));

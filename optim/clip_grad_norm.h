@@ -19,9 +19,9 @@ struct ClipResult {
 
 // The global 2-norm of all reduced gradients and the factor min(1, max_norm / (norm + 1e-6)) that
 // brings it to max_norm, as torch's clip_grad_norm_ (Pascanu et al., 2013); gradients are left as
-// they are, since the optimizer applies the factor on its way. max_norm <= 0: no clipping, scale 1.
-// Collective: one small all-reduce over the shard group, none if gradients are whole. Squares are
-// summed exactly, so the result has the same bits wherever shards begin. `grad_scale` is what
+// they are, since the optimizer applies the factor itself. max_norm <= 0: no clipping, scale 1.
+// Collective: one small all-reduce over the shard group, none if gradients are replicated. Squares
+// are summed exactly, so the result has the same bits wherever shards begin. `grad_scale` is what
 // gradients are to be multiplied by before (one over the loss scale): the norm is that of the
 // product, and the scale comes on top of it. Call it between
 // Scheduler::FinishBackward and EndStep; FailedPrecondition names a unit whose gradients are not

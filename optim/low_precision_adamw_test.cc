@@ -88,7 +88,7 @@ TEST_P(LowPrecisionAdamWTest, TheSameBitsHoweverItIsSharded) {
   ASSERT_FALSE(alone.matrix.empty());
   std::vector<Layout> layouts = AllLayouts();
   for (const int world_size : {2, 3, 4}) {
-    layouts.push_back({"full_shard", world_size, 0, 400});  // the vector stays whole
+    layouts.push_back({"full_shard", world_size, 0, 400});  // the vector is replicated
   }
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(absl::StrCat(layout.strategy, " at ", layout.world_size, ", whole below ",

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -14,6 +14,14 @@ namespace zeroth {
 namespace {
 
 using Optimizers = Registry<OptimizerRegistry, OptimizerRegistry::Factory>;
+
+constexpr NamedElsewhere kElsewhere[] = {
+    {"adamw",
+     "adam fused_adam fusedadam adamw_torch adamw_torch_fused torch_adamw adamw_hf cpu_adam "
+     "deepspeedcpuadam"},
+    {"adamw with --optimizer_state_dtype=float8_block",
+     "adam8bit adamw8bit adamw_8bit adamw_bnb_8bit"},
+};
 
 }  // namespace
 
@@ -55,9 +63,8 @@ void OptimizerRegistry::Register(absl::string_view name, Factory factory) {
 
 absl::Status OptimizerRegistry::Check(absl::string_view name) {
   if (Optimizers::Global().Find(name).has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown optimizer '", name,
-      "'; the ones linked in are: ", absl::StrJoin(Optimizers::Global().Names(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer '", name, "'",
+                                                 Optimizers::Global().Instead(name, kElsewhere)));
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> OptimizerRegistry::Create(

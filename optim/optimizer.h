@@ -37,7 +37,7 @@ struct OptimizerOptions {
   EpsMode eps_mode = EpsMode::kAfterCorrection;
   // What moments are kept as. fp32; bf16, rounded stochastically; or uint8: 8-bit codes and an fp32
   // scale for each kMomentBlock elements of a parameter (moment_codes.h), which the sharding must
-  // be cut by: ShardingOptions::block_numel. 8, 4 and 2.0625 bytes a parameter.
+  // be divided by: ShardingOptions::block_numel. 8, 4 and 2.0625 bytes a parameter.
   DType state_dtype = DType::kFloat32;
   // Of the draws that round moments and bf16 parameters; nothing else is random.
   uint64_t seed = 0;

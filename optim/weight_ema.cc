@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 
@@ -126,8 +125,11 @@ absl::Status WeightEma::Swap() {
   return absl::OkStatus();
 }
 
-std::vector<ShardState> WeightEma::states() const {
-  ZEROTH_CHECK(!swapped_);
+absl::StatusOr<std::vector<ShardState>> WeightEma::states() const {
+  if (swapped_) {
+    return absl::FailedPreconditionError(
+        "average of weights: it lies in the weights' place now; swap it back before it is saved");
+  }
   std::vector<ShardState> states;
   for (const State& state : states_) {
     states.push_back({state.unit, state.segment, "ema", state.average});

@@ -51,8 +51,8 @@ class WeightEma {
   int64_t updates() const { return updates_; }
   // As if so many had been made: for an average that comes from elsewhere.
   void set_updates(int64_t updates) { updates_ = updates; }
-  // The averages, as "ema". Not while swapped.
-  std::vector<ShardState> states() const;
+  // The averages, as "ema". FailedPrecondition while swapped.
+  absl::StatusOr<std::vector<ShardState>> states() const;
   // Of this rank's average, wherever it lies.
   int64_t MemoryBytes() const;
 

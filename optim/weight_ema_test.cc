@@ -83,6 +83,7 @@ absl::Status FollowsTheWeights(Communicator& world, const Layout& layout) {
     ZEROTH_ASSIGN_OR_RETURN(const Whole seen, Read(rank));
     EXPECT_TRUE(seen == average) << layout.strategy << " x " << layout.world_size;
     EXPECT_EQ(ema->Update().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ema->states().status().code(), absl::StatusCode::kFailedPrecondition);
     ZEROTH_RETURN_IF_ERROR(ema->Swap());
     ZEROTH_ASSIGN_OR_RETURN(const Whole back, Read(rank));
     EXPECT_TRUE(back == weights) << layout.strategy << " x " << layout.world_size;

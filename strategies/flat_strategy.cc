@@ -2,7 +2,9 @@
 
 #include "zeroth/strategies/flat_strategy.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -19,12 +21,25 @@ struct UnitParts {
   KeptParts after_forward;  // with StrategyOptions::post_forward_shard_size
 };
 
+// Bytes of the largest sum that is made inside a group and goes across.
+int64_t LargestHandedOver(const StrategyContext& context) {
+  int64_t numel = 0;
+  for (const Unit* unit : context.units) {
+    if (unit->mesh().replicate_size() == 1) continue;
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      numel = std::max(numel, unit->segment_layout(i).numel / unit->mesh().shard_size());
+    }
+  }
+  return numel * static_cast<int64_t>(SizeOf(DType::kFloat32));
+}
+
 }  // namespace
 
 StrategyCapabilities FlatStrategy::capabilities() const {
   StrategyCapabilities serves;
   serves.offload = true;
   serves.unit_collectives = true;
+  serves.unit_axes = true;
   serves.gradient_divide_factor = true;
   serves.tree_micro_batches = true;
   serves.needs_reduce_kernels =
@@ -35,53 +50,80 @@ StrategyCapabilities FlatStrategy::capabilities() const {
 absl::Status FlatStrategy::Attach(const StrategyContext& context) {
   context_ = context;
   if (!std::isnormal(static_cast<float>(GradientScale()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name(), ": gradient_divide_factor is ", options_.gradient_divide_factor,
-                     " with ", context.mesh->world().size(),
-                     " ranks; no fp32 number multiplies means by what that makes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name(), ": gradient_divide_factor is ", options_.gradient_divide_factor, " with ",
+        DataSize(), " ranks; no fp32 number multiplies means by what that makes"));
   }
   const auto scratch = [&](MemoryCategory category, Kernels* kernels) {
     return std::make_unique<StreamScratch>(*context.device, category, kernels);
   };
   staging_ = scratch(MemoryCategory::kOffloadStaging, context.gather_kernels);
-  scratch_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
   gather_travel_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
-  reduce_travel_ = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
-  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroup());
-  std::vector<Communicator*> gathers = {&context.mesh->shard_gather()};
+  for (std::unique_ptr<StreamScratch>* inside : {&scratch_, &reduce_travel_}) {
+    *inside = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
+  }
+  for (std::unique_ptr<StreamScratch>* across : {&across_scratch_, &across_travel_}) {
+    *across = scratch(MemoryCategory::kCommunication, context.across_kernels);
+  }
+  handed_over_ = std::make_unique<BufferSet>(*context.device, MemoryCategory::kCommunication,
+                                             std::vector<int64_t>{LargestHandedOver(context)},
+                                             /*limit=*/2);
+  ZEROTH_RETURN_IF_ERROR(AttachPostForwardGroups());
+  std::vector<Communicator*> gathers;
+  std::vector<Communicator*> reductions;
+  const auto add_once = [](Communicator& group, std::vector<Communicator*>& groups) {
+    if (std::count(groups.begin(), groups.end(), &group) == 0) groups.push_back(&group);
+  };
+  for (const Unit* unit : context.units) {
+    add_once(unit->mesh().shard_gather(), gathers);
+    add_once(unit->mesh().shard_reduce(), reductions);
+  }
   for (Communicator* own : OwnGroups()) gathers.push_back(own);
   context.gathered->RegisterWith(gathers);
-  context.gradients->RegisterWith({&context.mesh->shard_reduce()});
+  context.gradients->RegisterWith(reductions);
   return absl::OkStatus();
 }
 
 std::vector<Communicator*> FlatStrategy::OwnGroups() const {
-  if (post_forward_group_ == nullptr) return {};
-  return {post_forward_group_.get()};
+  std::vector<Communicator*> groups;
+  for (const auto& [shard_gather, group] : post_forward_groups_) groups.push_back(group.get());
+  return groups;
 }
 
-absl::Status FlatStrategy::AttachPostForwardGroup() {
+absl::Status FlatStrategy::AttachPostForwardGroups() {
   const int size = options_.post_forward_shard_size;
-  Mesh& mesh = *context_.mesh;
   if (size == 0) return absl::OkStatus();
-  if (size < 0 || mesh.shard_size() % size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
-        mesh.shard_size(), "; expected a divisor of that"));
+  for (const Unit* unit : context_.units) {
+    Communicator& group = unit->mesh().shard_gather();
+    const bool keeps_whole = !unit->has_default_axes() && group.size() == 1;
+    if (keeps_whole || PostForwardGroup(*unit) != nullptr) continue;
+    if (size < 0 || group.size() % size != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
+          group.size(), "; expected a divisor of that"));
+    }
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
+                            group.SplitForGathers(group.rank() / size, group.rank()));
+    post_forward_groups_.emplace_back(&group, std::move(smaller));
   }
-  ZEROTH_ASSIGN_OR_RETURN(post_forward_group_, mesh.shard_gather().SplitForGathers(
-                                                   mesh.shard_index() / size, mesh.shard_index()));
   return absl::OkStatus();
+}
+
+Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
+  for (const auto& [shard_gather, group] : post_forward_groups_) {
+    if (shard_gather == &unit.mesh().shard_gather()) return group.get();
+  }
+  return nullptr;
 }
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   const GatherTools tools{context_.gathered, context_.gather_kernels, staging_.get(),
                           gather_travel_.get()};
-  Mesh& mesh = *context_.mesh;
+  const MeshView& mesh = unit.mesh();
   UnitParts& parts = unit.strategy_state<UnitParts>();
   if (parts.after_forward.defined()) {
     UnitCollectives as_is;  // what forward has brought in
-    return parts.after_forward.Gather(unit, *post_forward_group_, as_is, tools, comm);
+    return parts.after_forward.Gather(unit, *PostForwardGroup(unit), as_is, tools, comm);
   }
   if (!mesh.owners_span_groups()) return GatherSegments(unit, mesh.shard_gather(), tools, comm);
   if (!parts.of_group.defined()) {
@@ -94,8 +136,9 @@ absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
 absl::Status FlatStrategy::Reshard(Unit& unit, Pass pass) {
   if (KeepsGathered(unit, pass)) return unit.ExpectState(UnitState::kGathered, "keep");
   KeptParts& after_forward = unit.strategy_state<UnitParts>().after_forward;
-  if (post_forward_group_ != nullptr && pass == Pass::kForward && !after_forward.defined()) {
-    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *post_forward_group_));
+  const Communicator* const group = PostForwardGroup(unit);
+  if (group != nullptr && pass == Pass::kForward && !after_forward.defined()) {
+    ZEROTH_RETURN_IF_ERROR(after_forward.Copy(unit, *group));
   }
   ZEROTH_RETURN_IF_ERROR(FreeGathered(unit, *context_.gathered));
   if (pass != Pass::kBackward && pass != Pass::kStepEnd) return absl::OkStatus();
@@ -115,31 +158,34 @@ absl::Status FlatStrategy::PrepareGradients(Unit& unit) {
 }
 
 absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync sync) {
-  if (capabilities().adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
-  Mesh& mesh = *context_.mesh;
-  GradientGroups groups;
-  groups.shard = &mesh.shard_reduce();
-  groups.replicate = ReducesAcrossGroups() ? &mesh.replicate_reduce() : nullptr;
-  groups.scatters_across = mesh.owners_span_groups();
-  groups.world = &mesh.world_reduce();
-  groups.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
-  groups.scale = GradientScale();
-  groups.travel = reduce_travel_.get();
-  return ReduceGradients(unit, groups, sync, *context_.gradients, *scratch_, comm);
+  const bool adds_up_in_full = capabilities().adds_up_in_full || unit.sums_only_across();
+  if (adds_up_in_full && sync == GradientSync::kAccumulate) return absl::OkStatus();
+  ReductionOptions reduction;
+  reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
+  reduction.scale = GradientScale();
+  reduction.inside = {&comm, scratch_.get(), reduce_travel_.get()};
+  reduction.across = {context_.across_stream, across_scratch_.get(), across_travel_.get()};
+  reduction.handed_over = handed_over_.get();
+  reduction.timeline = context_.timeline;
+  return ReduceGradients(unit, reduction, sync, *context_.gradients);
 }
 
 // Groups take the mean, which stays in range whatever the type; the rest comes on top.
 double FlatStrategy::GradientScale() const {
   const double factor = options_.gradient_divide_factor;
-  return factor == 0 ? 1 : static_cast<double>(context_.mesh->world().size()) / factor;
+  return factor == 0 ? 1 : DataSize() / factor;
 }
+
+int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(); }
 
 absl::Status FlatStrategy::Trim() {
   absl::Status status;
   for (StreamScratch* scratch :
-       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get()}) {
+       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get(),
+        across_scratch_.get(), across_travel_.get()}) {
     status.Update(scratch->Trim());
   }
+  status.Update(handed_over_->Trim());
   // The optimizer makes parts stale.
   for (Unit* unit : context_.units) {
     UnitParts& parts = unit->strategy_state<UnitParts>();

@@ -7,12 +7,14 @@
 #define ZEROTH_STRATEGIES_FLAT_STRATEGY_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/comm/communicator.h"
+#include "zeroth/strategies/buffer_set.h"
 #include "zeroth/strategies/flat_collectives.h"
 #include "zeroth/strategies/strategy.h"
 #include "zeroth/strategies/stream_scratch.h"
@@ -38,8 +40,6 @@ class FlatStrategy : public ShardingStrategy {
  protected:
   // Whether full parameters stay after this pass over the unit: as here, until the step ends.
   virtual bool KeepsGathered(const Unit& unit, Pass pass) const;
-  // Whether shards of gradients are summed across shard groups.
-  virtual bool ReducesAcrossGroups() const { return false; }
 
   const StrategyOptions& options() const { return options_; }
   // For those that free a unit after its forward, unless the options keep it: true for the root,
@@ -47,7 +47,11 @@ class FlatStrategy : public ShardingStrategy {
   bool KeepsAfterForward(const Unit& unit, Pass pass) const;
 
  private:
-  absl::Status AttachPostForwardGroup();
+  absl::Status AttachPostForwardGroups();
+  // nullptr if the unit keeps nothing after its forward.
+  Communicator* PostForwardGroup(const Unit& unit) const;
+  // Ranks with data of their own; the same for all units.
+  int DataSize() const;
   // What gradients are multiplied by once they are reduced.
   double GradientScale() const;
 
@@ -55,11 +59,15 @@ class FlatStrategy : public ShardingStrategy {
   StrategyContext context_;
   std::unique_ptr<StreamScratch> staging_;  // of gathers
   std::unique_ptr<StreamScratch> scratch_;  // of reductions
+  std::unique_ptr<StreamScratch> across_scratch_;
+  std::unique_ptr<BufferSet> handed_over_;
   // Of units' own collectives.
   std::unique_ptr<StreamScratch> gather_travel_;
   std::unique_ptr<StreamScratch> reduce_travel_;
+  std::unique_ptr<StreamScratch> across_travel_;
   // Only with StrategyOptions::post_forward_shard_size.
-  std::unique_ptr<Communicator> post_forward_group_;
+  // By shard group, in the order in which units ask.
+  std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;
 };
 
 }  // namespace zeroth

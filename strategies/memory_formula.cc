@@ -53,9 +53,14 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
         "shard_optimizer_over_world is for hybrid_shard, not for '", options.strategy, "'"));
   }
   const int owners = spans ? options.world_size : shards;
-  const bool cut = owners > 1;
-  const double own = model.total / owners;
-  const double group_part = spans ? model.total / shards : 0;
+  const double by_strategy = model.total - model.replicated - model.sharded_over_all;
+  const double own = (by_strategy / owners) + (model.replicated / (spans ? owners : 1)) +
+                     (model.sharded_over_all / options.world_size);
+  const double group_part = spans ? by_strategy / shards + model.replicated : 0;
+  // Of units that several ranks share.
+  const double shared = (owners > 1 ? by_strategy : 0) + (spans ? model.replicated : 0) +
+                        (options.world_size > 1 ? model.sharded_over_all : 0);
+  const bool cut = shared > 0;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
@@ -66,12 +71,14 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
 
   const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
   const bool keeps_all = !takes_turns || !options.reshard_after_forward;
-  if (cut || !options.precision.computes_in_masters() || offload.parameters) {
+  const bool copies = !options.precision.computes_in_masters() || offload.parameters;
+  if (cut || copies) {
     const double after_forward = options.post_forward_shard_size > 0 && cut
                                      ? (model.total - model.root) / options.post_forward_shard_size
                                      : 0;
-    bytes.gathered_parameters = Bytes(options.precision.param_dtype) *
-                                ((keeps_all ? model.total : in_turns + after_forward) + group_part);
+    bytes.gathered_parameters =
+        Bytes(options.precision.param_dtype) *
+        ((keeps_all ? (copies ? model.total : shared) : in_turns + after_forward) + group_part);
   }
 
   const bool several = options.micro_batches > 1;
@@ -102,7 +109,9 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     bytes.gradients += Bytes(DType::kFloat32) * own * levels;
   }
   if (cut || offload.gradients || in_tree) {
-    bytes.gradients += gradient * (adds_up_in_full ? model.total : in_turns);
+    bytes.gradients +=
+        gradient *
+        (adds_up_in_full ? (offload.gradients || in_tree ? model.total : shared) : in_turns);
   }
 
   const double largest_shard = std::max(model.root, model.block) / owners;

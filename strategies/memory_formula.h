@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What a rank's training state takes, before anything is allocated: the formula of
-// docs/architecture.md, which tests hold against the allocator's account.
+// docs/memory.md, which tests hold against the allocator's account.
 
 #ifndef ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
 #define ZEROTH_STRATEGIES_MEMORY_FORMULA_H_
@@ -22,6 +22,11 @@ struct ModelNumel {
   double total = 0;
   double root = 0;   // of the root unit
   double block = 0;  // of the largest other unit
+  // Of `total`, those of units with axes of their own (UnitSpec::axes): replicated over all ranks,
+  // whatever the strategy does, and sharded over all of them. Of the former the root and the
+  // largest unit count only if they are gathered: for another type, or from a store.
+  double replicated = 0;
+  double sharded_over_all = 0;
 };
 
 struct MemoryFormulaOptions {

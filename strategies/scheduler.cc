@@ -21,6 +21,18 @@ std::vector<Unit*> ReductionOrder(const std::vector<Unit*>& units) {
   return order;
 }
 
+// Whether what is reduced inside groups goes across groups.
+bool GoAcross(const std::vector<Unit*>& units) {
+  return std::any_of(units.begin(), units.end(), [](const Unit* unit) {
+    return unit->mesh().owner_count() > 1 && unit->mesh().replicate_size() > 1;
+  });
+}
+
+bool AreWhole(const std::vector<Unit*>& units) {
+  return std::all_of(units.begin(), units.end(),
+                     [](const Unit* unit) { return unit->mesh().owner_count() == 1; });
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy, Mesh& mesh,
@@ -33,7 +45,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       units_(std::move(units)),
       tracks_(units_.size()),
       reduction_order_(ReductionOrder(units_)),
-      in_fixed_order_(mesh.owner_count() == 1 && mesh.world().size() > 1),
+      in_fixed_order_(AreWhole(units_) && mesh.world().size() > 1),
       order_(units_.size()),
       gathered_(device, MemoryCategory::kGatheredParameters, units_,
                 capabilities_.takes_turns ? options.gather_buffers : 0,
@@ -60,6 +72,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
       new Scheduler(options, strategy, mesh, device, std::move(units)));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->gather_stream_, device.CreateStream("gather"));
   ZEROTH_ASSIGN_OR_RETURN(scheduler->reduce_stream_, device.CreateStream("reduce"));
+  if (GoAcross(scheduler->units_)) {
+    ZEROTH_ASSIGN_OR_RETURN(scheduler->across_stream_, device.CreateStream("reduce across"));
+  }
   ZEROTH_RETURN_IF_ERROR(scheduler->CreateKernels());
   StrategyContext context;
   context.device = &device;
@@ -69,6 +84,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   context.gradients = &scheduler->gradients_;
   context.gather_kernels = scheduler->gather_kernels_.get();
   context.reduce_kernels = scheduler->reduce_kernels_.get();
+  context.across_stream = scheduler->across_stream_.get();
+  context.across_kernels = scheduler->across_kernels_.get();
+  context.timeline = options.timeline;
   ZEROTH_RETURN_IF_ERROR(strategy.Attach(context));
   for (Unit* unit : scheduler->units_) scheduler->ProvideGradients(*unit);
   // Units were zeroed on the compute stream.
@@ -90,6 +108,9 @@ absl::Status Scheduler::CreateKernels() {
   }
   if (reduces) {
     ZEROTH_ASSIGN_OR_RETURN(reduce_kernels_, KernelRegistry::Create(device_, *reduce_stream_));
+  }
+  if (reduces && across_stream_ != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(across_kernels_, KernelRegistry::Create(device_, *across_stream_));
   }
   return absl::OkStatus();
 }
@@ -282,8 +303,9 @@ absl::Status Scheduler::EndStep() {
 absl::Status Scheduler::Abandon() {
   // Work in flight writes buffers, and peers read ours: all of it has to end before they move on.
   absl::Status status = mesh_.world().status();
-  for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), &device_.compute_stream()}) {
-    status.Update(stream->Synchronize());
+  for (Stream* stream : {gather_stream_.get(), reduce_stream_.get(), across_stream_.get(),
+                         &device_.compute_stream()}) {
+    if (stream != nullptr) status.Update(stream->Synchronize());
   }
   for (Unit* unit : units_) {
     unit->Abandon();

@@ -212,7 +212,7 @@ class Scheduler {
   absl::Status FinishUnshard(Unit& unit);
   absl::Status PrefetchAhead(const Unit& from, Pass pass);
   absl::Status PrepareGradients(Unit& unit);
-  MicroBatches HowMicroBatchesComeTogether() const;
+  MicroBatches HowMicroBatchesComeTogether(const Unit& unit) const;
   absl::Status ExpectRoomForSum(const Unit& unit) const;
   absl::Status BeginGradients(Unit& unit);
   absl::Status BackwardIsOver(Unit& unit);
@@ -252,9 +252,11 @@ class Scheduler {
   // After the buffers, so that they end before those go away.
   std::unique_ptr<Stream> gather_stream_;
   std::unique_ptr<Stream> reduce_stream_;
+  std::unique_ptr<Stream> across_stream_;  // nullptr where no sums go across groups
   // On those streams; nullptr where nothing is rounded.
   std::unique_ptr<Kernels> gather_kernels_;
   std::unique_ptr<Kernels> reduce_kernels_;
+  std::unique_ptr<Kernels> across_kernels_;
 };
 
 }  // namespace zeroth

@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
   ZEROTH_RETURN_IF_ERROR(WaitForShards());
   ZEROTH_ASSIGN_OR_RETURN(std::vector<Tensor> masters,
-                          zeroth::GatherMasters(unit, mesh_.owner_gather(), *gather_stream_));
+                          zeroth::GatherMasters(unit, unit.mesh().owner_gather(), *gather_stream_));
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> gathered, gather_stream_->Record());
   ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(gathered),
                               absl::StrCat("unit '", unit.name(), "': gathering parameters"));
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Tensor>> Scheduler::GatherMasters(const Unit& unit) {
 
 absl::Status Scheduler::Prefetch(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(ExpectOwn(&unit));
-  if (!capabilities_.shards) {
+  if (!capabilities_.shards && unit.mesh().owner_count() == 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
                      "' keeps parameters whole on every rank; there is nothing to prefetch"));

@@ -49,16 +49,17 @@ absl::Status Scheduler::PrepareGradients(Unit& unit) {
 }
 
 // The same on all ranks, whichever units they use.
-MicroBatches Scheduler::HowMicroBatchesComeTogether() const {
+MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
   if (requires_gradient_sync_ && is_last_backward_ && !has_micro_batches_) {
     return MicroBatches::kOne;
   }
-  const bool in_full = !requires_gradient_sync_ || kept_in_full_ || capabilities_.adds_up_in_full;
+  const bool in_full = !requires_gradient_sync_ || kept_in_full_ || capabilities_.adds_up_in_full ||
+                       unit.sums_only_across();
   return in_full ? MicroBatches::kAddedInFull : MicroBatches::kReducedEach;
 }
 
 absl::Status Scheduler::BeginGradients(Unit& unit) {
-  unit.set_micro_batches(HowMicroBatchesComeTogether());
+  unit.set_micro_batches(HowMicroBatchesComeTogether(unit));
   return strategy_.PrepareGradients(unit);
 }
 
@@ -66,7 +67,7 @@ absl::Status Scheduler::BeginGradients(Unit& unit) {
 absl::Status Scheduler::ExpectRoomForSum(const Unit& unit) const {
   if (unit.gradient_state() != GradientState::kFull) return absl::OkStatus();
   for (int i = 0; i < unit.segment_count(); ++i) {
-    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether());
+    const DType sum = unit.full_gradient_dtype(i, HowMicroBatchesComeTogether(unit));
     if (!unit.segment_layout(i).trainable || unit.segment(i).grad.dtype() == sum) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "unit '", unit.name(), "': its gradients of this micro-batch began in ",

@@ -66,9 +66,7 @@ class CallCounter {
 // "gather(h.1) reduce(h.2) …" in the order in which this rank issued them, over all communicators.
 class TrafficRecorder {
  public:
-  explicit TrafficRecorder(Mesh& mesh)
-      : groups_{&mesh.shard_gather(), &mesh.shard_reduce(), &mesh.replicate_reduce(),
-                &mesh.world_reduce()} {
+  explicit TrafficRecorder(Mesh& mesh) : groups_(mesh.communicators()) {
     for (Communicator* group : groups_) group->stats().EnableRecord(true);
   }
   std::string Take() {

@@ -47,7 +47,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
     const auto same_kind = [&](const Segment& segment) {
       const bool alone = options.kind == LayoutKind::kRows && !(replicated && segment.replicated);
       return !alone && segment.dtype == extent.dtype && segment.trainable == extent.trainable &&
-             segment.replicated == replicated;
+             segment.replicated == replicated && segment.of_parts == extent.is_part;
     };
     auto found = std::find_if(segments_.begin(), segments_.end(), same_kind);
     if (found == segments_.end()) {
@@ -55,6 +55,7 @@ ShardLayout::ShardLayout(absl::Span<const ParameterExtent> extents, const Layout
       segment.dtype = extent.dtype;
       segment.trainable = extent.trainable;
       segment.replicated = replicated;
+      segment.of_parts = extent.is_part;
       segments_.push_back(segment);
       used.push_back(0);
       found = segments_.end() - 1;

@@ -20,6 +20,7 @@ struct ParameterExtent {
   DType dtype = DType::kFloat32;
   bool trainable = true;
   int64_t row_numel = 1;  // elements of one index of dimension 0; for LayoutKind::kRows
+  bool is_part = false;   // of an undivided one (Parameter::Divide)
 };
 
 // Where parameters are cut.
@@ -49,15 +50,15 @@ struct LayoutOptions {
 };
 
 // A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
-// for each (cut or replicated, trainable or frozen, dtype) that occurs, so that a segment is one
-// collective and frozen parameters neither travel nor take gradients. Inside a segment parameters
-// keep their order; each starts 64-byte aligned, in smaller types as well if so asked. A segment
-// ends with zero padding so that it divides by the shard count; rank r owns the contiguous elements
-// [r * shard_numel, (r + 1) * shard_numel). Shards of segments that are large against the alignment
-// are 64-byte aligned too; small segments are cut to the element, or to the block if that is
-// more, so that no rank holds padding while another holds two of them. Aborts on negative sizes,
-// shard_count < 1 and block_numel < 1. Immutable, hence
-// thread-safe.
+// for each (cut or replicated, trainable or frozen, part or undivided, dtype) that occurs, so that
+// a segment is one collective, frozen parameters neither travel nor take gradients, and one axis of
+// a mesh more or less divides all of a segment. Inside a segment parameters keep their order; each
+// starts 64-byte aligned, in smaller types as well if so asked. A segment ends with zero padding so
+// that it divides by the shard count; rank r owns the contiguous elements [r * shard_numel, (r + 1)
+// * shard_numel). Shards of segments that are large against the alignment are 64-byte aligned too;
+// small segments are cut to the element, or to the block if that is more, so that no rank holds
+// padding while another holds two of them. Aborts on negative sizes, shard_count < 1 and
+// block_numel < 1. Immutable, hence thread-safe.
 //
 // In kRows every parameter is a segment of its own, and rank r owns rows [r * c, min((r + 1) * c,
 // rows)), c = ceil(rows / shard count), of it: 5 rows over 4 ranks are 2, 2, 1 and 0.
@@ -69,6 +70,7 @@ class ShardLayout {
     DType dtype = DType::kFloat32;
     bool trainable = true;
     bool replicated = false;      // every rank holds all of it
+    bool of_parts = false;        // of undivided parameters
     int64_t numel = 0;            // gaps and padding included
     int64_t shard_numel = 0;      // numel / shard count, or numel if replicated
     std::vector<int> parameters;  // indices, in order of offset

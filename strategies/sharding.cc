@@ -3,9 +3,11 @@
 #include "zeroth/strategies/sharding.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/host_floats.h"
@@ -15,6 +17,9 @@ namespace {
 
 // Host staging of Load and VisitShards: large enough to amortise a call, small against any shard.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
+
+// Of the mesh: replicate and shard.
+const Mesh::Axes kDataAxes = {0, 1};
 
 // Where `count` elements of a shard, from `begin` on, are in memory or pass through it.
 absl::StatusOr<Tensor> HostWindow(const Unit& unit, const StateTensor& shard, int64_t begin,
@@ -48,6 +53,17 @@ absl::Span<float> InPlace(const Unit& unit, const StateTensor& shard, int64_t be
                         static_cast<size_t>(count));
 }
 
+// Elements [begin, begin + out.size()) of what is here of a parameter.
+absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const ParameterReader& reader,
+                      absl::Span<float> out) {
+  for (const ElementRun& run : parameter.GlobalRuns(begin, static_cast<int64_t>(out.size()))) {
+    ZEROTH_RETURN_IF_ERROR(reader(
+        parameter, run.whole_begin,
+        out.subspan(static_cast<size_t>(run.begin - begin), static_cast<size_t>(run.numel))));
+  }
+  return absl::OkStatus();
+}
+
 // Sets this rank's piece of a parameter, through `staging` unless it can be done in place.
 absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
                        const ShardLayout::Piece& piece, const ParameterReader& reader,
@@ -56,11 +72,12 @@ absl::Status LoadPiece(const Unit& unit, const Parameter& parameter,
   const absl::Span<float> in_place = InPlace(unit, shard, piece.shard_offset, piece.numel());
   if (!in_place.empty()) {
     ZEROTH_RETURN_IF_ERROR(unit.device().compute_stream().Synchronize());
-    return reader(parameter, piece.begin, in_place);
+    return ReadRuns(parameter, piece.begin, reader, in_place);
   }
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
     staging.resize(static_cast<size_t>(std::min(kStagingNumel, piece.numel() - done)));
-    ZEROTH_RETURN_IF_ERROR(reader(parameter, piece.begin + done, absl::MakeSpan(staging)));
+    ZEROTH_RETURN_IF_ERROR(
+        ReadRuns(parameter, piece.begin + done, reader, absl::MakeSpan(staging)));
     ZEROTH_RETURN_IF_ERROR(SetShard(unit, piece, done, staging));
   }
   return absl::OkStatus();
@@ -91,25 +108,35 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   for (UnitSpec& spec : units) {
     if (spec.collectives == nullptr) spec.collectives = options.collectives;
   }
-  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
-                          ShardSizeOf(strategy, strategy_options, world.size()));
-  ZEROTH_ASSIGN_OR_RETURN(
-      sharding->mesh_,
-      Mesh::Create(world, shard_size, strategy_options.shard_optimizer_over_world));
+  ZEROTH_ASSIGN_OR_RETURN(const int data_size, DataSize(options, world.size()));
+  ZEROTH_RETURN_IF_ERROR(Validate(options, units, strategy, data_size));
+  ZEROTH_ASSIGN_OR_RETURN(const int shard_size, ShardSizeOf(strategy, strategy_options, data_size));
+  // At the positions kDataAxes.
+  std::vector<MeshAxis> axes = {{kReplicateAxis, data_size / shard_size}, {kShardAxis, shard_size}};
+  axes.insert(axes.end(), options.inner_axes.begin(), options.inner_axes.end());
+  ZEROTH_ASSIGN_OR_RETURN(sharding->mesh_, Mesh::Create(world, std::move(axes)));
+  for (const UnitSpec& spec : units) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        sharding->CreateView(spec.axes, strategy_options.shard_optimizer_over_world),
+        absl::StrCat("unit '", spec.name, "'"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<Mesh::Axes> part_axes,
+                          sharding->PartAxes(units, options));
+  ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup(part_axes));
   ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, options.offload));
   LayoutOptions layout;
-  layout.shard_count = sharding->mesh_->owner_count();
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
     const int index = static_cast<int>(sharding->units_.size());
+    const MeshView* const view = sharding->views_.at(spec.axes).get();
+    layout.shard_count = view->owner_count();
     layout.kind = spec.layout.value_or(options.layout);
     const MixedPrecision precision = spec.precision.value_or(options.mixed_precision);
-    ZEROTH_ASSIGN_OR_RETURN(
-        std::unique_ptr<Unit> unit,
-        Unit::Create(std::move(spec), index, layout, sharding->mesh_->owner_index(), device,
-                     precision, sharding->offload_.get()));
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
+                            Unit::Create(std::move(spec), index, layout, view->owner_index(),
+                                         device, precision, sharding->offload_.get()));
+    unit->set_mesh(view, part_axes[static_cast<size_t>(index)]);
     unit->set_tree_micro_batches(strategy_options.tree_micro_batches);
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
@@ -118,6 +145,52 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
                                             *sharding->mesh_, device, sharding->unit_pointers_));
   return sharding;
+}
+
+absl::Status Sharding::CreateView(const UnitAxes& axes, bool owners_over_groups) {
+  std::unique_ptr<MeshView>& view = views_[axes];
+  if (view != nullptr) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes replicated, mesh_->Find(axes.replicated));
+  ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes sharded, mesh_->Find(axes.sharded));
+  Mesh::Axes named = replicated;
+  named.insert(named.end(), sharded.begin(), sharded.end());
+  const bool in_order = std::is_sorted(replicated.begin(), replicated.end()) &&
+                        std::is_sorted(sharded.begin(), sharded.end());
+  std::sort(named.begin(), named.end());
+  if (!in_order || named != kDataAxes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it is replicated over (", absl::StrJoin(axes.replicated, ", "), ") and sharded over (",
+        absl::StrJoin(axes.sharded, ", "), "); expected '", kReplicateAxis, "' and '", kShardAxis,
+        "', each in one of the two and in the order of the mesh: gradients are summed over the "
+        "ranks that have data of their own, and no others"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(view, MeshView::Create(*mesh_, replicated, sharded, owners_over_groups));
+  return absl::OkStatus();
+}
+
+// Of neighbouring axes, as all groups are.
+absl::Status Sharding::CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes) {
+  std::set<int> owners;
+  for (const Mesh::Axes& axes : part_axes) owners.insert(axes.begin(), axes.end());
+  for (const auto& [axes, view] : views_) {
+    owners.insert(view->owner_axes().begin(), view->owner_axes().end());
+  }
+  if (!owners.empty()) {
+    for (int axis = *owners.begin(); axis <= *owners.rbegin(); ++axis) {
+      statistics_axes_.push_back(axis);
+    }
+  }
+  ZEROTH_ASSIGN_OR_RETURN(statistics_group_, mesh_->Group(statistics_axes_, Traffic::kReduce));
+  return absl::OkStatus();
+}
+
+bool Sharding::CountsHere(const Unit& unit, int segment) const {
+  const Mesh::Axes owners = unit.OwnerAxes(segment);
+  for (const int axis : statistics_axes_) {
+    const bool is_copy = std::count(owners.begin(), owners.end(), axis) == 0;
+    if (is_copy && mesh_->index({axis}) != 0) return false;
+  }
+  return true;
 }
 
 absl::Status Sharding::Initialize(uint64_t seed) {
@@ -151,8 +224,13 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
         const int64_t count = std::min(kStagingNumel, piece.numel() - done);
         ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
                                 GetShard(*unit, piece, done, count));
-        ZEROTH_RETURN_IF_ERROR(
-            visitor(*unit->parameters()[static_cast<size_t>(i)], piece.begin + done, values));
+        const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+        for (const ElementRun& run : parameter.GlobalRuns(piece.begin + done, count)) {
+          const auto offset = static_cast<size_t>(run.begin - piece.begin - done);
+          ZEROTH_RETURN_IF_ERROR(
+              visitor(parameter, run.whole_begin,
+                      absl::MakeConstSpan(values).subspan(offset, static_cast<size_t>(run.numel))));
+        }
       }
     }
   }
@@ -167,11 +245,46 @@ absl::Status Sharding::VisitFull(const PieceVisitor& visitor) {
       const ShardLayout::Placement& at = unit->layout().placement(i);
       const Tensor view =
           masters[static_cast<size_t>(at.segment)].View(at.offset, parameter.shape());
-      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(view));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, parameter.part().has_value()
+                                                                   ? Undivided(parameter, view)
+                                                                   : ToHostFloats(view));
       ZEROTH_RETURN_IF_ERROR(visitor(parameter, 0, values));
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& parameter,
+                                                       const Tensor& mine) {
+  ParameterPart part = *parameter.part();
+  std::vector<int64_t> numels;
+  for (part.index = 0; part.index < part.count; ++part.index) {
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, ShapeOfPart(parameter.global_shape(), part));
+    numels.push_back(shape.numel());
+  }
+  // Shares may differ by a little; those of a gather do not.
+  const int64_t place = *std::max_element(numels.begin(), numels.end());
+  ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh_->Find({part.axis}));
+  ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh_->Group(axes, Traffic::kGatherAcross));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor parts,
+                          Tensor::Zeros(*device_, Shape({group->size() * place}), mine.dtype(),
+                                        MemoryCategory::kGatheredParameters));
+  const Tensor own = parts.View(group->rank() * place, Shape({place}));
+  Stream& stream = device_->compute_stream();
+  ZEROTH_RETURN_IF_ERROR(device_->Copy(own.raw_data(), mine.raw_data(), mine.bytes(), stream));
+  if (group->size() > 1) {
+    ZEROTH_RETURN_IF_ERROR(group->AllGather(own, parts, stream, parameter.name()));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, ToHostFloats(parts));
+  std::vector<float> undivided(static_cast<size_t>(parameter.global_numel()));
+  for (part.index = 0; part.index < part.count; ++part.index) {
+    const int64_t numel = numels[static_cast<size_t>(part.index)];
+    for (const ElementRun& run : RunsOfPart(parameter.global_shape(), part, 0, numel)) {
+      std::copy_n(values.begin() + part.index * place + run.begin, run.numel,
+                  undivided.begin() + run.whole_begin);
+    }
+  }
+  return undivided;
 }
 
 Unit* Sharding::FindUnit(absl::string_view name) const {
@@ -209,8 +322,7 @@ int64_t Sharding::ReplicatedMemoryBytes() const {
 }
 
 std::vector<Communicator*> Sharding::communicators() const {
-  const std::vector<Communicator*> axes = mesh_->communicators();
-  std::vector<Communicator*> all(axes.begin(), axes.end());
+  std::vector<Communicator*> all = mesh_->communicators();
   for (Communicator* own : strategy_->OwnGroups()) all.push_back(own);
   return all;
 }

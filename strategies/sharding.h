@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,11 @@ struct ShardingOptions {
   // own.
   std::string strategy = "full_shard";
   StrategyOptions strategy_options = {};
+  // Axes of the mesh inside "replicate" and "shard", over which the strategy does nothing:
+  // {"tensor", 4} for 4 neighbouring ranks that share the work on the same data. What is divided
+  // among these says each parameter (Parameter::Divide); of what is not, each has a copy of its
+  // own, which is theirs to keep the same.
+  std::vector<MeshAxis> inner_axes = {};
   SchedulerOptions scheduler = {};
   MixedPrecision mixed_precision = {};
   // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
@@ -59,12 +65,12 @@ struct ShardingStats {
   int64_t local_numel = 0;  // elements of parameters that this rank stores between steps
   int64_t total_numel = 0;
   int64_t padding_numel = 0;  // of all ranks together: what layouts add to total_numel
-  // local / total: 1 when replicated, about 1 / number of owners (Mesh) when sharded.
+  // local / total: 1 when replicated, about 1 / number of owners (MeshView) when sharded.
   double local_ratio = 1;
 };
 
 // Where the values of a range of one parameter come from: fills `out` with elements [begin, begin +
-// out.size()).
+// out.size()) of the undivided parameter (Parameter::global_shape).
 using ParameterReader =
     std::function<absl::Status(const Parameter& parameter, int64_t begin, absl::Span<float> out)>;
 
@@ -106,6 +112,11 @@ class Sharding {
   Scheduler& scheduler() { return *scheduler_; }
   const ShardingStrategy& strategy() const { return *strategy_; }
   Mesh& mesh() { return *mesh_; }
+  // For statistics of shards, such as norms: the ranks that together hold every element, and
+  // whether this rank is the one of them that counts what it has of a segment, since those that
+  // have the same must not. Every such group comes to the same result.
+  Communicator& statistics_group() { return *statistics_group_; }
+  bool CountsHere(const Unit& unit, int segment) const;
   // All that the traffic of units goes through: the mesh's groups, then the strategy's own.
   std::vector<Communicator*> communicators() const;
   // Where what is offloaded lies, also for an optimizer's state.
@@ -128,10 +139,22 @@ class Sharding {
   Sharding() = default;
   // The errors of Create that need no rank to be seen; units have their collectives already.
   static absl::Status Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                               const ShardingStrategy& strategy, int world_size);
+                               const ShardingStrategy& strategy, int data_size);
+  // Ranks with data of their own.
+  static absl::StatusOr<int> DataSize(const ShardingOptions& options, int world_size);
+  absl::Status CreateView(const UnitAxes& axes, bool owners_over_groups);
+  // The axes over which the parts among each unit's parameters are divided: none or one.
+  absl::StatusOr<std::vector<Mesh::Axes>> PartAxes(const std::vector<UnitSpec>& units,
+                                                   const ShardingOptions& options) const;
+  absl::Status CreateStatisticsGroup(const std::vector<Mesh::Axes>& part_axes);
+  // All of a parameter of which `mine` is this rank's part. Collective over the axis.
+  absl::StatusOr<std::vector<float>> Undivided(const Parameter& parameter, const Tensor& mine);
 
   Device* device_ = nullptr;
   std::unique_ptr<Mesh> mesh_;
+  std::map<UnitAxes, std::unique_ptr<MeshView>> views_;
+  Mesh::Axes statistics_axes_;
+  Communicator* statistics_group_ = nullptr;
   std::unique_ptr<Offload> offload_;
   std::unique_ptr<ShardingStrategy> strategy_;
   std::vector<std::unique_ptr<Unit>> units_;

@@ -2,9 +2,11 @@
 //
 // What Sharding::Create refuses.
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -62,12 +64,27 @@ absl::Status ValidateUnits(const std::vector<UnitSpec>& units) {
 }
 
 // Where the result is to be the same at all world sizes that can be.
-absl::Status ExpectTreeOverRanks(int world_size) {
-  if ((world_size & (world_size - 1)) == 0) return absl::OkStatus();
+absl::Status ExpectTreeOverRanks(int data_size) {
+  if ((data_size & (data_size - 1)) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("sharding: gradients are to be summed in one tree over ranks and micro-batches "
                    "(tree_micro_batches), but there are ",
-                   world_size, " ranks; expected a power of two"));
+                   data_size, " ranks; expected a power of two"));
+}
+
+// So that what is kept for each block here is kept for a block of the undivided parameter.
+absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
+  if (block == 1) return absl::OkStatus();
+  for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
+    const bool ends = run.whole_begin + run.numel == parameter.global_numel();
+    if (run.whole_begin % block == 0 && (ends || run.numel % block == 0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter '", parameter.name(), "' is divided between elements ", run.whole_begin, " and ",
+        run.whole_begin + run.numel, " of ", parameter.global_shape().ToString(),
+        ", but the optimizer keeps something for each ", block,
+        " elements; divide it at multiples of these, or keep the optimizer's state in fp32"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
@@ -80,6 +97,11 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
   ZEROTH_RETURN_IF_ERROR_WITH(
       ValidateMixedPrecision(unit.precision.value_or(options.mixed_precision)),
       absl::StrCat("unit '", unit.name, "'"));
+  if (!serves.unit_axes && unit.axes != UnitAxes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "strategy '", options.strategy, "' does not serve axes of a unit's own, which unit '",
+        unit.name, "' has; leave them out, or take another strategy"));
+  }
   if (unit.collectives == nullptr) return absl::OkStatus();
   if (!serves.unit_collectives) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -95,8 +117,51 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
 
 }  // namespace
 
+absl::StatusOr<std::vector<Mesh::Axes>> Sharding::PartAxes(const std::vector<UnitSpec>& units,
+                                                           const ShardingOptions& options) const {
+  std::vector<Mesh::Axes> part_axes;
+  for (const UnitSpec& unit : units) {
+    Mesh::Axes& of_unit = part_axes.emplace_back();
+    for (const Parameter* parameter : unit.parameters) {
+      if (!parameter->part().has_value()) continue;
+      const ParameterPart& part = *parameter->part();
+      const std::string what =
+          absl::StrCat("parameter '", parameter->name(), "' is divided over '", part.axis, "'");
+      const absl::StatusOr<Mesh::Axes> found = mesh_->Find({part.axis});
+      ZEROTH_RETURN_IF_ERROR_WITH(found.status(), what);
+      const Mesh::Axes& axes = *found;
+      if (part.axis == kReplicateAxis || part.axis == kShardAxis) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, ", over which units are; expected an axis of ShardingOptions::inner_axes"));
+      }
+      if (part.count != mesh_->size(axes) || part.index != mesh_->index(axes)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, ": this is part ", part.index, " of ", part.count, ", but this rank is ",
+            mesh_->index(axes), " of ", mesh_->size(axes), " on that axis"));
+      }
+      if (!of_unit.empty() && of_unit != axes) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, ", and others of unit '", unit.name,
+                         "' over another axis; put them into units of their own"));
+      }
+      of_unit = axes;
+      ZEROTH_RETURN_IF_ERROR(ExpectWholeBlocks(*parameter, options.block_numel));
+    }
+  }
+  return part_axes;
+}
+
+absl::StatusOr<int> Sharding::DataSize(const ShardingOptions& options, int world_size) {
+  int64_t inner = 1;
+  for (const MeshAxis& axis : options.inner_axes) inner *= std::max(axis.size, 0);
+  if (inner > 0 && world_size % inner == 0) return world_size / static_cast<int>(inner);
+  return absl::InvalidArgumentError(absl::StrCat("sharding: inner_axes have ", inner,
+                                                 " ranks, which do not divide the ", world_size,
+                                                 " of the world"));
+}
+
 absl::Status Sharding::Validate(const ShardingOptions& options, const std::vector<UnitSpec>& units,
-                                const ShardingStrategy& strategy, int world_size) {
+                                const ShardingStrategy& strategy, int data_size) {
   ZEROTH_RETURN_IF_ERROR(ValidateUnits(units));
   ZEROTH_RETURN_IF_ERROR(ValidateMixedPrecision(options.mixed_precision));
   if (options.min_shard_numel < 0) {
@@ -109,7 +174,7 @@ absl::Status Sharding::Validate(const ShardingOptions& options, const std::vecto
                                                    ", expected at least 1 element"));
   }
   if (options.strategy_options.tree_micro_batches > 0) {
-    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(world_size));
+    ZEROTH_RETURN_IF_ERROR(ExpectTreeOverRanks(data_size));
   }
   const StrategyCapabilities serves = strategy.capabilities();
   if ((options.offload.parameters || options.offload.gradients) && !serves.offload) {

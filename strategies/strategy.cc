@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -24,6 +25,18 @@ struct Entry {
 };
 
 using Strategies = Registry<StrategyRegistry, Entry>;
+
+// In ZeRO's, FSDP's, FSDP2's, Megatron-FSDP's and DDP's words.
+constexpr NamedElsewhere kElsewhere[] = {
+    {"full_shard (ZeRO-3)",
+     "zero3 zero_3 stage3 stage_3 3 fsdp fsdp2 fsdp1 fully_shard fullyshard optim_grads_params"},
+    {"shard_grad_op (ZeRO-2)", "zero2 zero_2 stage2 stage_2 2 optim_grads sdp"},
+    {"shard_optimizer (ZeRO-1)",
+     "zero1 zero_1 stage1 stage_1 1 optim zero zero_redundancy_optimizer"},
+    {"no_shard (data parallel)",
+     "ddp dp zero0 zero_0 stage0 stage_0 0 none replicate data_parallel distributed_data_parallel"},
+    {"hybrid_shard", "hsdp hfsdp hybrid zero++ mics _hybrid_shard_zero2 hybrid_shard_zero2"},
+};
 
 bool Allows(const StrategyOption& option, absl::string_view value) {
   if (!option.choices.empty()) {
@@ -168,9 +181,8 @@ absl::StatusOr<std::unique_ptr<ShardingStrategy>> StrategyRegistry::Create(
   const absl::string_view name = parts.first;
   const std::optional<Entry> entry = Strategies::Global().Find(name);
   if (!entry.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown sharding strategy '", name,
-                     "'; the ones linked in are: ", absl::StrJoin(Names(), ", ")));
+    return absl::InvalidArgumentError(absl::StrCat("unknown sharding strategy '", name, "'",
+                                                   Strategies::Global().Instead(name, kElsewhere)));
   }
   ZEROTH_ASSIGN_OR_RETURN(options.own, ParseOwn(name, parts.second, entry->own));
   ZEROTH_RETURN_IF_ERROR(CheckOptions(name, options));

@@ -21,6 +21,7 @@
 
 #include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/strategies/full_buffers.h"
 #include "zeroth/strategies/unit.h"
@@ -52,6 +53,9 @@ struct StrategyCapabilities {
   bool offload = false;
   // Units' own collectives (UnitSpec::collectives) carry their buffers.
   bool unit_collectives = false;
+  // Units may be sharded and replicated over axes of their own (UnitSpec::axes): whatever the
+  // strategy does of a unit it does with the groups of Unit::mesh.
+  bool unit_axes = false;
   // StrategyOptions of the same names.
   bool post_forward_shard_size = false;
   bool gradient_divide_factor = false;
@@ -115,7 +119,7 @@ struct StrategyOption {
 // What a strategy works with. All of it outlives the strategy.
 struct StrategyContext {
   Device* device = nullptr;
-  Mesh* mesh = nullptr;
+  Mesh* mesh = nullptr;  // for groups of the strategy's own; those of a unit are in Unit::mesh
   absl::Span<Unit* const> units;
   // Memory for full parameters and full gradients; the scheduler takes back what a failed step
   // leaves there, and gives what nobody uses back to the allocator between steps.
@@ -125,6 +129,12 @@ struct StrategyContext {
   // where everything is fp32.
   Kernels* gather_kernels = nullptr;
   Kernels* reduce_kernels = nullptr;
+  // For SyncGradients, beside the stream that it is given: for what has been reduced inside a group
+  // and goes across groups, so that the next unit's gradients need not wait for that. What
+  // Unit::MarkReduced is told must come after both. nullptr where no unit has several groups.
+  Stream* across_stream = nullptr;
+  Kernels* across_kernels = nullptr;  // as the others
+  Timeline* timeline = nullptr;       // as SchedulerOptions's
 };
 
 // One object per rank, used by that rank's thread only. Collectives are enqueued, never waited for:

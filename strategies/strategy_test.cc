@@ -119,6 +119,17 @@ TEST(StrategyOptionsTest, OnlyWhatIsFreedAfterForwardCanBeKeptInSmallerGroups) {
   EXPECT_THAT(Refusal("full_shard", options, 4), HasSubstr("stay gathered"));
 }
 
+TEST(StrategyRegistryTest, OtherFrameworksNamesAreKnown) {
+  for (const auto& [theirs, ours] : {std::pair("zero3", "full_shard (ZeRO-3)"),
+                                     {"FSDP", "full_shard (ZeRO-3)"},
+                                     {"zero-2", "shard_grad_op (ZeRO-2)"},
+                                     {"stage1", "shard_optimizer (ZeRO-1)"},
+                                     {"ddp", "no_shard (data parallel)"},
+                                     {"HSDP", "hybrid_shard"}}) {
+    EXPECT_THAT(Refusal(theirs, {}, 2), HasSubstr(absl::StrCat("did you mean ", ours, "?")));
+  }
+}
+
 TEST(StrategyOptionsTest, TheProjectsOwnHaveNoFurtherOptions) {
   for (const std::string& name : StrategyRegistry::Names()) {
     EXPECT_THAT(Refusal(name + ":depth=2", {}, 4),

@@ -18,7 +18,7 @@ std::vector<ParameterExtent> Extents(const std::vector<Parameter*>& parameters) 
   for (const Parameter* parameter : parameters) {
     const int64_t rows = parameter->shape().rank() == 0 ? 1 : parameter->shape().dim(0);
     extents.push_back({parameter->numel(), parameter->dtype(), parameter->requires_grad(),
-                       rows == 0 ? 0 : parameter->numel() / rows});
+                       rows == 0 ? 0 : parameter->numel() / rows, parameter->part().has_value()});
   }
   return extents;
 }
@@ -161,7 +161,7 @@ int64_t Unit::local_numel() const {
 
 int64_t Unit::total_numel() const {
   int64_t numel = 0;
-  for (const Parameter* parameter : spec_.parameters) numel += parameter->numel();
+  for (const Parameter* parameter : spec_.parameters) numel += parameter->global_numel();
   return numel;
 }
 

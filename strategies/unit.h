@@ -5,6 +5,7 @@
 #ifndef ZEROTH_STRATEGIES_UNIT_H_
 #define ZEROTH_STRATEGIES_UNIT_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +21,7 @@
 #include "absl/strings/string_view.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/comm/mesh.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/state_tensor.h"
@@ -55,6 +58,18 @@ enum class MicroBatches : uint8_t {
 };
 inline constexpr size_t kMicroBatchesCount = 3;
 
+// Over which of a mesh's axes a unit is replicated, and over which it is sharded, each by name and
+// in the mesh's order: {{}, {"replicate", "shard"}} shards it over all ranks with data of their own
+// whatever the strategy does with others, {{"replicate", "shard"}, {}} keeps it whole on all of
+// them. Both axes are in one of the lists. Sums over ranks have the bits that other axes give where
+// the replicated ones come first in the mesh, and shard groups are powers of two of ranks.
+struct UnitAxes {
+  std::vector<std::string> replicated = {kReplicateAxis};
+  std::vector<std::string> sharded = {kShardAxis};
+
+  friend auto operator<=>(const UnitAxes&, const UnitAxes&) = default;
+};
+
 struct UnitSpec {
   std::string name;
   std::vector<Parameter*> parameters;  // each in exactly one unit; must outlive it
@@ -67,6 +82,8 @@ struct UnitSpec {
   // In place of what ShardingOptions say, for this unit alone.
   std::optional<LayoutKind> layout = std::nullopt;
   std::optional<MixedPrecision> precision = std::nullopt;  // norms in fp32, say
+  // By default as the strategy has it, which decides how many ranks are on each axis.
+  UnitAxes axes = {};
 };
 
 // Flat storage of the parameters that are gathered and freed together. Owns this rank's shards;
@@ -124,6 +141,24 @@ class Unit {
   }
   Segment& segment(int i) { return segments_[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments_[static_cast<size_t>(i)]; }
+  // What the ranks are to this unit; set by who makes it, before its first use, and outlives it.
+  // `part_axes`: over which those of its parameters that are parts are divided.
+  void set_mesh(const MeshView* mesh, Mesh::Axes part_axes = {}) {
+    mesh_ = mesh;
+    part_axes_ = std::move(part_axes);
+  }
+  const MeshView& mesh() const {
+    ZEROTH_CHECK(mesh_ != nullptr);
+    return *mesh_;
+  }
+  // UnitSpec::axes are the default's.
+  bool has_default_axes() const { return spec_.axes == UnitAxes(); }
+  // The axes of the mesh over which ranks hold different elements of a segment.
+  Mesh::Axes OwnerAxes(int i) const {
+    Mesh::Axes axes = segment_layout(i).replicated ? Mesh::Axes() : mesh().owner_axes();
+    if (segment_layout(i).of_parts) axes.insert(axes.end(), part_axes_.begin(), part_axes_.end());
+    return axes;
+  }
   // True where every rank holds all of the segment, or of the shard group where that owns it:
   // nothing is gathered, and the full gradient is what the optimizer reads.
   bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
@@ -145,6 +180,11 @@ class Unit {
   int64_t tree_micro_batches() const { return tree_micro_batches_; }
   // True if the gradients of each micro-batch are apart from those of the ones before.
   bool sums_in_tree() const { return tree_micro_batches_ > 1; }
+  // True where shard groups are of one rank but owners span them: before the last micro-batch there
+  // is nothing to sum, and gradients add up in full.
+  bool sums_only_across() const {
+    return mesh().owners_span_groups() && mesh().shard_size() == 1 && tree_micro_batches_ == 0;
+  }
   // Set before gradients begin (kNone → kFull): a step has either one micro-batch or several.
   void set_micro_batches(MicroBatches how) { micro_batches_ = how; }
   MicroBatches micro_batches() const { return micro_batches_; }
@@ -172,8 +212,8 @@ class Unit {
     return layout_.PieceOf(parameter, shard_rank_);
   }
 
-  // Elements of parameters that this rank stores between steps, and of all of them; padding not
-  // counted.
+  // Elements of parameters that this rank stores between steps, and of all of them, undivided;
+  // padding not counted.
   int64_t local_numel() const;
   int64_t total_numel() const;
 
@@ -241,6 +281,8 @@ class Unit {
   MicroBatches micro_batches_ = MicroBatches::kOne;
   int64_t micro_batches_accumulated_ = 0;
   int64_t tree_micro_batches_ = 0;
+  const MeshView* mesh_ = nullptr;
+  Mesh::Axes part_axes_;
   std::shared_ptr<Event> gather_event_;
   std::shared_ptr<Event> reduce_event_;
   std::map<std::type_index, std::shared_ptr<void>> strategy_states_;

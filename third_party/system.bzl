@@ -5,25 +5,46 @@
 _PREFIXES = ["/usr", "/usr/local"]
 _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"]
 
-def fail_missing(what, package):
-    """Stops the build, naming what was not found and how to get it.
+def _lacking_packages(ctx):
+    """Returns the packages of packages.txt that this system lacks, each with what it is."""
+    lacking = []
+    for line in ctx.read(Label("//third_party:packages.txt")).splitlines():
+        if line and not line.startswith("#"):
+            package, what, probe = line.split("|")
+            if ctx.execute(["sh", "-c", probe]).return_code != 0:
+                lacking.append((package, what))
+    return lacking
+
+def fail_missing(ctx, what, package):
+    """Stops the build, naming what was not found, what else is missing, and the ways to get it.
 
     Args:
+      ctx: the repository rule's.
       what: the file or module that was looked for, and where.
       package: the Debian package that holds it.
     """
-    fail(("\n\nZeroth needs %s.\n" +
-          "It comes with the Debian package '%s'. Run ./bazelw, which installs what is missing, " +
-          "or: sudo apt-get install %s\n") % (what, package, package))
+    lacking = _lacking_packages(ctx)
+    names = " ".join([name for name, _ in lacking]) or package
+    message = "\n\nZeroth needs %s.\nIt comes with the Debian package '%s'.\n" % (what, package)
+    if lacking:
+        message += "Of what Zeroth needs, this system lacks: %s.\n" % ", ".join(["%s (%s)" % entry for entry in lacking])
+    message += "Run Zeroth's ./bazelw, which installs what is missing, or: sudo apt-get install %s\n" % names
+
+    # Modules give repositories other names than their own.
+    if "~" not in ctx.name and "+" not in ctx.name:
+        message += ("A project that imports Zeroth can do without: declare a repository '%s' of your own before " +
+                    "zeroth_dependencies(), or use Bazel modules, which take all but oneDNN from their registry " +
+                    "(docs/importing.md).\n") % ctx.name
+    fail(message)
 
 def pkg_config(ctx, module, arguments, package):
     """Returns the trimmed output of `pkg-config ARGUMENTS MODULE`; fails where it is unknown."""
     tool = ctx.which("pkg-config")
     if not tool:
-        fail_missing("the program pkg-config", "pkg-config")
+        fail_missing(ctx, "the program pkg-config", "pkg-config")
     result = ctx.execute([tool] + arguments + [module])
     if result.return_code != 0:
-        fail_missing("the pkg-config module '%s' (%s)" % (module, result.stderr.strip()), package)
+        fail_missing(ctx, "the pkg-config module '%s' (%s)" % (module, result.stderr.strip()), package)
     return result.stdout.strip()
 
 def include_folder(ctx, header, package, first = []):
@@ -32,7 +53,7 @@ def include_folder(ctx, header, package, first = []):
     for folder in candidates:
         if ctx.path(folder + "/" + header).exists:
             return folder
-    fail_missing("the header <%s> (looked in %s)" % (header, ", ".join(candidates)), package)
+    fail_missing(ctx, "the header <%s> (looked in %s)" % (header, ", ".join(candidates)), package)
     return None  # Not reached; Starlark has no way to tell its checker so.
 
 def library_folder(ctx, file, package, first = []):
@@ -45,7 +66,7 @@ def library_folder(ctx, file, package, first = []):
     for folder in candidates:
         if ctx.path(folder + "/" + file).exists:
             return folder
-    fail_missing("the library %s (looked in %s)" % (file, ", ".join(candidates)), package)
+    fail_missing(ctx, "the library %s (looked in %s)" % (file, ", ".join(candidates)), package)
     return None
 
 def first_with(ctx, folders, file):

@@ -1,11 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/back_end.h"
-
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+
+#include "zeroth/train/job.h"
 
 namespace zeroth {
 namespace {

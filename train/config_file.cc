@@ -19,7 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
-#include "toml++/toml.h"
+#include "toml.hpp"
 
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +18,58 @@
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/train/adapter_merger.h"
+#include "zeroth/core/tensor/tensor.h"
 
 namespace zeroth {
+
+AdapterMerger::AdapterMerger(const LanguageModel& model, Device& device, Kernels& kernels)
+    : device_(device), kernels_(kernels) {
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    for (const Parameter* parameter : {adapter.weight, adapter.a, adapter.b}) {
+      pending_of_[parameter] = pending_.size();
+    }
+    pending_.push_back({adapter, {}});
+  }
+}
+
+absl::Status AdapterMerger::Add(const Parameter& parameter, absl::Span<const float> values,
+                                const Sink& sink) {
+  const auto found = pending_of_.find(&parameter);
+  if (found == pending_of_.end()) return sink(parameter, values);
+  Pending& pending = pending_[found->second];
+  pending.values[&parameter].assign(values.begin(), values.end());
+  constexpr size_t kParts = 3;
+  return pending.values.size() == kParts ? Merge(pending, sink) : absl::OkStatus();
+}
+
+absl::Status AdapterMerger::Merge(Pending& pending, const Sink& sink) {
+  const auto values = std::exchange(pending.values, {});
+  const auto upload = [&](const Parameter& parameter) {
+    return Tensor::FromHost<float>(device_, parameter.global_shape(), values.at(&parameter),
+                                   MemoryCategory::kWorkspace);
+  };
+  const LoraAdapter& adapter = pending.adapter;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, upload(*adapter.weight));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, upload(*adapter.a));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor b, upload(*adapter.b));
+  ZEROTH_RETURN_IF_ERROR(MergeLora(kernels_, adapter, weight, a, b));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> merged, weight.ToHost<float>());
+  return sink(*adapter.weight, merged);
+}
+
+std::vector<const Parameter*> AdapterMerger::MergedParameters(const LanguageModel& model) {
+  std::set<const Parameter*> adapters;
+  for (const LoraAdapter& adapter : LoraAdapters(model)) {
+    adapters.insert(adapter.a);
+    adapters.insert(adapter.b);
+  }
+  std::vector<const Parameter*> merged;
+  for (const Parameter* parameter : model.Parameters()) {
+    if (adapters.count(parameter) == 0) merged.push_back(parameter);
+  }
+  return merged;
+}
+
 namespace {
 
 using Writer = std::unique_ptr<HfDirectoryWriter>;
@@ -52,7 +102,7 @@ absl::StatusOr<Writer> StartModel(const LanguageModel& model, const std::string&
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, ModelConfig(model, options.dtype, options));
   std::vector<TensorDeclaration> tensors;
   for (const Parameter* parameter : AdapterMerger::MergedParameters(model)) {
-    tensors.push_back({parameter->name(), options.dtype, parameter->shape()});
+    tensors.push_back({parameter->name(), options.dtype, parameter->global_shape()});
   }
   return StartWriting(config, std::move(tensors), directory, options, HfDirectoryKind::kModel);
 }
@@ -79,7 +129,7 @@ absl::StatusOr<HfConfig> AdapterConfig(const LanguageModel& model, const ExportO
   adapter.base_model = options.base_model;
   for (const LoraAdapter& part : LoraAdapters(model)) {
     adapter.fan_in_fan_out = part.layout == WeightLayout::kInOut;
-    adapter.rank = part.a->shape().dim(adapter.fan_in_fan_out ? 1 : 0);
+    adapter.rank = part.a->global_shape().dim(adapter.fan_in_fan_out ? 1 : 0);
     adapter.alpha = part.alpha;
     adapter.layers.emplace_back(absl::StripSuffix(part.a->name(), ".lora_A"));
   }
@@ -91,7 +141,7 @@ absl::StatusOr<Writer> StartAdapters(const LanguageModel& model, const std::stri
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, AdapterConfig(model, options));
   std::vector<TensorDeclaration> tensors;
   for (const auto& [parameter, half] : HalvesOf(model)) {
-    const Shape& shape = parameter->shape();
+    const Shape& shape = parameter->global_shape();
     tensors.push_back(
         {half.name, options.dtype, half.transposed ? Shape({shape.dim(1), shape.dim(0)}) : shape});
   }
@@ -178,7 +228,7 @@ absl::Status ExportAdapters(Trainer& trainer, const std::string& directory,
         const auto half = halves.find(&parameter);
         if (half == halves.end()) return absl::OkStatus();
         if (!half->second.transposed) return (*writer)->Write(half->second.name, 0, values);
-        return (*writer)->Write(half->second.name, 0, Transposed(parameter.shape(), values));
+        return (*writer)->Write(half->second.name, 0, Transposed(parameter.global_shape(), values));
       });
 }
 

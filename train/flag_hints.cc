@@ -2,27 +2,17 @@
 
 #include "zeroth/train/flag_hints.h"
 
-#include <algorithm>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/train/option_registry.h"
 
 namespace zeroth {
 namespace {
 
-struct Foreign {
-  const char* ours;
-  const char* names;  // which blanks separate
-};
-
 // Names that transformers, PyTorch's recipes and FSDP, DeepSpeed, Megatron-LM, nanoGPT, llm.c and
 // earlier versions of Zeroth give to what a flag here does.
-constexpr Foreign kForeign[] = {
+constexpr NamedElsewhere kElsewhere[] = {
     {"--steps", "max_steps max_iters train_iters num_steps iterations"},
     {"--steps (a run counts optimizer steps)", "num_train_epochs num_epochs epochs"},
     {"--lr", "learning_rate max_lr"},
@@ -75,51 +65,12 @@ constexpr Foreign kForeign[] = {
     {"--trace", "profile"},
 };
 
-// Insertions, deletions and replacements that make one of the other, and swaps of neighbours.
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      now[j] =
-          std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        now[j] = std::min(now[j], before[j - 2] + 1);
-      }
-    }
-    before = last;
-    last = now;
-  }
-  return last[b.size()];
-}
-
-// What whoever wrote `unknown` may have meant; nothing if it is far from all.
-std::vector<std::string> Hints(absl::string_view unknown) {
-  const std::string name = absl::StrReplaceAll(unknown, {{"-", "_"}, {".", "_"}});
-  for (const Foreign& foreign : kForeign) {
-    const std::vector<absl::string_view> names = absl::StrSplit(foreign.names, ' ');
-    if (std::find(names.begin(), names.end(), name) != names.end()) return {foreign.ours};
-  }
-  // A typing error in one letter of three or four; in more, it is another word.
-  size_t nearest = std::max<size_t>(1, name.size() / 4);
-  std::vector<std::string> hints;
-  for (const Option& option : AllOptions()) {
-    const size_t distance = EditDistance(name, option.name);
-    if (distance < nearest) hints.clear();
-    if (distance > nearest) continue;
-    nearest = distance;
-    hints.push_back(absl::StrCat("--", option.name));
-  }
-  if (hints.size() > 3) hints.resize(3);
-  return hints;
-}
-
 }  // namespace
 
 std::string DidYouMean(absl::string_view unknown) {
-  const std::vector<std::string> hints = Hints(unknown);
-  return hints.empty() ? "" : absl::StrCat("; did you mean ", absl::StrJoin(hints, " or "), "?");
+  std::vector<std::string> options;
+  for (const Option& option : AllOptions()) options.push_back(option.name);
+  return DidYouMean(unknown, kElsewhere, options, "--");
 }
 
 }  // namespace zeroth

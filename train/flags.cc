@@ -237,6 +237,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::
   for (const auto& [name, text] : given.options) {
     const absl::Status status = SetOption(*FindOption(name), text, options);
     if (!status.ok()) wrong.push_back(absl::StrCat("--", name, "=", text, ": ", status.message()));
+    options.batch_size_is_given |= name == "batch_size";
   }
   ZEROTH_RETURN_IF_ERROR(Refused(wrong));
   ZEROTH_RETURN_IF_ERROR(Validate(options));

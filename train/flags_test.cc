@@ -107,6 +107,11 @@ TEST(FlagsTest, FlagsOverrideTheFile) {
               HasSubstr("bad.toml:1: there is no option stps; did you mean --steps?"));
 }
 
+TEST(FlagsTest, ABatchSizeThatIsTheDefaultIsGivenAllTheSame) {
+  EXPECT_FALSE(Parse({"--data=a"})->batch_size_is_given);
+  EXPECT_TRUE(Parse({"--data=a", "--batch_size=8"})->batch_size_is_given);
+}
+
 TEST(FlagsTest, WordsMayStandInAFile) {
   const std::string more = Write("more", "# few\n\n  --steps=7\n--out=x\n");
   const auto options = Parse({"--data=a", absl::StrCat("--flagfile=", more), "--out=y"});

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/byte_count.h"
@@ -21,10 +22,10 @@
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/quantized_collectives.h"
 #include "zeroth/strategies/strategy.h"
+#include "zeroth/train/model_source.h"
 #include "zeroth/train/run_checkpoints.h"
 #include "zeroth/train/run_directory.h"
 #include "zeroth/train/step_trace.h"
-#include "zeroth/train/token_ids.h"
 
 namespace zeroth {
 namespace {
@@ -69,7 +70,7 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view n
 absl::StatusOr<bool> HoldsText(const std::string& data) {
   if (data.empty()) return false;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(data));
-  return files[0].kind == DataFileKind::kText;
+  return IsText(files[0].kind);
 }
 
 }  // namespace
@@ -121,9 +122,8 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                           LrSchedule::Create(options.lr_schedule, schedule_options));
   ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText(options.data));
   ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text, HoldsText(options.eval_data));
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::unique_ptr<Tokenizer> tokenizer,
-      source.OpenTokenizer(options.tokenizer, data_are_text || eval_data_are_text));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   constexpr size_t kMostBytes = size_t{64} << 20;
   std::map<std::string, std::string> tokenizer_files;
   for (const std::string& path : source.TokenizerFiles(options.tokenizer)) {
@@ -208,7 +208,6 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.sharding.mixed_precision = options.mixed_precision();
   trainer.sharding.offload = options.offload_options();
   if (options.min_wrap_numel > 0) trainer.wrap = WrapByMinNumel(options.min_wrap_numel);
-  trainer.kernels = options.kernel_options();
   trainer.fp32_norms = options.fp32_norms;
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
@@ -250,6 +249,42 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job) {
 
 int64_t TokensPerStep(const TrainOptions& options) {
   return SequencesPerStep(options) * options.seq_len;
+}
+
+namespace {
+
+constexpr char kAuto[] = "auto";
+constexpr char kLocal[] = "local";
+
+}  // namespace
+
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
+                                          const ProcessEnvironment& ranks) {
+  const bool is_auto = options.comm == kAuto;
+  if (!is_auto && options.comm != kLocal) return options.comm;
+  // Of one process, ranks can only be threads.
+  if (!ranks.HasLauncher() || ranks.world_size == 1) return kLocal;
+  const std::string started = absl::StrCat(ranks.launcher, " has started ", ranks.world_size,
+                                           " processes, of which this is number ", ranks.rank);
+  const bool on_gpus = options.device != TrainOptions().device;
+  const bool no_mpi = ranks.launcher == "torchrun";
+  if (is_auto && on_gpus) return "nccl";
+  if (is_auto && !no_mpi) return "mpi";
+  const std::string advice =
+      on_gpus  ? "take --comm=nccl, or leave --comm out"
+      : no_mpi ? "start them by mpirun or srun, for --comm=mpi, or train with --device=cuda, for "
+                 "--comm=nccl"
+               : "take --comm=mpi, or leave --comm out";
+  return absl::InvalidArgumentError(
+      absl::StrCat("--comm=", options.comm, ": ", started,
+                   is_auto ? ", and on CPUs ranks that it starts cannot talk to each other; "
+                           : ", and each would be a whole run of its own, all in one --out; ",
+                   advice));
+}
+
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
+  return ChooseBackEnd(options, ranks);
 }
 
 }  // namespace zeroth

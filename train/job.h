@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/token_source.h"
@@ -65,6 +66,14 @@ absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job);
 
 // Of all ranks together.
 int64_t TokensPerStep(const TrainOptions& options);
+
+// --comm with auto resolved, by what `ranks` says of the program that started this process: local
+// if it was started alone. InvalidArgument if it is one of several that would each make a whole run
+// of its own in the same --out, or that no back end can bring together.
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options,
+                                          const ProcessEnvironment& ranks);
+// The same, for this process.
+absl::StatusOr<std::string> ChooseBackEnd(const TrainOptions& options);
 
 }  // namespace zeroth
 

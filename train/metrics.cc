@@ -3,9 +3,7 @@
 #include "zeroth/train/metrics.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
@@ -36,24 +33,9 @@ std::string Number(T value) {
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(MetricsWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      unwritten_(std::move(other.unwritten_)) {}
-
-MetricsWriter::~MetricsWriter() {
-  if (fd_ >= 0) close(fd_);
-}
-
-absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, int flags) {
-  const int fd = TEMP_FAILURE_RETRY(
-      open(path.c_str(), flags | O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-  return MetricsWriter(path, fd);
-}
-
 absl::StatusOr<MetricsWriter> MetricsWriter::Create(const std::string& path) {
-  return Open(path, O_TRUNC);
+  ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, O_TRUNC));
+  return MetricsWriter(std::move(file));
 }
 
 absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int64_t step) {
@@ -67,7 +49,8 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
     if (json["step"].get<int64_t>() <= step) absl::StrAppend(&kept, line, "\n");
   }
   ZEROTH_RETURN_IF_ERROR(ReplaceFile(path, kept));
-  return Open(path, 0);
+  ZEROTH_ASSIGN_OR_RETURN(AppendedFile file, AppendedFile::Open(path, 0));
+  return MetricsWriter(std::move(file));
 }
 
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
@@ -88,22 +71,11 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"eval_loss\": ", Number(*metrics.eval_loss));
   if (metrics.ema_eval_loss.has_value())
     absl::StrAppend(&line, ", \"ema_eval_loss\": ", Number(*metrics.ema_eval_loss));
-  return WriteLine(line + "}");
+  return file_.Append(line + "}\n");
 }
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
-  return WriteLine(nlohmann::json{{"summary", summary}}.dump());
-}
-
-absl::Status MetricsWriter::WriteLine(const std::string& line) {
-  absl::StrAppend(&unwritten_, line, "\n");
-  while (!unwritten_.empty()) {
-    const ssize_t written = write(fd_, unwritten_.data(), unwritten_.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, absl::StrCat("write ", path_));
-    unwritten_.erase(0, static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  return file_.Append(nlohmann::json{{"summary", summary}}.dump() + "\n");
 }
 
 }  // namespace zeroth

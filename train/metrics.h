@@ -12,6 +12,8 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
 
+#include "zeroth/train/appended_file.h"
+
 namespace zeroth {
 
 // One optimizer step, as it is reported.
@@ -32,10 +34,9 @@ struct StepMetrics {
 };
 
 // Writes metrics.jsonl: one JSON object a line, written line by line, so that a run can be watched
-// and survives what ends it. What cannot be written at once is kept, and goes on from where it
-// stopped with the next line: after an error lines are late, and none is lost or torn. Numbers are
-// printed with the fewest digits that read back as the same float or double; what is not finite
-// becomes a string ("nan", "inf"), since JSON has no number for it.
+// and survives what ends it (see AppendedFile). Numbers are printed with the fewest digits that
+// read back as the same float or double; what is not finite becomes a string ("nan", "inf"), since
+// JSON has no number for it.
 class MetricsWriter {
  public:
   // Replaces the file. The error names the path and the reason.
@@ -46,22 +47,14 @@ class MetricsWriter {
   // stays until the new one is whole.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
-  MetricsWriter(MetricsWriter&& other) noexcept;
-  MetricsWriter& operator=(MetricsWriter&&) = delete;
-  ~MetricsWriter();
-
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}.
   absl::Status WriteSummary(const nlohmann::json& summary);
 
  private:
-  MetricsWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  static absl::StatusOr<MetricsWriter> Open(const std::string& path, int flags);
-  absl::Status WriteLine(const std::string& line);
+  explicit MetricsWriter(AppendedFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  int fd_;
-  std::string unwritten_;
+  AppendedFile file_;
 };
 
 }  // namespace zeroth

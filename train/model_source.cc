@@ -2,21 +2,149 @@
 
 #include "zeroth/train/model_source.h"
 
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
-#include "zeroth/data/gpt2_bpe.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/nn/layers/lora_linear.h"
 
 namespace zeroth {
+namespace {
+
+// Of a flag that has another value than its default, the adapter's must be the same.
+template <typename T>
+absl::Status Adopt(const char* flag, const T& unset, const T& value, T& option) {
+  if (option == unset || option == value) {
+    option = value;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", option, ", but that of --init_adapter is ", value, "; leave the flag out"));
+}
+
+absl::Status AdoptBase(const std::string& base, TrainOptions& options) {
+  if (!options.init_from.empty()) return absl::OkStatus();
+  const std::string adapter = absl::StrCat("--init_adapter=", options.init_adapter);
+  if (!options.model.empty() || base.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        adapter,
+        options.model.empty()
+            ? " does not say which model it was made for"
+            : absl::StrCat(" and --model=", options.model, ": it belongs to a trained model"),
+        "; give --init_from=DIRECTORY"));
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(base, error)) {
+    return absl::NotFoundError(absl::StrCat(adapter, " was made for ", base,
+                                            ", which is no directory here; give "
+                                            "--init_from=DIRECTORY"));
+  }
+  options.init_from = base;
+  return absl::OkStatus();
+}
+
+std::set<std::string> Without(const std::set<std::string>& all, const std::set<std::string>& some) {
+  std::set<std::string> rest;
+  for (const std::string& name : all) {
+    if (some.count(name) == 0) rest.insert(name);
+  }
+  return rest;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainOptions> WithInitAdapter(TrainOptions options) {
+  if (options.init_adapter.empty()) return options;
+  const absl::StatusOr<PeftDirectory> opened = PeftDirectory::Open(options.init_adapter);
+  ZEROTH_RETURN_IF_ERROR_WITH(opened.status(), "--init_adapter");
+  const PeftAdapter& adapter = opened->adapter();
+  if (adapter.dropout != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init_adapter=", options.init_adapter, ": was trained with a dropout of ",
+                     adapter.dropout,
+                     ", and Zeroth has none; to go on without, set \"lora_dropout\" to 0 in its "
+                     "adapter_config.json"));
+  }
+  const TrainOptions unset;
+  ZEROTH_RETURN_IF_ERROR(Adopt("lora_rank", unset.lora_rank, adapter.rank, options.lora_rank));
+  ZEROTH_RETURN_IF_ERROR(Adopt("lora_alpha", unset.lora_alpha, adapter.alpha, options.lora_alpha));
+  // Names in another order, or ends of other lengths, may mean the same layers: Open compares them.
+  if (options.lora_targets == unset.lora_targets) {
+    options.lora_targets = absl::StrJoin(PeftTargets(adapter), ",");
+  }
+  ZEROTH_RETURN_IF_ERROR(AdoptBase(adapter.base_model, options));
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<const InitAdapter>> InitAdapter::Open(const std::string& path,
+                                                                     const LanguageModel& model) {
+  ZEROTH_ASSIGN_OR_RETURN(PeftDirectory opened, PeftDirectory::Open(path));
+  std::shared_ptr<InitAdapter> adapter(new InitAdapter(std::move(opened)));
+  const WeightsSource& weights = *adapter->adapter_.weights();
+  const std::vector<std::string>& names = adapter->adapter_.adapter().layers;
+  const std::set<std::string> stored(names.begin(), names.end());
+  std::set<std::string> adapted;
+  for (const LoraAdapter& part : LoraAdapters(model)) {
+    adapted.emplace(absl::StripSuffix(part.a->name(), ".lora_A"));
+  }
+  if (adapted != stored) {
+    const auto listed = [](const char* what, const std::set<std::string>& layers) {
+      return layers.empty() ? "" : absl::StrCat("\n  ", what, ": ", absl::StrJoin(layers, ", "));
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init_adapter=", path, " adapts other layers than this model's adapters",
+                     listed("only the adapter", Without(stored, adapted)),
+                     listed("only the model", Without(adapted, stored))));
+  }
+  for (const LoraAdapter& part : LoraAdapters(model)) {
+    const std::string layer(absl::StripSuffix(part.a->name(), ".lora_A"));
+    const bool transposed = part.layout == WeightLayout::kInOut;
+    for (const auto& [parameter, name] :
+         {std::pair(part.a, PeftNameOfA(layer)), std::pair(part.b, PeftNameOfB(layer))}) {
+      ZEROTH_ASSIGN_OR_RETURN(const Shape shape, weights.ShapeOf(name));
+      const Shape& own = parameter->global_shape();
+      const Shape expected = transposed ? Shape({own.dim(1), own.dim(0)}) : own;
+      if (shape != expected) {
+        return absl::InvalidArgumentError(absl::StrCat("--init_adapter=", path, ": tensor \"", name,
+                                                       "\" has shape ", shape.ToString(),
+                                                       ", expected ", expected.ToString()));
+      }
+      adapter->halves_[parameter->name()] = {name, transposed};
+    }
+  }
+  return adapter;
+}
+
+absl::Status InitAdapter::Read(const Parameter& parameter, int64_t begin,
+                               absl::Span<float> out) const {
+  const Half& half = halves_.at(parameter.name());
+  const WeightsSource& weights = *adapter_.weights();
+  if (!half.transposed) return weights.ReadElements(half.stored, begin, out);
+  const int64_t rows = parameter.global_shape().dim(0);
+  const int64_t columns = parameter.global_shape().dim(1);
+  // Halves are small.
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
+                          weights.ReadAll(half.stored, Shape({columns, rows})));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t element = begin + static_cast<int64_t>(i);
+    out[i] = values[static_cast<size_t>(element % columns * rows + element / columns)];
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 constexpr char kDefaultModel[] = "gpt2_nano";
@@ -55,10 +183,10 @@ absl::Status CheckWeights(const WeightsSource& weights, const LanguageModel& mod
     const absl::StatusOr<Shape> shape = weights.ShapeOf(stored);
     if (!shape.ok()) {
       wrong.push_back(
-          absl::StrCat("missing: ", parameter->name(), " ", parameter->shape().ToString()));
-    } else if (*shape != parameter->shape()) {
+          absl::StrCat("missing: ", parameter->name(), " ", parameter->global_shape().ToString()));
+    } else if (*shape != parameter->global_shape()) {
       wrong.push_back(absl::StrCat("shape: ", stored, " is ", shape->ToString(), ", expected ",
-                                   parameter->shape().ToString()));
+                                   parameter->global_shape().ToString()));
     }
     used.insert(stored);
   }
@@ -131,47 +259,66 @@ ParameterReader ModelSource::Reader(uint64_t seed) const {
 }
 
 absl::Status ModelSource::NoTokenizer(int64_t vocab_size) const {
-  std::string found;
-  if (directory_.has_value()) {
-    std::vector<std::string> names;
-    for (const std::string& path : directory_->TokenizerFiles()) {
-      names.push_back(path.substr(path.rfind('/') + 1));
-    }
-    found = names.empty() ? ", which has no tokenizer files"
-                          : absl::StrCat(", of whose tokenizer files (", absl::StrJoin(names, ", "),
-                                         ") Zeroth reads only vocab.json and merges.txt, both");
-  }
+  const char* const found = directory_.has_value() ? ", which has no tokenizer files" : "";
   return absl::InvalidArgumentError(absl::StrCat(
       "no tokenizer for ", name_, found, ": text cannot become ids of its vocabulary of ",
       vocab_size,
-      ". Give --tokenizer=DIRECTORY with a vocab.json and a merges.txt, as GPT-2 has them, or "
-      "--data as token files (.npy, .bin) that the model's own tokenizer has made. To train on "
-      "bytes all the same, say so: --tokenizer=byte"));
+      ". Give --tokenizer=PATH, a directory with a tokenizer.json, a tokenizer.model, or a "
+      "vocab.json and a merges.txt, or --data as token files (.npy, .bin) that the model's own "
+      "tokenizer has made. To train on bytes all the same, say so: --tokenizer=byte"));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const std::string& choice,
+absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const TrainOptions& options,
                                                                       bool has_text) const {
-  if (choice == "byte") return std::make_unique<ByteTokenizer>();
-  if (choice != "auto") return Gpt2Bpe::LoadDirectory(choice);
-  std::set<std::string> names;
-  for (const std::string& path : TokenizerFiles(choice))
-    names.insert(path.substr(path.rfind('/') + 1));
-  if (names.count("vocab.json") > 0 && names.count("merges.txt") > 0)
-    return Gpt2Bpe::LoadDirectory(directory_->path());
+  const TokenizerOptions how = {options.parse_special};
+  if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
+  if (options.tokenizer != "auto") {
+    auto tokenizer = zeroth::OpenTokenizer(options.tokenizer, how);
+    if (!tokenizer.ok()) return Annotate(tokenizer.status(), "--tokenizer");
+    return tokenizer;
+  }
+  const std::vector<std::string> files = TokenizerFiles("auto");
+  if (!files.empty()) {
+    auto tokenizer = zeroth::OpenTokenizer(directory_->path(), how);
+    // Token files are no worse for a tokenizer that cannot be read.
+    if (!tokenizer.ok() && !has_text) return nullptr;
+    if (!tokenizer.ok()) {
+      return Annotate(
+          tokenizer.status(),
+          absl::StrCat("no tokenizer for ", name_, " (--tokenizer names another one, or byte)"));
+    }
+    return tokenizer;
+  }
   if (!has_text) return nullptr;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, Build());
   // What --tokenizer=byte trains, and its export, which has no tokenizer files.
-  if (names.empty() && model->vocab_size() == ByteTokenizer::kVocabSize) {
-    return std::make_unique<ByteTokenizer>();
-  }
+  if (model->vocab_size() == ByteTokenizer::kVocabSize) return std::make_unique<ByteTokenizer>();
   return NoTokenizer(model->vocab_size());
 }
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
   if (choice == "byte") return {};
-  if (choice != "auto")
-    return {absl::StrCat(choice, "/vocab.json"), absl::StrCat(choice, "/merges.txt")};
+  if (choice != "auto") return FindTokenizerFiles(choice).value_or(std::vector<std::string>());
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
+}
+
+nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer) {
+  const bool is_bytes = dynamic_cast<const ByteTokenizer*>(tokenizer) != nullptr;
+  nlohmann::json ids;
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    const auto found = source.find(key);
+    if (!is_bytes && found != source.end()) {
+      ids[key] = *found;
+    } else if (tokenizer != nullptr) {
+      // One token stands before a text and after it.
+      ids[key] = tokenizer->end_of_text();
+    } else {
+      ids[key] = nullptr;
+    }
+  }
+  const auto padding = source.find("pad_token_id");
+  if (!is_bytes && padding != source.end()) ids["pad_token_id"] = *padding;
+  return ids;
 }
 
 }  // namespace zeroth

@@ -162,7 +162,8 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
         options.deterministic_batch > 0 ? "--deterministic_batch" : "--grad_accum"));
   }
   const int64_t batch_size = options.global_batch_size / micro_batches;
-  if (options.batch_size != TrainOptions().batch_size && options.batch_size != batch_size) {
+  const bool given = options.batch_size_is_given || options.batch_size != TrainOptions().batch_size;
+  if (given && options.batch_size != batch_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--global_batch_size=", options.global_batch_size, " and --batch_size=", options.batch_size,
         ": the one follows from the other, and makes it ", batch_size, "; leave one out"));

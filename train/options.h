@@ -32,7 +32,10 @@ struct TrainOptions {
 #define OPTION(type, name, default_value, ...) type name = default_value;
 #include "zeroth/train/options.inc"
 
-  int local_world_size = 0;  // no option: ranks on this machine, as far as known; 0: all of them
+  // These are no options. Ranks on this machine, as far as known; 0: all of them.
+  int local_world_size = 0;
+  // Whether the command line itself says so, be it the default.
+  bool batch_size_is_given = false;
 
   // What the options mean to those who are told by them. Each option has a value that
   // CheckOption allows.

@@ -245,6 +245,9 @@ TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
       WithGlobalBatch(options).status().ToString(),
       HasSubstr("--global_batch_size=24 and --batch_size=3: the one follows from the other, "
                 "and makes it 2"));
+  options.batch_size = TrainOptions().batch_size;
+  options.batch_size_is_given = true;
+  EXPECT_THAT(WithGlobalBatch(options).status().ToString(), HasSubstr("--batch_size=8: the one"));
   options.batch_size = 2;
   EXPECT_EQ(WithGlobalBatch(options)->batch_size, 2);
   options.global_batch_size = 6;

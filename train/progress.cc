@@ -21,6 +21,11 @@ std::string FormatRate(double tokens_per_second) {
   return absl::StrFormat("%.0f", tokens_per_second);
 }
 
+std::optional<double> UtilizationOf(const ProgressOptions& options, const StepMetrics& metrics) {
+  if (options.gemm_rate <= 0) return std::nullopt;
+  return std::min(1.0, metrics.tokens_per_second * options.flops_per_token / options.gemm_rate);
+}
+
 // Columns of the terminal behind `out`; 0 if it does not say.
 int TerminalWidth(std::FILE* out) {
   winsize size = {};
@@ -50,10 +55,8 @@ std::string FormatProgress(const ProgressOptions& options, const StepMetrics& me
   std::string line = absl::StrFormat("step %d/%d  loss %.4f  norm %.3f  lr %.2e  %s tok/s",
                                      metrics.step, options.steps, metrics.loss, metrics.grad_norm,
                                      metrics.lr, FormatRate(metrics.tokens_per_second));
-  if (options.gemm_rate > 0) {
-    const double utilisation =
-        metrics.tokens_per_second * options.flops_per_token / options.gemm_rate;
-    absl::StrAppendFormat(&line, "  GEMM util %.0f%%", 100 * std::min(1.0, utilisation));
+  if (const std::optional<double> utilization = UtilizationOf(options, metrics)) {
+    absl::StrAppendFormat(&line, "  GEMM util %.0f%%", 100 * *utilization);
   }
   if (metrics.skipped_steps > 0) absl::StrAppend(&line, "  skipped ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value()) {
@@ -95,6 +98,10 @@ void Progress::Step(const StepMetrics& metrics, double seconds_left) {
     std::fprintf(options_.out, "%s\n", line.c_str());
   }
   std::fflush(options_.out);
+}
+
+std::optional<double> Progress::Utilization(const StepMetrics& metrics) const {
+  return UtilizationOf(options_, metrics);
 }
 
 void Progress::Print(const std::string& line) {

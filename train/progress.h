@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "zeroth/train/metrics.h"
@@ -43,6 +44,8 @@ class Progress {
   // A step that beats the measured rate of products shows that it was measured too low: from then
   // on that step's counts.
   void Step(const StepMetrics& metrics, double seconds_left);
+  // GEMM util of a step as it is shown, from 0 to 1; none if the rate is unknown.
+  std::optional<double> Utilization(const StepMetrics& metrics) const;
   // A line of its own.
   void Print(const std::string& line);
   // Leaves the live line standing.

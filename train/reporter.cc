@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
@@ -34,6 +35,10 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Train
   progress.gemm_rate = gemm_rate;
   std::unique_ptr<Reporter> reporter(
       new Reporter(job, trainer, std::move(metrics), progress, first_step));
+  if (reporter->metrics_.has_value() && job.options.tensorboard) {
+    ZEROTH_ASSIGN_OR_RETURN(EventFile events, EventFile::Create(job.options.out, first_step));
+    reporter->events_.emplace(std::move(events));
+  }
   reporter->PrintHeader(gemm_rate);
   return reporter;
 }
@@ -43,7 +48,39 @@ void Reporter::Step(const StepMetrics& metrics, double seconds_left) {
   PrintSlowProducts();
   progress_.Step(metrics, seconds_left);
   SayEvaluation(metrics);
-  Written(metrics_->Write(metrics));
+  const absl::Status written = metrics_->Write(metrics);
+  const absl::Status events = WriteEvents(metrics);
+  Written(written.ok() ? events : written);
+}
+
+absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
+  if (!events_.has_value()) return absl::OkStatus();
+  constexpr double kMiB = 1024.0 * 1024.0;
+  std::vector<EventFile::Scalar> scalars = {
+      {"train/loss", metrics.loss},
+      {"train/gradient_norm", metrics.grad_norm},
+      {"train/learning_rate", metrics.lr},
+      {"train/skipped_steps", static_cast<double>(metrics.skipped_steps)},
+      {"speed/tokens_per_second", metrics.tokens_per_second},
+      {"memory/peak_MiB", static_cast<double>(metrics.memory_peak_bytes) / kMiB}};
+  const auto add = [&](absl::string_view tag, const auto& value) {
+    if (value.has_value()) scalars.push_back({tag, static_cast<double>(*value)});
+  };
+  add("speed/gemm_utilization", progress_.Utilization(metrics));
+  add("train/loss_scale", metrics.loss_scale);
+  add("train/loss_zscore", metrics.loss_zscore);
+  add("train/gradient_norm_zscore", metrics.grad_norm_zscore);
+  add("evaluation/loss", metrics.eval_loss);
+  add("evaluation/loss_of_averaged_weights", metrics.ema_eval_loss);
+  std::vector<std::string> tags(kMemoryCategoryCount);
+  const ShardingStats stats = trainer_.sharding().stats();
+  for (int i = 0; i < kMemoryCategoryCount; ++i) {
+    const MemoryCategory category = static_cast<MemoryCategory>(i);
+    std::string& tag = tags[static_cast<size_t>(i)];
+    tag = absl::StrCat("memory/peak_MiB_of_", MemoryCategoryName(category));
+    scalars.push_back({tag, static_cast<double>(stats.memory[category].peak_bytes) / kMiB});
+  }
+  return events_->WriteScalars(metrics.step, scalars);
 }
 
 void Reporter::SayEvaluation(const StepMetrics& metrics) {
@@ -59,6 +96,11 @@ void Reporter::SayEvaluation(const StepMetrics& metrics) {
 
 void Reporter::Sample(int64_t step, const std::string& text) {
   progress_.Print(absl::StrFormat("step %d  sample: %s", step, Printable(text)));
+  // Indented, so that Markdown leaves it as it is.
+  if (events_.has_value()) {
+    Written(events_->WriteText(step, "sample",
+                               "    " + absl::StrReplaceAll(Printable(text), {{"\n", "\n    "}})));
+  }
 }
 
 void Reporter::Warn(const absl::Status& status) {
@@ -186,7 +228,8 @@ void Reporter::PrintAdapters() {
   const std::vector<LoraAdapter> adapters = LoraAdapters(trainer_.model());
   if (adapters.empty()) return;
   int64_t numel = 0;
-  for (const LoraAdapter& adapter : adapters) numel += adapter.a->numel() + adapter.b->numel();
+  for (const LoraAdapter& adapter : adapters)
+    numel += adapter.a->global_numel() + adapter.b->global_numel();
   progress_.Print(
       absl::StrFormat("adapters  LoRA of rank %d, alpha %g, on %d weights: %.2fM "
                       "parameters are trained, the rest is frozen",

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/train/event_file.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/progress.h"
@@ -24,7 +25,7 @@ namespace zeroth {
 class Reporter {
  public:
   // `first_step`: steps that earlier runs have made. `job` and `trainer` outlive it. Prints the
-  // run's header. Errors of MetricsWriter.
+  // run's header. Errors of MetricsWriter and EventFile.
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
                                                           double gemm_rate, int64_t first_step);
 
@@ -44,6 +45,7 @@ class Reporter {
 
   // Lines that could not be written are written later: the first of them is told of, and the end.
   void Written(const absl::Status& status);
+  absl::Status WriteEvents(const StepMetrics& metrics);
   void PrintHeader(double gemm_rate);
   // What differs from fp32 masters and moments.
   void PrintOptimizer();
@@ -56,6 +58,7 @@ class Reporter {
   const Job& job_;
   Trainer& trainer_;
   std::optional<MetricsWriter> metrics_;  // none where nothing is trained
+  std::optional<EventFile> events_;       // of --tensorboard
   bool metrics_are_written_ = true;
   Progress progress_;
   const int64_t first_step_;

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/result_flags.h"
-
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/train/option_registry.h"
+#include "zeroth/train/run_progress.h"
 
 namespace zeroth {
 namespace {

@@ -16,11 +16,12 @@
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/data/token_hash.h"
 #include "zeroth/train/progress.h"
-#include "zeroth/train/result_flags.h"
+#include "zeroth/train/run_progress.h"
 
 namespace zeroth {
 namespace {
@@ -35,16 +36,9 @@ struct ResumePlace {
   std::optional<int64_t> step;  // the one that is meant
 };
 
-std::string Canonical(const std::string& path) {
-  std::error_code error;
-  fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
-  if (!canonical.has_filename()) canonical = canonical.parent_path();
-  return canonical.string();
-}
-
 ResumePlace PlaceOf(const TrainOptions& options) {
-  if (options.resume == kAuto) return {Canonical(options.out), std::nullopt};
-  const fs::path path = Canonical(options.resume);
+  if (options.resume == kAuto) return {CanonicalPath(options.out).value_or(""), std::nullopt};
+  const fs::path path = CanonicalPath(options.resume).value_or("");
   if (const auto step = ParseCheckpointName(path.filename().string())) {
     return {path.parent_path().string(), step};
   }
@@ -97,8 +91,8 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
                                                 absl::StrCat(path, "/", kCheckpointIndexName)));
   LoadStateOptions load;
   if (options.allow_partial) load.fill_missing = fill_missing;
-  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded,
-                          LoadState(*reader, trainer.sharding(), trainer.states(), load));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer.states());
+  ZEROTH_ASSIGN_OR_RETURN(LoadedState loaded, LoadState(*reader, trainer.sharding(), states, load));
   notes = std::move(loaded.notes);
   // Half an average is none.
   if (loaded.incomplete.count("ema") > 0) {
@@ -273,10 +267,11 @@ absl::Status RunCheckpoints::Save(RunProgress progress, bool last) {
   progress.trainer = trainer_.counts();
   progress.flags = ResultFlags(options_);
   progress.model = trainer_.model().HfConfig();
-  const absl::StatusOr<bool> saved = saver_->Save(
-      progress.steps, progress.ToJson(), OwnedPieces(trainer_.sharding(), trainer_.states()), last);
-  ZEROTH_RETURN_IF_ERROR(saved.status());
-  if (!*saved) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_.states());
+  ZEROTH_ASSIGN_OR_RETURN(const bool saved,
+                          saver_->Save(progress.steps, progress.ToJson(),
+                                       OwnedPieces(trainer_.sharding(), states), last));
+  if (!saved) {
     notes_.push_back(absl::StrCat("step ", progress.steps,
                                   "  no checkpoint: earlier ones are still being written"));
   }

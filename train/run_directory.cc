@@ -2,6 +2,7 @@
 
 #include "zeroth/train/run_directory.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,7 +25,10 @@
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/train/event_file.h"
 
 namespace zeroth {
 namespace {
@@ -62,7 +67,9 @@ absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name == kMetrics) contents.metrics.push_back(name);
+    if (name == kMetrics || absl::StartsWith(name, kEventFilePrefix)) {
+      contents.metrics.push_back(name);
+    }
     if (IsModel(name)) contents.models.push_back(name);
     if (ParseCheckpointName(name).has_value()) contents.checkpoints.push_back(name);
     if (absl::StartsWith(name, kSetAside)) contents.set_aside.push_back(name);
@@ -73,11 +80,7 @@ absl::StatusOr<Contents> ContentsOf(const std::string& directory) {
   return contents;
 }
 
-fs::path Canonical(const std::string& path) {
-  std::error_code error;
-  fs::path canonical = fs::weakly_canonical(fs::absolute(path), error);
-  return canonical.has_filename() ? canonical : canonical.parent_path();
-}
+fs::path Canonical(const std::string& path) { return CanonicalPath(path).value_or(""); }
 
 absl::Status CreateOutput(const std::string& out) {
   std::error_code error;
@@ -211,14 +214,37 @@ absl::Status RemoveEarlierRun(const std::string& directory) {
        {&contents.checkpoints, &contents.set_aside, &contents.metrics, &contents.models}) {
     for (const std::string& name : *names) {
       const std::string path = absl::StrCat(directory, "/", name);
-      std::error_code error;
-      fs::remove_all(path, error);
-      if (error) {
-        return Annotate(ErrnoStatus(error.value(), absl::StrCat("remove ", path)), "--overwrite");
-      }
+      ZEROTH_RETURN_IF_ERROR_WITH(RemoveAll(path), "--overwrite");
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status Lock(const std::string& directory, int& fd) {
+  fd = TEMP_FAILURE_RETRY(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open directory ", directory));
+  if (TryLock(fd) != LockResult::kHeld) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--out=", directory,
+                   ": another run that is alive writes there; end it first, or name another "
+                   "directory"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Take(const std::string& directory,
+                                                       Communicator& world, Device& device) {
+  int fd = -1;
+  const absl::Status mine = world.rank() == 0 ? Lock(directory, fd) : absl::OkStatus();
+  std::unique_ptr<RunLock> lock(new RunLock(fd));
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, mine, "lock the output directory"));
+  return lock;
+}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace zeroth

@@ -2,82 +2,29 @@
 
 #include "zeroth/train/run_progress.h"
 
-#include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/checksum.h"
-#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/base/file/json_members.h"
+#include "zeroth/train/option_registry.h"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
 
-// Reads members of one object, and remembers the first that was not what it should be.
-class Members {
- public:
-  Members(const Json& object, absl::string_view where) : object_(object), where_(where) {
-    if (!object.is_object()) Wrong("", "an object");
-  }
-
-  int64_t Count(const char* key) {
-    return Get<int64_t>(key, "a count", [](const Json& member) {
-      return member.is_number_integer() &&
-             (member.is_number_unsigned() || member.get<int64_t>() >= 0) &&
-             member.get<uint64_t>() <= uint64_t{1} << 62;
-    });
-  }
-  uint64_t Unsigned(const char* key) {
-    return Get<uint64_t>(key, "an unsigned integer", &Json::is_number_unsigned);
-  }
-  bool Bool(const char* key) { return Get<bool>(key, "true or false", &Json::is_boolean); }
-  double Number(const char* key) { return Get<double>(key, "a number", &Json::is_number); }
-  std::string Text(const char* key) { return Get<std::string>(key, "a string", &Json::is_string); }
-  Json Object(const char* key) { return Get<Json>(key, "an object", &Json::is_object); }
-  std::vector<double> Numbers(const char* key) {
-    return Get<std::vector<double>>(key, "an array of numbers", [](const Json& member) {
-      return member.is_array() &&
-             std::all_of(member.begin(), member.end(), std::mem_fn(&Json::is_number));
-    });
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  template <typename T, typename Is>
-  T Get(const char* key, const char* expected, Is is) {
-    const auto found = object_.find(key);
-    if (status_.ok() && found != object_.end() && std::invoke(is, *found)) return found->get<T>();
-    Wrong(key, expected);
-    return T();
-  }
-  void Wrong(const char* key, const char* expected) {
-    if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(where_, ": \"", key, "\" is missing or no such thing, expected ", expected,
-                     "; was this checkpoint written by the trainer?"));
-  }
-
-  const Json& object_;
-  const std::string where_;
-  absl::Status status_;
-};
+// Of steps and the like.
+constexpr int64_t kMostCount = int64_t{1} << 62;
 
 Json WindowJson(const OutlierDetector::State& state) {
   return {{"taken", state.taken}, {"window", state.window}};
 }
 
-absl::StatusOr<OutlierDetector::State> ReadWindow(const Json& json, const std::string& where) {
-  Members members(json, where);
-  OutlierDetector::State state;
-  state.taken = members.Count("taken");
-  state.window = members.Numbers("window");
-  ZEROTH_RETURN_IF_ERROR(members.status());
-  return state;
+OutlierDetector::State ReadWindow(JsonMembers members) {
+  return {members.Integer("taken", 0, kMostCount), members.Numbers("window")};
 }
 
 }  // namespace
@@ -123,44 +70,98 @@ Json RunProgress::ToJson() const {
 
 absl::StatusOr<RunProgress> RunProgress::FromJson(const Json& json, absl::string_view where) {
   RunProgress progress;
-  Members members(json, where);
-  progress.steps = members.Count("steps");
-  progress.trainer.optimizer_steps = members.Count("optimizer_steps");
-  progress.trainer.ema_updates = members.Count("ema_updates");
-  const Json losses = members.Object("losses");
-  const Json grad_norms = members.Object("grad_norms");
-  progress.skipped_steps = members.Count("skipped_steps");
-  progress.sequences = members.Count("sequences");
+  absl::Status status;
+  JsonMembers members(json, std::string(where), status);
+  // What is in a member of its own.
+  const auto inner = [&](const char* key) {
+    return JsonMembers(members.Object(key), absl::StrCat(where, ": \"", key, "\""), status);
+  };
+  progress.steps = members.Integer("steps", 0, kMostCount);
+  progress.trainer.optimizer_steps = members.Integer("optimizer_steps", 0, kMostCount);
+  progress.trainer.ema_updates = members.Integer("ema_updates", 0, kMostCount);
+  progress.skipped_steps = members.Integer("skipped_steps", 0, kMostCount);
+  progress.sequences = members.Integer("sequences", 0, kMostCount);
   progress.flags = members.Object("flags");
-  const Json data_json = members.Object("data");
-  ZEROTH_RETURN_IF_ERROR(members.status());
-  Members data(data_json, absl::StrCat(where, ": \"data\""));
-  progress.data.tokens = data.Count("tokens");
-  progress.data.seq_len = data.Count("seq_len");
+  JsonMembers data = inner("data");
+  progress.data.tokens = data.Integer("tokens", 0, kMostCount);
+  progress.data.seq_len = data.Integer("seq_len", 0, kMostCount);
   progress.data.seed = data.Unsigned("seed");
   progress.data.shuffle = data.Bool("shuffle");
-  ZEROTH_RETURN_IF_ERROR(data.status());
+  progress.trainer.losses = ReadWindow(inner("losses"));
+  progress.trainer.grad_norms = ReadWindow(inner("grad_norms"));
   // Checkpoints of earlier versions have neither.
-  if (data_json.contains("content")) {
-    const std::string content = data.Text("content");
-    ZEROTH_RETURN_IF_ERROR(data.status());
-    ZEROTH_ASSIGN_OR_RETURN(progress.data.content, ParseChecksum(content));
+  if (data.Has("content")) progress.data.content = data.Checksum("content");
+  if (members.Has("model")) progress.model = members.Object("model");
+  if (members.Has("loss_scaler")) {
+    JsonMembers scaler = inner("loss_scaler");
+    progress.trainer.loss_scaler = {scaler.Number("scale"),
+                                    scaler.Integer("finite_steps", 0, kMostCount)};
   }
-  if (json.contains("model")) progress.model = members.Object("model");
-  ZEROTH_RETURN_IF_ERROR(members.status());
-  if (const auto found = json.find("loss_scaler"); found != json.end()) {
-    Members scaler(*found, absl::StrCat(where, ": \"loss_scaler\""));
-    LossScaler::State state;
-    state.scale = scaler.Number("scale");
-    state.finite_steps = scaler.Count("finite_steps");
-    ZEROTH_RETURN_IF_ERROR(scaler.status());
-    progress.trainer.loss_scaler = state;
+  if (status.ok()) return progress;
+  return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                  "; was this checkpoint written by the trainer?"));
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Text(const Json& json) {
+  return json.is_string() ? json.get<std::string>()
+                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+TrainOptions Resolved(TrainOptions options) {
+  options.threads_per_rank = ThreadsPerRank(options);
+  options.global_batch_size = SequencesPerStep(options);
+  options.min_lr = options.final_lr();
+  return options;
+}
+
+TrainOptions AsTold(TrainOptions options) {
+  const TrainOptions defaults;
+  options.threads_per_rank = ThreadsPerRank(options);
+  if (options.global_batch_size > 0) options.batch_size = defaults.batch_size;
+  if (options.deterministic_batch > 0) options.grad_accum = defaults.grad_accum;
+  return options;
+}
+
+Json ResultFlags(const TrainOptions& options) {
+  const TrainOptions resolved = Resolved(options);
+  Json flags = Json::object();
+  for (const Option& option : AllOptions()) {
+    if (option.decides_results) flags[option.name] = OptionValue(option, resolved);
   }
-  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.losses,
-                          ReadWindow(losses, absl::StrCat(where, ": \"losses\"")));
-  ZEROTH_ASSIGN_OR_RETURN(progress.trainer.grad_norms,
-                          ReadWindow(grad_norms, absl::StrCat(where, ": \"grad_norms\"")));
-  return progress;
+  if (options.deterministic_batch > 0) {
+    for (const char* changes_nothing :
+         {"strategy", "world_size", "shard_size", "grad_accum", "threads_per_rank"}) {
+      flags.erase(changes_nothing);
+    }
+  }
+  return flags;
+}
+
+std::vector<std::string> Changed(const Json& before, const Json& now) {
+  std::vector<std::string> changed;
+  for (const auto& [name, value] : now.items()) {
+    const auto found = before.find(name);
+    if (found == before.end() || *found == value) continue;
+    changed.push_back(absl::StrCat(name, " is ", Text(value), ", was ", Text(*found)));
+  }
+  return changed;
+}
+
+std::vector<std::string> ChangedFlags(Json before, const Json& now) {
+  for (const Option& option : AllOptions()) {
+    const auto found = before.find(option.name);
+    if (option.allowed.old_word == nullptr || found == before.end()) continue;
+    if (*found == option.allowed.old_word) *found = option.allowed.new_word;
+  }
+  std::vector<std::string> changed = Changed(before, now);
+  for (std::string& line : changed) line = absl::StrCat("--", line);
+  return changed;
 }
 
 }  // namespace zeroth

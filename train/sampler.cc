@@ -59,7 +59,10 @@ int32_t PickToken(absl::Span<const float> logits, double temperature, double uni
 
 absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
                                    const SampleOptions& options) {
-  std::vector<int32_t> ids = tokenizer.Encode(options.prompt);
+  const absl::Span<const int32_t> prefix = tokenizer.prefix();
+  std::vector<int32_t> ids(prefix.begin(), prefix.end());
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, tokenizer.Encode(options.prompt));
+  ids.insert(ids.end(), prompt.begin(), prompt.end());
   if (ids.empty()) ids.push_back(tokenizer.end_of_text());
   const size_t prompt_length = ids.size();
   const size_t context = static_cast<size_t>(trainer.model().max_seq_len());

@@ -1,11 +1,10 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/train/token_ids.h"
-
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/train/model_source.h"
 
 namespace zeroth {
 namespace {

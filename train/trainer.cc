@@ -66,23 +66,31 @@ WrapPlan PlanFor(Module& model, const TrainerOptions& options) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Rank> rank, Rank::Open(world, device, options.kernels));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                          Create(*rank, std::move(model), options));
+  trainer->own_rank_ = std::move(rank);
+  return trainer;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
+                                                         std::unique_ptr<LanguageModel> model,
+                                                         const TrainerOptions& options) {
+  Communicator& world = rank.world();
+  Device& device = rank.device();
   if (options.record_steps) ZEROTH_RETURN_IF_ERROR(CanRecordSteps(world, device));
   ZEROTH_RETURN_IF_ERROR(ValidateOutlierOptions(options));
   std::unique_ptr<Trainer> trainer(new Trainer);
+  trainer->rank_ = &rank;
   trainer->world_ = &world;
   trainer->device_ = &device;
-  trainer->clip_grad_norm_ = options.clip_grad_norm;
-  trainer->sync_every_micro_batch_ = options.sync_every_micro_batch;
-  trainer->record_steps_ = options.record_steps;
+  trainer->options_ = options;
   if (options.loss_scaler.has_value()) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
-  trainer->skip_loss_zscore_ = options.skip_loss_zscore;
-  trainer->skip_grad_norm_zscore_ = options.skip_grad_norm_zscore;
   trainer->model_ = std::move(model);
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
-  ZEROTH_ASSIGN_OR_RETURN(trainer->rank_, Rank::Open(world, device, options.kernels));
-  Kernels& kernels = trainer->rank_->kernels();
+  Kernels& kernels = rank.kernels();
   if (!FindFp8Layers(*trainer->model_).in_fp8.empty()) {
     ZEROTH_RETURN_IF_ERROR_WITH(kernels::SupportsFp8(kernels), "fp8");
     if (options.sharding.mixed_precision.param_dtype == DType::kFloat32) {
@@ -92,15 +100,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Communicator& world, De
     }
   }
   const WrapPlan plan = PlanFor(*trainer->model_, options);
-  trainer->deterministic_batch_ = options.deterministic_batch;
   ShardingOptions sharding = options.sharding;
   ZEROTH_RETURN_IF_ERROR(MakeDeterministic(options, world.size(), sharding.strategy_options));
   if (sharding.block_numel >= 1) {
     sharding.block_numel =
         std::lcm(sharding.block_numel, RequiredBlockNumel(options.adamw.state_dtype));
   }
-  ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
-                          ShardedModule::Create(*trainer->rank_, plan, sharding));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_, ShardedModule::Create(rank, plan, sharding));
   ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
                           OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
                                                     options.adamw, options.parameter_groups));
@@ -116,11 +122,11 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
     return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
   }
   const auto count = static_cast<int64_t>(micro_batches.size());
-  if (is_deterministic() && count * world_->size() != deterministic_batch_) {
+  if (is_deterministic() && count * world_->size() != options_.deterministic_batch) {
     return absl::InvalidArgumentError(
         absl::StrCat(count, " micro-batches on this rank of ", world_->size(), ", expected ",
-                     deterministic_batch_ / world_->size(), ": the deterministic batch has ",
-                     deterministic_batch_));
+                     options_.deterministic_batch / world_->size(),
+                     ": the deterministic batch has ", options_.deterministic_batch));
   }
   for (const Batch& batch : micro_batches) {
     const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
@@ -137,25 +143,37 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
   return absl::OkStatus();
 }
 
+template <typename Compute>
+auto Trainer::Guarded(Compute compute) -> decltype(compute()) {
+  ZEROTH_RETURN_IF_ERROR(Begin());
+  auto result = compute();
+  if (!result.ok()) return Fail(result.status());
+  return result;
+}
+
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Begin());
-  absl::StatusOr<Tensor> losses = WholeForwardBackward(micro_batches);
-  if (!losses.ok()) return Fail(losses.status());
-  return losses;
+  return Guarded([&]() -> absl::StatusOr<Tensor> {
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+    TrainingStep step(*sharded_, StepOptions(inputs));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
+    step.Release();
+    return losses;
+  });
 }
 
 absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) const {
-  return StepInputs::Create(*world_, *device_, micro_batches, deterministic_batch_);
+  return StepInputs::Create(*world_, *device_, micro_batches, options_.deterministic_batch);
 }
 
 TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
   TrainingStepOptions options;
   options.micro_batches = inputs.micro_batches();
   // The rest of the division is the reduction's, a mean over ranks, where it is no sum.
-  if (is_deterministic()) options.loss_divisor = deterministic_batch_;
+  if (is_deterministic()) options.loss_divisor = options_.deterministic_batch;
   options.loss_scale = loss_scale();
-  options.sync_every_micro_batch = sync_every_micro_batch_;
+  options.sync_every_micro_batch = options_.sync_every_micro_batch;
   return options;
 }
 
@@ -170,19 +188,10 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
   return losses;
 }
 
-absl::StatusOr<Tensor> Trainer::WholeForwardBackward(absl::Span<const Batch> micro_batches) {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
-  TrainingStep step(*sharded_, StepOptions(inputs));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
-  step.Release();
-  return losses;
-}
-
 absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optional<double> lr) {
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(clip_grad_norm_));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(options_.clip_grad_norm));
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
@@ -211,8 +220,8 @@ void Trainer::Judge(StepResult& result) {
   };
   result.loss_zscore = loss_detector_.Add(static_cast<double>(result.loss));
   result.grad_norm_zscore = grad_norm_detector_.Add(result.grad_norm);
-  result.outlier = exceeds(result.loss_zscore, skip_loss_zscore_) ||
-                   exceeds(result.grad_norm_zscore, skip_grad_norm_zscore_);
+  result.outlier = exceeds(result.loss_zscore, options_.skip_loss_zscore) ||
+                   exceeds(result.grad_norm_zscore, options_.skip_grad_norm_zscore);
 }
 
 absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
@@ -221,7 +230,8 @@ absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_bat
   ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, stop));
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale, step.GradNormAndScale(clip_grad_norm_));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
+                          step.GradNormAndScale(options_.clip_grad_norm));
   ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
   ZEROTH_ASSIGN_OR_RETURN(StepResult result, ReadResult(inputs, norm_and_scale));
   updating_ = true;
@@ -272,10 +282,7 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
         "a step while the average of the weights is swapped in; swap it back first");
   }
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Begin());
-  absl::StatusOr<StepResult> result = WholeStep(micro_batches, lr, stop);
-  if (!result.ok()) return Fail(result.status());
-  return result;
+  return Guarded([&] { return WholeStep(micro_batches, lr, stop); });
 }
 
 absl::StatusOr<StepResult> Trainer::WholeStep(absl::Span<const Batch> micro_batches, double lr,
@@ -304,10 +311,11 @@ absl::StatusOr<StepResult> Trainer::StepWithoutAverage(absl::Span<const Batch> m
   return result;
 }
 
-std::vector<ShardState> Trainer::states() const {
+absl::StatusOr<std::vector<ShardState>> Trainer::states() const {
   std::vector<ShardState> states = optimizer_->states();
   if (ema_ == nullptr) return states;
-  for (ShardState& state : ema_->states()) states.push_back(std::move(state));
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<ShardState> averages, ema_->states());
+  states.insert(states.end(), averages.begin(), averages.end());
   return states;
 }
 
@@ -334,40 +342,30 @@ absl::Status Trainer::Restore(const TrainerCounts& counts) {
 
 absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(Begin());
-  absl::StatusOr<float> loss = WholeEvaluation(micro_batches);
-  if (!loss.ok()) return Fail(loss.status());
-  return loss;
-}
-
-absl::StatusOr<float> Trainer::WholeEvaluation(absl::Span<const Batch> micro_batches) {
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
-  const NoGradient inference(sharded_->tape());
-  for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(const Value loss,
-                            model_->Loss(sharded_->context(), inputs.tokens(i), inputs.targets(i)));
-    ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
-  }
-  ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
-  ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
-  return shared.loss;
+  return Guarded([&]() -> absl::StatusOr<float> {
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
+    const NoGradient inference(sharded_->tape());
+    for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Value loss, model_->Loss(sharded_->context(), inputs.tokens(i), inputs.targets(i)));
+      ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
+    }
+    ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
+    ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
+    return shared.loss;
+  });
 }
 
 absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
-  ZEROTH_RETURN_IF_ERROR(Begin());
-  absl::StatusOr<Tensor> logits = WholeLogits(tokens, from);
-  if (!logits.ok()) return Fail(logits.status());
-  return logits;
-}
-
-absl::StatusOr<Tensor> Trainer::WholeLogits(absl::Span<const int32_t> tokens, int64_t from) {
-  ZEROTH_ASSIGN_OR_RETURN(
-      const Tensor input,
-      Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
-                                MemoryCategory::kActivations));
-  return model_->Logits(sharded_->context(), input, from);
+  return Guarded([&]() -> absl::StatusOr<Tensor> {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const Tensor input,
+        Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
+                                  MemoryCategory::kActivations));
+    return model_->Logits(sharded_->context(), input, from);
+  });
 }
 
 }  // namespace zeroth

@@ -108,6 +108,10 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Communicator& world, Device& device,
                                                          std::unique_ptr<LanguageModel> model,
                                                          const TrainerOptions& options);
+  // On a rank that is open already and outlives the trainer; its kernels, not options.kernels.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(Rank& rank,
+                                                         std::unique_ptr<LanguageModel> model,
+                                                         const TrainerOptions& options);
 
   // Unimplemented names the device if it cannot record, or the transport if its calls cannot be
   // recorded (Communicator::SupportsRecording).
@@ -162,8 +166,8 @@ class Trainer {
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
   // What is kept beside the parameters, the optimizer's and the average's, for those who save and
-  // restore it; between steps.
-  std::vector<ShardState> states() const;
+  // restore it; between steps. FailedPrecondition while the average is swapped in.
+  absl::StatusOr<std::vector<ShardState>> states() const;
   TrainerCounts counts() const;
   // Goes on from there, once parameters and states are those of that time. What this trainer does
   // not have, or `counts` has not, is left as it is. InvalidArgument if a part of it cannot be.
@@ -191,7 +195,7 @@ class Trainer {
 
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
-  bool is_deterministic() const { return deterministic_batch_ > 0; }
+  bool is_deterministic() const { return options_.deterministic_batch > 0; }
   absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
   // Forward and backward of all micro-batches; the loss of each.
@@ -203,7 +207,9 @@ class Trainer {
   // The means over ranks and the norm of a step, once the device has them.
   static absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
                                                const Tensor& norm_and_scale);
-  bool looks_for_outliers() const { return skip_loss_zscore_ > 0 || skip_grad_norm_zscore_ > 0; }
+  bool looks_for_outliers() const {
+    return options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
+  }
   // A step whose update waits for the verdict on its loss and norm.
   absl::StatusOr<StepResult> JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                         bool stop);
@@ -214,10 +220,10 @@ class Trainer {
   // After an error in one of them: leaves everything sharded, decides on status(), and returns the
   // error.
   absl::Status Fail(const absl::Status& error);
+  // What `compute` returns, between the two.
+  template <typename Compute>
+  auto Guarded(Compute compute) -> decltype(compute());
   absl::StatusOr<StepResult> WholeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
-  absl::StatusOr<Tensor> WholeForwardBackward(absl::Span<const Batch> micro_batches);
-  absl::StatusOr<float> WholeEvaluation(absl::Span<const Batch> micro_batches);
-  absl::StatusOr<Tensor> WholeLogits(absl::Span<const int32_t> tokens, int64_t from);
   absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
                                                 bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
@@ -228,16 +234,12 @@ class Trainer {
 
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
-  double clip_grad_norm_ = 0;
-  bool sync_every_micro_batch_ = true;
-  bool record_steps_ = false;
-  int64_t deterministic_batch_ = 0;
+  TrainerOptions options_;
   std::optional<LossScaler> loss_scaler_;
-  double skip_loss_zscore_ = 0;
-  double skip_grad_norm_zscore_ = 0;
   OutlierDetector loss_detector_;
   OutlierDetector grad_norm_detector_;
-  std::unique_ptr<Rank> rank_;
+  std::unique_ptr<Rank> own_rank_;  // null for somebody else's
+  Rank* rank_ = nullptr;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<ShardedModule> sharded_;
   std::unique_ptr<Optimizer> optimizer_;

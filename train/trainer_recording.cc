@@ -62,7 +62,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
   // The first step of a kind makes what is made once; in the second, the order that the first has
   // shown decides what runs ahead. From the third on, steps are alike.
   constexpr int kStepsBeforeRecording = 2;
-  const StepKind kind = record_steps_ ? KindOf(micro_batches) : StepKind();
+  const StepKind kind = options_.record_steps ? KindOf(micro_batches) : StepKind();
   if (recorded_ != nullptr && (recorded_->kind.requires_grad != kind.requires_grad ||
                                recorded_->kind.loss_scale != kind.loss_scale)) {
     recorded_ = nullptr;
@@ -77,7 +77,8 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
   if (!plays) {
     steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
     last_kind_ = kind;
-    if (!record_steps_ || recorded_ != nullptr || steps_of_last_kind_ <= kStepsBeforeRecording) {
+    if (!options_.record_steps || recorded_ != nullptr ||
+        steps_of_last_kind_ <= kStepsBeforeRecording) {
       return EnqueueStep(inputs, lr);
     }
     ZEROTH_ASSIGN_OR_RETURN(recorded_, RecordStep(kind, inputs));

@@ -1,6 +1,8 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Compiles .cu files into objects that an ordinary cc_library takes as sources."""
 
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel/cuda:archs.bzl", "nvcc_arch_flags", "parse_archs")
 load("//bazel/cuda:settings.bzl", "StringSettingInfo")
 load("//bazel/cuda:toolkit.bzl", "CudaToolkitInfo")

@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_names.h"
+#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -95,6 +96,26 @@ absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   return std::move(out).Build();
 }
 
+// What Llama, and the families that say things in its words, are called by transformers; and
+// whether a file of theirs says for itself which projections have biases.
+struct LlamaLike {
+  absl::string_view architecture;
+  const char* transformers_name;
+  bool says_attention_bias;
+  bool says_mlp_bias;
+};
+constexpr LlamaLike kLlamaLikes[] = {{"llama", "LlamaForCausalLM", true, true},
+                                     {"olmo2", "Olmo2ForCausalLM", true, false},
+                                     {"qwen2", "Qwen2ForCausalLM", false, false},
+                                     {"qwen3", "Qwen3ForCausalLM", true, false}};
+
+const LlamaLike& FindLlamaLike(absl::string_view architecture) {
+  for (const LlamaLike& family : kLlamaLikes) {
+    if (family.architecture == architecture) return family;
+  }
+  ZEROTH_CHECK(false);  // CheckGgufArchitecture has let it pass
+}
+
 // Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
 // "rope_parameters", and put the base there, too.
 struct RopeConfig {
@@ -129,8 +150,8 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
   return config.GetIntOr("head_dim", width / heads);
 }
 
-absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config) {
-  MetadataBuilder out(config, "llama");
+absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_view type) {
+  MetadataBuilder out(config, type);
   const absl::StatusOr<int64_t> heads = config.GetInt("num_attention_heads");
   const absl::StatusOr<int64_t> head_dim = HeadDim(config);
   out.Count("context_length", config.GetIntOr("max_position_embeddings", 2048));
@@ -145,16 +166,17 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config) {
   out.Count("vocab_size", config.GetInt("vocab_size"));
   out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
+  out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
   const absl::StatusOr<RopeConfig> rope = ReadRope(config);
   if (!rope.ok()) return rope.status();
   out.Float("rope.freq_base", rope->theta);
   if (rope->type == "linear") {
     out.Text("rope.scaling.type", "linear");
     out.Float("rope.scaling.factor", config.GetDouble(absl::StrCat(rope->where, ".factor")));
-  } else if (rope->type != "default" && rope->type != "llama3") {
-    out.Keep(absl::UnimplementedError(absl::StrCat(config.where(), ": key \"", rope->where,
-                                                   "\" has rope_type \"", rope->type,
-                                                   "\", expected default, linear or llama3")));
+  } else if (rope->type != "default" && (rope->type != "llama3" || type != "llama")) {
+    out.Keep(absl::UnimplementedError(
+        absl::StrCat(config.where(), ": key \"", rope->where, "\" has rope_type \"", rope->type,
+                     "\", expected default, linear or, in a Llama, llama3")));
   }
   return std::move(out).Build();
 }
@@ -260,8 +282,9 @@ void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
   }
 }
 
-absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfigFacts& facts) {
-  ConfigBuilder out(metadata, "llama");
+absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLike& family,
+                                     const HfConfigFacts& facts) {
+  ConfigBuilder out(metadata, family.architecture);
   const int64_t heads = out.Int("attention.head_count");
   const int64_t width = out.Int("embedding_length");
   const int64_t head_dim = out.IntOr("attention.key_length", heads > 0 ? width / heads : 0);
@@ -272,7 +295,7 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfi
   if (const int64_t experts = out.IntOr("expert_count", 0); experts != 0) {
     out.Refuse("expert_count", absl::StrCat(experts), "0: mixtures of experts have no mapping");
   }
-  out["architectures"] = {"LlamaForCausalLM"};
+  out["architectures"] = {family.transformers_name};
   out["hidden_act"] = "silu";
   out["max_position_embeddings"] = out.Int("context_length");
   out["hidden_size"] = width;
@@ -286,8 +309,8 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfi
   out["vocab_size"] = facts.vocab_size;
   out["tie_word_embeddings"] = facts.tie_word_embeddings;
   out["torch_dtype"] = facts.torch_dtype;
-  out["attention_bias"] = facts.attention_bias;
-  out["mlp_bias"] = facts.mlp_bias;
+  if (family.says_attention_bias) out["attention_bias"] = facts.attention_bias;
+  if (family.says_mlp_bias) out["mlp_bias"] = facts.mlp_bias;
   SetRope(facts, out);
   return std::move(out).Build();
 }
@@ -297,7 +320,7 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const HfConfi
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.ModelType());
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(type), config.where());
-  return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config);
+  return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, type);
 }
 
 absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
@@ -325,7 +348,8 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), metadata.where());
-  return architecture == "gpt2" ? Gpt2Config(metadata, facts) : LlamaConfig(metadata, facts);
+  if (architecture == "gpt2") return Gpt2Config(metadata, facts);
+  return LlamaConfig(metadata, FindLlamaLike(architecture), facts);
 }
 
 absl::StatusOr<GgufHeads> GgufHeadsOf(const GgufMetadata& metadata) {

@@ -9,14 +9,34 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
-#include "zeroth/checkpoint/gguf/gguf_rope.h"
 #include "zeroth/checkpoint/hf_config.h"
 
 namespace zeroth {
+
+// Llama 3.1's stretching of rotary embeddings to longer contexts ("The Llama 3 Herd of Models",
+// 2024). Hugging Face stores its four numbers, GGUF what they do to each frequency.
+
+struct Llama3Rope {
+  // Wave lengths above original_context / low_freq_factor are stretched by `factor`, those below
+  // original_context / high_freq_factor not at all, those between by something between.
+  double factor = 8.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  int64_t original_context = 8192;
+};
+
+// What each of the head_dim / 2 frequencies is divided by, the highest frequency first.
+std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim);
+
+// The numbers behind `factors`, if they are those of a published Llama 3 model in all but `factor`
+// (every one of them has the defaults above). Unimplemented otherwise.
+absl::StatusOr<Llama3Rope> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
 
 // general.architecture and the architecture's own keys. InvalidArgument, naming file and key, for a
 // config that is incomplete or contradicts itself; Unimplemented for a family without a mapping and
@@ -25,7 +45,7 @@ namespace zeroth {
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config);
 
 // The rotary scaling that a config asks for with rope_type "llama3"; nothing if it asks for none.
-// GGUF has no keys for it, but a tensor (gguf_rope.h).
+// GGUF has no keys for it, but a tensor (Llama3RopeFactors).
 absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config);
 
 // What a config.json needs beyond the metadata.

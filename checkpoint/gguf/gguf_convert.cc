@@ -16,7 +16,6 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/checkpoint/gguf/gguf_names.h"
-#include "zeroth/checkpoint/gguf/gguf_rope.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/checkpoint/gguf/gguf_writer.h"
 #include "zeroth/core/base/status_macros.h"
@@ -52,6 +51,26 @@ void SetRelayout(GgufLayout layout, const GgufHeads& heads, bool to_gguf, Tensor
   copy->heads = layout == GgufLayout::kQueryRows ? heads.query : heads.key;
 }
 
+// What is copied of a tensor that is called `renamed` on the other side; nothing if it is not
+// there.
+absl::StatusOr<std::optional<TensorCopy>> CopyOf(
+    const WeightsSource& source, const std::string& name,
+    const absl::StatusOr<std::optional<GgufTensorName>>& renamed, const GgufHeads& heads,
+    bool to_gguf, std::optional<DType> dtype) {
+  if (!renamed.ok()) return Annotate(renamed.status(), source.description());
+  if (!renamed->has_value()) return std::nullopt;
+  TensorCopy copy;
+  copy.from = name;
+  copy.to = (*renamed)->name;
+  SetRelayout((*renamed)->layout, heads, to_gguf, &copy);
+  ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, name));
+  copy.dtype = dtype.value_or(copy.dtype);
+  if (to_gguf && ((*renamed)->always_float32 || source.Find(name)->shape.rank() < 2)) {
+    copy.dtype = DType::kFloat32;
+  }
+  return copy;
+}
+
 // The order in which files are usually laid out: embeddings, blocks by number, the rest.
 std::tuple<int, int64_t, std::string> FileOrder(const std::string& name) {
   constexpr absl::string_view kBlock = "blk.";
@@ -70,19 +89,10 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
   ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
   std::vector<TensorCopy> copies;
   for (const std::string& name : weights.names()) {
-    auto renamed = GgufNameOf(architecture, name);
-    if (!renamed.ok()) return Annotate(renamed.status(), weights.description());
-    if (!renamed->has_value()) continue;
-    TensorCopy copy;
-    copy.from = name;
-    copy.to = (*renamed)->name;
-    SetRelayout((*renamed)->layout, heads, /*to_gguf=*/true, &copy);
-    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(weights, name));
-    copy.dtype = dtype.value_or(copy.dtype);
-    if ((*renamed)->always_float32 || weights.Find(name)->shape.rank() < 2) {
-      copy.dtype = DType::kFloat32;
-    }
-    copies.push_back(std::move(copy));
+    ZEROTH_ASSIGN_OR_RETURN(
+        std::optional<TensorCopy> copy,
+        CopyOf(weights, name, GgufNameOf(architecture, name), heads, /*to_gguf=*/true, dtype));
+    if (copy.has_value()) copies.push_back(*std::move(copy));
   }
   std::sort(copies.begin(), copies.end(), [](const TensorCopy& a, const TensorCopy& b) {
     return FileOrder(a.to) < FileOrder(b.to);
@@ -208,16 +218,10 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
   }
   for (const std::string& name : model.names()) {
     if (plan.tied && name == kHead) continue;
-    auto renamed = HfNameOf(architecture, name);
-    if (!renamed.ok()) return Annotate(renamed.status(), model.description());
-    if (!renamed->has_value()) continue;
-    TensorCopy copy;
-    copy.from = name;
-    copy.to = (*renamed)->name;
-    SetRelayout((*renamed)->layout, heads, /*to_gguf=*/false, &copy);
-    ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(model, name));
-    copy.dtype = dtype.value_or(copy.dtype);
-    plan.copies.push_back(std::move(copy));
+    ZEROTH_ASSIGN_OR_RETURN(
+        std::optional<TensorCopy> copy,
+        CopyOf(model, name, HfNameOf(architecture, name), heads, /*to_gguf=*/false, dtype));
+    if (copy.has_value()) plan.copies.push_back(*std::move(copy));
   }
   return plan;
 }
@@ -282,7 +286,7 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
     declaration.shape = Shape({static_cast<int64_t>(factors.size())});
     tensors.push_back(std::move(declaration));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufWriter> writer,
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFileWriter> writer,
                           GgufWriter::Create(path, metadata, tensors));
   ZEROTH_RETURN_IF_ERROR(
       CopyTensors(model.weights(), copies,

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"

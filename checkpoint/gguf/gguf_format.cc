@@ -6,12 +6,9 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "zeroth/checkpoint/gguf/gguf_types.h"
 #include "zeroth/core/base/status_macros.h"
@@ -22,21 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "files are little-endian and read as they are");
 
-constexpr absl::string_view kMagic = "GGUF";
-// Longest key that the format allows.
-constexpr size_t kMaxKey = 65535;
-// Arrays of arrays are legal and nobody writes them; hostile nesting would eat the stack.
-constexpr int kMaxDepth = 4;
-constexpr size_t kArrayType = 9;
 // Enough for a header without a vocabulary.
 constexpr size_t kFirstHeadBytes = size_t{256} << 10;
-
-// Keys and names in messages: hostile ones may be long or hold control characters.
-std::string Shown(absl::string_view text) {
-  constexpr size_t kShown = 80;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
-                      text.size() > kShown ? "..." : "", "\"");
-}
 
 // Fewest bytes of a file that a value of type T can take.
 template <typename T>
@@ -89,7 +73,7 @@ class Reader {
     if (!HasGgufMagic(head_)) {
       return absl::InvalidArgumentError("not a GGUF file: it does not begin with \"GGUF\"");
     }
-    position_ += kMagic.size();
+    position_ += kGgufMagic.size();
     return absl::OkStatus();
   }
 
@@ -148,9 +132,9 @@ absl::Status UnknownType(uint32_t type) {
 }
 
 absl::Status ReadArray(Reader& reader, int depth, GgufArray* array) {
-  if (depth > kMaxDepth) {
+  if (depth > kMaxGgufDepth) {
     return absl::InvalidArgumentError(
-        absl::StrCat("arrays are nested deeper than ", kMaxDepth, " levels"));
+        absl::StrCat("arrays are nested deeper than ", kMaxGgufDepth, " levels"));
   }
   uint32_t type = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&type));
@@ -193,15 +177,16 @@ absl::Status CheckCount(const Reader& reader, uint64_t count, size_t min_bytes,
 absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   std::string key;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&key));
-  if (key.empty() || key.size() > kMaxKey) {
+  if (key.empty() || key.size() > kMaxGgufKey) {
     return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes before byte ",
-                                                   reader.position(), ", expected 1 to ", kMaxKey));
+                                                   reader.position(), ", expected 1 to ",
+                                                   kMaxGgufKey));
   }
   if (metadata->Has(key)) {
-    return absl::InvalidArgumentError(absl::StrCat("key ", Shown(key), " appears twice"));
+    return absl::InvalidArgumentError(absl::StrCat("key ", ShownInGguf(key), " appears twice"));
   }
   auto value = ReadValue(reader);
-  if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", Shown(key)));
+  if (!value.ok()) return Annotate(value.status(), absl::StrCat("key ", ShownInGguf(key)));
   metadata->Set(key, *std::move(value));
   return absl::OkStatus();
 }
@@ -245,43 +230,37 @@ absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
 absl::Status ReadTensor(Reader& reader, GgufHeader* header) {
   std::string name;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&name));
-  if (name.empty() || name.size() > kMaxKey) {
+  if (name.empty() || name.size() > kMaxGgufKey) {
     return absl::InvalidArgumentError(absl::StrCat("a tensor name of ", name.size(),
                                                    " bytes before byte ", reader.position(),
-                                                   ", expected 1 to ", kMaxKey));
+                                                   ", expected 1 to ", kMaxGgufKey));
   }
   auto entry = ReadEntry(reader);
-  if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", Shown(name)));
+  if (!entry.ok()) return Annotate(entry.status(), absl::StrCat("tensor ", ShownInGguf(name)));
   if (!header->tensors.emplace(name, *std::move(entry)).second) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " appears twice"));
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name), " appears twice"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckRanges(const GgufHeader& header, int64_t alignment, int64_t file_bytes) {
-  using Item = std::pair<const std::string, SafetensorsEntry>;
-  std::vector<const Item*> order;
-  order.reserve(header.tensors.size());
-  for (const Item& item : header.tensors) order.push_back(&item);
-  std::sort(order.begin(), order.end(), [](const Item* a, const Item* b) {
-    return std::tie(a->second.begin, a->second.end) < std::tie(b->second.begin, b->second.end);
-  });
-  const Item* previous = nullptr;
-  for (const Item* item : order) {
+  const TensorEntries::value_type* previous = nullptr;
+  for (const TensorEntries::value_type* item : ByRange(header.tensors)) {
     const auto& [name, entry] = *item;
     if (entry.begin % alignment != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " begins at offset ",
-                                                     entry.begin, ", expected a multiple of ",
-                                                     alignment));
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", ShownInGguf(name),
+                                                     " begins at offset ", entry.begin,
+                                                     ", expected a multiple of ", alignment));
     }
     if (previous != nullptr && entry.begin < previous->second.end) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensors ", Shown(previous->first), " and ", Shown(name), " overlap in the data bytes [",
-          entry.begin, ", ", std::min(entry.end, previous->second.end), ")"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensors ", ShownInGguf(previous->first), " and ", ShownInGguf(name),
+                       " overlap in the data bytes [", entry.begin, ", ",
+                       std::min(entry.end, previous->second.end), ")"));
     }
     if (entry.end > file_bytes - header.data_begin) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", Shown(name), " ", entry.shape.ToString(), " takes the data bytes [",
+          "tensor ", ShownInGguf(name), " ", entry.shape.ToString(), " takes the data bytes [",
           entry.begin, ", ", entry.end, "), of which the file holds ",
           std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?"));
     }
@@ -327,84 +306,6 @@ absl::StatusOr<GgufHeader> Parse(absl::Span<const uint8_t> head, size_t file_byt
   return header;
 }
 
-class Writer {
- public:
-  template <typename T>
-  void Add(const T& value) {
-    static_assert(std::is_arithmetic_v<T>);
-    text_.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  }
-
-  void Add(const std::string& value) {
-    Add(static_cast<uint64_t>(value.size()));
-    text_ += value;
-  }
-
-  void Add(bool value) { Add(static_cast<uint8_t>(value)); }
-
-  void Add(const GgufArray& array) {
-    Add(static_cast<uint32_t>(array.items.index()));
-    std::visit(
-        [this](const auto& items) {
-          Add(static_cast<uint64_t>(items.size()));
-          for (const auto& item : items) Add(item);
-        },
-        array.items);
-  }
-
-  void AddValue(const GgufValue& value) {
-    Add(static_cast<uint32_t>(value.index()));
-    std::visit([this](const auto& item) { Add(item); }, value);
-  }
-
-  std::string& text() { return text_; }
-
- private:
-  std::string text_;
-};
-
-int Depth(const GgufArray& array) {
-  const auto* inner = std::get_if<kArrayType>(&array.items);
-  if (inner == nullptr) return 1;
-  int deepest = 0;
-  for (const GgufArray& item : *inner) deepest = std::max(deepest, Depth(item));
-  return 1 + deepest;
-}
-
-absl::Status CheckPair(const std::string& key, const GgufValue& value) {
-  if (key.empty() || key.size() > kMaxKey) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a metadata key has ", key.size(), " bytes, expected 1 to ", kMaxKey));
-  }
-  const auto* array = std::get_if<GgufArray>(&value);
-  if (array != nullptr && Depth(*array) > kMaxDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key ", Shown(key), ": arrays are nested deeper than ", kMaxDepth, " levels"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status AddTensor(const std::string& name, const SafetensorsEntry& entry, Writer* out) {
-  if (name.empty() || name.size() > kMaxGgufTensorName) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " has a name of ",
-                                                   name.size(), " bytes, expected 1 to ",
-                                                   kMaxGgufTensorName));
-  }
-  if (entry.shape.rank() > kMaxGgufRank) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(name), " has the shape ",
-                                                   entry.shape.ToString(), ", expected at most ",
-                                                   kMaxGgufRank, " dimensions"));
-  }
-  const absl::StatusOr<uint32_t> type = GgmlNumberOf(entry.dtype);
-  if (!type.ok()) return Annotate(type.status(), absl::StrCat("tensor ", Shown(name)));
-  out->Add(name);
-  out->Add(static_cast<uint32_t>(entry.shape.rank()));
-  for (int i = entry.shape.rank(); i-- > 0;) out->Add(static_cast<uint64_t>(entry.shape.dim(i)));
-  out->Add(*type);
-  out->Add(static_cast<uint64_t>(entry.begin));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata) {
@@ -421,8 +322,8 @@ absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata) {
 }
 
 bool HasGgufMagic(absl::Span<const uint8_t> head) {
-  return head.size() >= kMagic.size() &&
-         std::memcmp(head.data(), kMagic.data(), kMagic.size()) == 0;
+  return head.size() >= kGgufMagic.size() &&
+         std::memcmp(head.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
 }
 
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
@@ -440,24 +341,10 @@ absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
   }
 }
 
-absl::StatusOr<std::string> SerializeGgufHeader(
-    const GgufMetadata& metadata,
-    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors) {
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t alignment, GgufAlignment(metadata));
-  Writer out;
-  out.text() += std::string(kMagic);
-  out.Add(kGgufVersion);
-  out.Add(static_cast<uint64_t>(tensors.size()));
-  out.Add(static_cast<uint64_t>(metadata.values().size()));
-  for (const auto& [key, value] : metadata.values()) {
-    ZEROTH_RETURN_IF_ERROR(CheckPair(key, value));
-    out.Add(key);
-    out.AddValue(value);
-  }
-  for (const auto& [name, entry] : tensors) ZEROTH_RETURN_IF_ERROR(AddTensor(name, entry, &out));
-  const auto padded = (static_cast<int64_t>(out.text().size()) + alignment - 1) / alignment;
-  out.text().resize(static_cast<size_t>(padded * alignment), '\0');
-  return std::move(out.text());
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
+  ZEROTH_ASSIGN_OR_RETURN(GgufHeader header, ReadGgufHeader(file));
+  return std::unique_ptr<GgufFile>(new GgufFile(std::move(file), std::move(header)));
 }
 
 }  // namespace zeroth

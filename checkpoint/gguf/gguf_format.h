@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,6 +32,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/safetensors_format.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
@@ -89,10 +91,18 @@ class GgufMetadata {
   absl::StatusOr<const std::vector<std::string>*> GetStrings(absl::string_view key) const;
   absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
 
-  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const;
-  absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const;
-  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
-  absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const;
+  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
+    return Has(key) ? GetInt(key) : fallback;
+  }
+  absl::StatusOr<double> GetDoubleOr(absl::string_view key, double fallback) const {
+    return Has(key) ? GetDouble(key) : fallback;
+  }
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const {
+    return Has(key) ? GetBool(key) : fallback;
+  }
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, std::string fallback) const {
+    return Has(key) ? GetString(key) : fallback;
+  }
 
   const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }
   const std::string& where() const { return where_; }
@@ -106,9 +116,9 @@ class GgufMetadata {
 
 struct GgufHeader {
   GgufMetadata metadata;
-  // By name. Shapes are row-major, so the last dimension is the file's first; ranges count from
+  // Shapes are row-major, so the last dimension is the file's first; ranges count from
   // `data_begin`.
-  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  TensorEntries tensors;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;
 };
@@ -144,6 +154,23 @@ absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 absl::StatusOr<std::string> SerializeGgufHeader(
     const GgufMetadata& metadata,
     const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
+
+// A GGUF file, whose header Open checks as a whole. Names and shapes are the file's own
+// (row-major); gguf_names.h has the way to Hugging Face's. Immutable and thread-safe.
+class GgufFile final : public TensorFile {
+ public:
+  // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+
+  const GgufMetadata& metadata() const { return metadata_; }
+
+ private:
+  GgufFile(RandomAccessFile file, GgufHeader header)
+      : TensorFile(std::move(file), header.data_begin, std::move(header.tensors)),
+        metadata_(std::move(header.metadata)) {}
+
+  const GgufMetadata metadata_;
+};
 
 }  // namespace zeroth
 

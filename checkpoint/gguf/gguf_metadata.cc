@@ -116,21 +116,4 @@ absl::StatusOr<std::vector<int64_t>> GgufMetadata::GetInts(absl::string_view key
       array->items);
 }
 
-absl::StatusOr<int64_t> GgufMetadata::GetIntOr(absl::string_view key, int64_t fallback) const {
-  return Has(key) ? GetInt(key) : absl::StatusOr<int64_t>(fallback);
-}
-
-absl::StatusOr<double> GgufMetadata::GetDoubleOr(absl::string_view key, double fallback) const {
-  return Has(key) ? GetDouble(key) : absl::StatusOr<double>(fallback);
-}
-
-absl::StatusOr<bool> GgufMetadata::GetBoolOr(absl::string_view key, bool fallback) const {
-  return Has(key) ? GetBool(key) : absl::StatusOr<bool>(fallback);
-}
-
-absl::StatusOr<std::string> GgufMetadata::GetStringOr(absl::string_view key,
-                                                      std::string fallback) const {
-  return Has(key) ? GetString(key) : absl::StatusOr<std::string>(std::move(fallback));
-}
-
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_names.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,10 +35,40 @@ struct Family {
 };
 
 constexpr absl::string_view kGgufBlock = "blk.";
-// Both families keep the head outside their prefix.
+// All families keep the head outside their prefix.
 constexpr Row kHead = {"lm_head", "output"};
 
+// Llama and those that keep its names. llama.cpp rotates neighbours in a Llama and halves in all
+// others, so that only a Llama's rows pair up differently. `more` are rows of a block beside the
+// common ones.
+Family LlamaLike(absl::string_view name, std::vector<Row> norms, std::vector<Row> more = {}) {
+  const bool is_llama = name == "llama";
+  Family family = {name,
+                   "model.",
+                   "layers.",
+                   {{"embed_tokens", "token_embd"}, {"norm", "output_norm"}},
+                   std::move(norms),
+                   {"self_attn.rotary_emb.inv_freq"}};
+  const std::vector<Row> common = {
+      {"self_attn.q_proj", "attn_q", is_llama ? GgufLayout::kQueryRows : GgufLayout::kSame},
+      {"self_attn.k_proj", "attn_k", is_llama ? GgufLayout::kKeyRows : GgufLayout::kSame},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.o_proj", "attn_output"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"}};
+  family.inside.insert(family.inside.end(), common.begin(), common.end());
+  family.inside.insert(family.inside.end(), more.begin(), more.end());
+  return family;
+}
+
 const std::vector<Family>& Families() {
+  const std::vector<Row> norms_before = {{"input_layernorm", "attn_norm"},
+                                         {"post_attention_layernorm", "ffn_norm"}};
+  const std::vector<Row> norms_after = {{"post_attention_layernorm", "post_attention_norm"},
+                                        {"post_feedforward_layernorm", "post_ffw_norm"}};
+  const std::vector<Row> qk_norms = {{"self_attn.q_norm", "attn_q_norm"},
+                                     {"self_attn.k_norm", "attn_k_norm"}};
   static const auto* const families =
       new std::vector<Family>{{"gpt2",
                                "transformer.",
@@ -53,20 +84,10 @@ const std::vector<Family>& Families() {
                                 {"mlp.c_fc", "ffn_up", GgufLayout::kTransposed},
                                 {"mlp.c_proj", "ffn_down", GgufLayout::kTransposed}},
                                {"attn.bias", "attn.masked_bias"}},
-                              {"llama",
-                               "model.",
-                               "layers.",
-                               {{"embed_tokens", "token_embd"}, {"norm", "output_norm"}},
-                               {{"input_layernorm", "attn_norm"},
-                                {"self_attn.q_proj", "attn_q", GgufLayout::kQueryRows},
-                                {"self_attn.k_proj", "attn_k", GgufLayout::kKeyRows},
-                                {"self_attn.v_proj", "attn_v"},
-                                {"self_attn.o_proj", "attn_output"},
-                                {"post_attention_layernorm", "ffn_norm"},
-                                {"mlp.gate_proj", "ffn_gate"},
-                                {"mlp.up_proj", "ffn_up"},
-                                {"mlp.down_proj", "ffn_down"}},
-                               {"self_attn.rotary_emb.inv_freq"}}};
+                              LlamaLike("llama", norms_before),
+                              LlamaLike("qwen2", norms_before),
+                              LlamaLike("qwen3", norms_before, qk_norms),
+                              LlamaLike("olmo2", norms_after, qk_norms)};
   return *families;
 }
 

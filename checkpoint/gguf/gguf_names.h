@@ -36,7 +36,7 @@ struct GgufTensorName {
 };
 
 // Families whose names are known: those of general.architecture, which are Hugging Face's
-// model_type too: "gpt2", "llama". Unimplemented lists them.
+// model_type too: "gpt2", "llama", "qwen2", "qwen3", "olmo2". Unimplemented lists them.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 
 // The GGUF name of a Hugging Face tensor; nothing for those that hold no parameters (masks and

@@ -1,31 +1,32 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/gguf/gguf_rope.h"
-
 #include <algorithm>
 #include <cmath>
-#include <numbers>
+#include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/kernels/rope/rope.h"
+
 namespace zeroth {
 
 std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim) {
-  const auto original = static_cast<double>(rope.original_context);
+  RopeSpec plain;
+  plain.theta = theta;
+  RopeSpec scaled = plain;
+  scaled.type = RopeSpec::Type::kLlama3;
+  scaled.factor = rope.factor;
+  scaled.low_freq_factor = rope.low_freq_factor;
+  scaled.high_freq_factor = rope.high_freq_factor;
+  scaled.original_context = static_cast<double>(rope.original_context);
+  const std::vector<double> before = RopeFrequencies(plain, head_dim);
+  const std::vector<double> after = RopeFrequencies(scaled, head_dim);
   std::vector<float> factors;
-  for (int64_t i = 0; i < head_dim / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-    const double turns = original / (2.0 * std::numbers::pi * std::pow(theta, exponent));
-    double factor = 1.0;
-    if (turns < rope.low_freq_factor) {
-      factor = rope.factor;
-    } else if (turns <= rope.high_freq_factor) {
-      const double smooth =
-          (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-      factor = 1.0 / ((1.0 - smooth) / rope.factor + smooth);
-    }
-    factors.push_back(static_cast<float>(factor));
+  for (size_t i = 0; i < before.size(); ++i) {
+    factors.push_back(static_cast<float>(before[i] / after[i]));
   }
   return factors;
 }

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -39,6 +40,12 @@ constexpr std::array<QuantisedType, 24> kQuantised = {
      {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}}};
 
 }  // namespace
+
+std::string ShownInGguf(absl::string_view text) {
+  constexpr size_t kShown = 80;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "..." : "", "\"");
+}
 
 absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number) {
   for (const PlainType& plain : kPlain) {

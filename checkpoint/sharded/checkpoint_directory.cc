@@ -2,10 +2,7 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 
-#include <stdio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -48,15 +45,12 @@ absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& direc
   return names;
 }
 
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));
-}
-
-absl::Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  return error ? ErrnoStatus(error.value(), absl::StrCat("remove ", path)) : absl::OkStatus();
+// `name` goes by a name of the dead first.
+absl::Status Delete(const std::string& directory, const std::string& name,
+                    const std::string& dead) {
+  const std::string doomed = TemporarySibling(absl::StrCat(directory, "/", kDeleted, dead), "tmp");
+  ZEROTH_RETURN_IF_ERROR(RenamePath(absl::StrCat(directory, "/", name), doomed));
+  return RemoveAll(doomed);
 }
 
 }  // namespace
@@ -109,11 +103,7 @@ std::vector<int64_t> SuperfluousCheckpoints(const std::vector<int64_t>& steps,
 }
 
 absl::Status DeleteCheckpoint(const std::string& directory, int64_t step) {
-  const std::string path = CheckpointPath(directory, step);
-  const std::string doomed =
-      TemporarySibling(absl::StrCat(directory, "/", kDeleted, CheckpointName(step)), "tmp");
-  ZEROTH_RETURN_IF_ERROR(Rename(path, doomed));
-  return RemoveAll(doomed);
+  return Delete(directory, CheckpointName(step), CheckpointName(step));
 }
 
 absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory) {
@@ -142,11 +132,7 @@ absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(
   if (options.keep_last == 0) return deleted;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListSetAside(directory));
   for (size_t i = 0; i + static_cast<size_t>(options.keep_last) < names.size(); ++i) {
-    const std::string path = absl::StrCat(directory, "/", names[i]);
-    const std::string doomed =
-        TemporarySibling(absl::StrCat(directory, "/", kDeleted, kPrefix, "aside"), "tmp");
-    ZEROTH_RETURN_IF_ERROR(Rename(path, doomed));
-    ZEROTH_RETURN_IF_ERROR(RemoveAll(doomed));
+    ZEROTH_RETURN_IF_ERROR(Delete(directory, names[i], absl::StrCat(kPrefix, "aside")));
     deleted.push_back(names[i]);
   }
   return deleted;
@@ -157,7 +143,7 @@ absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int
   std::string path = base;
   std::error_code error;
   for (int i = 2; fs::exists(path, error); ++i) path = absl::StrCat(base, "-", i);
-  ZEROTH_RETURN_IF_ERROR(Rename(CheckpointPath(directory, step), path));
+  ZEROTH_RETURN_IF_ERROR(RenamePath(CheckpointPath(directory, step), path));
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(directory));
   return path;
 }

@@ -3,7 +3,6 @@
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -26,36 +25,25 @@ constexpr char kAdapterConfig[] = "adapter_config.json";
 class CheckpointWeights final : public WeightsSource {
  public:
   explicit CheckpointWeights(std::unique_ptr<CheckpointReader> reader)
-      : reader_(std::move(reader)) {
+      : WeightsSource(reader->directory()), reader_(std::move(reader)) {
     for (const auto& [name, parameter] : reader_->index().parameters) {
       SafetensorsEntry entry;
       entry.dtype = parameter.states.at(kParameterState).dtype;
       entry.shape = parameter.shape;
-      entries_.emplace(name, std::move(entry));
+      tensors_.emplace(name, std::move(entry));
     }
   }
 
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, entry] : entries_) names.push_back(name);
-    return names;
-  }
-  const SafetensorsEntry* Find(absl::string_view name) const override {
-    const auto found = entries_.find(name);
-    return found == entries_.end() ? nullptr : &found->second;
-  }
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override {
     if (Find(name) == nullptr) return MissingTensor(name);
     const std::lock_guard<std::mutex> lock(mutex_);
     return reader_->Read(name, kParameterState, begin, out);
   }
-  const std::string& description() const override { return reader_->directory(); }
 
  private:
   mutable std::mutex mutex_;
   const std::unique_ptr<CheckpointReader> reader_;  // guarded
-  std::map<std::string, SafetensorsEntry, std::less<>> entries_;
 };
 
 absl::StatusOr<std::optional<PeftAdapter>> ReadAdapter(CheckpointReader& reader) {

@@ -23,7 +23,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/shard_writer.h"
-#include "zeroth/core/base/file/page_buffer.h"
+#include "zeroth/core/base/file/direct_file.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 
@@ -133,9 +133,10 @@ class CheckpointSaver {
   absl::Status PrepareDirectory(int64_t step) const;
   // Makes room; the id of the save.
   absl::StatusOr<std::string> Begin(int64_t step);
-  // async: tells all ranks how the saves ended that rank 0 knows the end of, and rank 0 of failures
-  // that could not be written down for it to read.
+  // async: tells all ranks how the saves ended that rank 0 knows the end of; before that, rank 0 of
+  // failures that could not be written down for it to read, so that it waits no more for those.
   absl::Status ExchangeOutcomes();
+  absl::Status ExchangeUntold();
   void Count(Outcome outcome);
   // In job.plan, what this rank is to write.
   absl::Status Plan(Job& job) const;
@@ -176,7 +177,7 @@ class CheckpointSaver {
   std::vector<CompletedSave> completed_;  // guarded
   std::vector<std::string> warnings_;     // guarded
   std::vector<Outcome> outcomes_;         // guarded; on rank 0, those that others have not heard of
-  absl::Status untold_;                   // guarded; a failure of this rank that rank 0 cannot read
+  std::vector<FailedSave> untold_;        // guarded; of this rank, which rank 0 cannot read
   bool closing_ = false;                  // guarded
   // As all ranks have agreed.
   std::vector<FailedSave> failed_;

@@ -26,7 +26,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
-#include "zeroth/checkpoint/sharded/testing_state.h"
+#include "zeroth/checkpoint/sharded/testing/state.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"

@@ -11,11 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-#include "zeroth/checkpoint/safetensors_layout.h"
+#include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/direct_file.h"
-#include "zeroth/core/base/file/page_buffer.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_host_copy.h"
 
@@ -196,9 +195,9 @@ absl::StatusOr<ShardPlan> PlanShard(absl::string_view id, int64_t step,
   plan.header = std::move(layout.header);
   const auto header_bytes = static_cast<int64_t>(plan.header.size());
   for (const StatePiece& piece : pieces) {
-    plan.file_begins.push_back(header_bytes + layout.entries.at(TensorName(piece)).begin);
+    plan.file_begins.push_back(header_bytes + layout.tensors.entries.at(TensorName(piece)).begin);
   }
-  plan.file_bytes = header_bytes + layout.data_bytes;
+  plan.file_bytes = header_bytes + layout.tensors.data_bytes;
   return plan;
 }
 

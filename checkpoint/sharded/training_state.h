@@ -5,6 +5,7 @@
 #ifndef ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
 #define ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/sharded/shard_writer.h"
 #include "zeroth/optim/shard_state.h"
+#include "zeroth/strategies/shard_layout.h"
 #include "zeroth/strategies/sharding.h"
 
 namespace zeroth {
@@ -24,6 +26,14 @@ namespace zeroth {
 // write, as views: over all ranks of the mesh they tile every state. What several ranks hold is
 // divided evenly among them, so that it is written once and by all. Between steps only.
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states);
+
+// `piece` of what is here of a parameter, in elements of the undivided one; a parameter without
+// elements has a piece, too.
+std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
+                                             const ShardLayout::Piece& piece);
+
+// The elements of a state for those of a parameter: `part` in units of `block`, which is cut by it.
+ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, int64_t block);
 
 struct LoadStateOptions {
   // If given, a model and a checkpoint that differ are no error: parameters that the checkpoint

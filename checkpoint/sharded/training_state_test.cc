@@ -27,7 +27,7 @@
 
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
-#include "zeroth/checkpoint/sharded/testing_state.h"
+#include "zeroth/checkpoint/sharded/testing/state.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/adamw/adamw.h"

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/did_you_mean.h"
 
 namespace zeroth {
 
@@ -48,6 +50,12 @@ class Registry {
     std::vector<std::string> names;
     for (const auto& [name, entry] : entries_) names.push_back(name);
     return names;
+  }
+
+  // What an error about an `unknown` name ends with, see did_you_mean.h.
+  std::string Instead(absl::string_view unknown,
+                      absl::Span<const NamedElsewhere> elsewhere = {}) const {
+    return InsteadOf(unknown, elsewhere, Names());
   }
 
  private:

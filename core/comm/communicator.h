@@ -30,7 +30,7 @@ namespace zeroth {
 enum class ReduceOp : uint8_t { kSum, kMean, kMax };
 absl::string_view ReduceOpName(ReduceOp op);
 
-// A typed view of device memory: pointer, count and type travel together. Does not own.
+// A typed view of device memory: pointer, count and type belong together. Does not own.
 struct BufferView {
   void* data = nullptr;
   int64_t count = 0;
@@ -119,7 +119,7 @@ class Communicator {
   // of the device that device_index() names. nullptr: it need not be told of any.
   virtual std::shared_ptr<MemorySource> memory_source() { return nullptr; }
   // Tells the transport of memory that calls of this group will use, each at one offset from its
-  // beginning on all ranks: then bytes may travel without staging, and without the device's
+  // beginning on all ranks: then bytes may be sent without staging, and without the device's
   // multiprocessors. A matter of speed alone; nullptr where it makes no difference, on all ranks
   // alike. Collective on the host, synchronous, in one order with the calls; bytes and `label` are
   // the same on all ranks, and the memory is from Allocator::AllocateForTransport. Errors are those
@@ -130,7 +130,8 @@ class Communicator {
                                                                        absl::string_view) {
     return nullptr;
   }
-  // For who starts a run to read: how gathers travel where the transport has a choice, else empty.
+  // For who starts a run to read: how gathers are made where the transport has a choice, else
+  // empty.
   virtual std::string GatherNote() const { return ""; }
 
   // Collective on the host, synchronous. Ranks with the same `color` form a new group, ordered by

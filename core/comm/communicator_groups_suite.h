@@ -7,7 +7,7 @@
 
 #include <memory>
 #include <numeric>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -123,95 +123,53 @@ TEST_P(CommunicatorTest, CommunicatorsOnTwoStreamsNeedNoCommonOrder) {
   });
 }
 
-TEST_P(CommunicatorTest, MeshIsRowMajor) {
-  ExpectAllOk([](TestRank& rank) -> absl::Status {
-    for (int shard_size = 0; shard_size <= rank.size(); ++shard_size) {
-      if (shard_size != 0 && rank.size() % shard_size != 0) continue;
-      SCOPED_TRACE(::testing::Message() << "shard_size " << shard_size);
-      ZEROTH_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(rank.world, shard_size));
-      const int s = shard_size == 0 ? rank.size() : shard_size;
-      EXPECT_EQ(mesh->shard_size(), s);
-      EXPECT_EQ(mesh->replicate_size(), rank.size() / s);
-      EXPECT_EQ(mesh->shard_index(), rank.rank() % s);
-      EXPECT_EQ(mesh->replicate_index(), rank.rank() / s);
-      EXPECT_EQ(&mesh->world(), &rank.world);
-
-      std::vector<int32_t> shard_group(static_cast<size_t>(s));
-      std::iota(shard_group.begin(), shard_group.end(), rank.rank() / s * s);
-      std::vector<int32_t> replicas;
-      for (int r = rank.rank() % s; r < rank.size(); r += s) replicas.push_back(r);
-      std::vector<int32_t> everybody(static_cast<size_t>(rank.size()));
-      std::iota(everybody.begin(), everybody.end(), 0);
-
-      ZEROTH_ASSIGN_OR_RETURN(const auto gather, Members(mesh->shard_gather(), rank));
-      ZEROTH_ASSIGN_OR_RETURN(const auto reduce, Members(mesh->shard_reduce(), rank));
-      ZEROTH_ASSIGN_OR_RETURN(const auto replicate, Members(mesh->replicate_reduce(), rank));
-      ZEROTH_ASSIGN_OR_RETURN(const auto world, Members(mesh->world_reduce(), rank));
-      EXPECT_EQ(gather, shard_group);
-      EXPECT_EQ(reduce, shard_group);
-      EXPECT_EQ(replicate, replicas);
-      EXPECT_EQ(world, everybody);
-      // No two of them are one communicator.
-      EXPECT_EQ(mesh->shard_gather().stats()[CollectiveOp::kAllGather].calls, 1);
-      EXPECT_EQ(mesh->shard_reduce().stats()[CollectiveOp::kAllGather].calls, 1);
-    }
-    return absl::OkStatus();
-  });
-}
-
-// Pieces of the ranks with one shard index lie side by side, in order of their groups.
-TEST_P(CommunicatorTest, MeshOwnersMayBeAllRanks) {
+TEST_P(CommunicatorTest, MeshGroupsAreRowMajor) {
   ExpectAllOk([](TestRank& rank) -> absl::Status {
     for (int s = 1; s <= rank.size(); ++s) {
       if (rank.size() % s != 0) continue;
-      SCOPED_TRACE(::testing::Message() << "shard_size " << s);
+      SCOPED_TRACE(::testing::Message() << "groups of " << s);
       const int groups = rank.size() / s;
-      for (const bool over_world : {false, true}) {
-        ZEROTH_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(rank.world, s, over_world));
-        const bool spans = over_world && groups > 1;
-        EXPECT_EQ(mesh->owners_span_groups(), spans);
-        EXPECT_EQ(mesh->owner_count(), spans ? rank.size() : s);
-        EXPECT_EQ(mesh->owner_copies() * mesh->owner_count(), rank.size());
-        EXPECT_EQ(mesh->owner_copy(), spans ? 0 : rank.rank() / s);
-        std::vector<int32_t> owners;
+      ZEROTH_ASSIGN_OR_RETURN(
+          const auto mesh, Mesh::Create(rank.world, {{kReplicateAxis, groups}, {kShardAxis, s}}));
+      for (const bool over_groups : {false, true}) {
+        ZEROTH_ASSIGN_OR_RETURN(const auto view, MeshView::Create(*mesh, {0}, {1}, over_groups));
+        EXPECT_EQ(view->shard_size(), s);
+        EXPECT_EQ(view->replicate_size(), groups);
+        EXPECT_EQ(view->data_size(), rank.size());
+        EXPECT_EQ(view->shard_index(), rank.rank() % s);
+        EXPECT_EQ(view->replicate_index(), rank.rank() / s);
+        const bool spans = over_groups && groups > 1;
+        EXPECT_EQ(view->owners_span_groups(), spans);
+
+        std::vector<int32_t> shard_group(static_cast<size_t>(s));
+        std::iota(shard_group.begin(), shard_group.end(), rank.rank() / s * s);
         std::vector<int32_t> replicas;
+        for (int r = rank.rank() % s; r < rank.size(); r += s) replicas.push_back(r);
+        std::vector<int32_t> everybody(static_cast<size_t>(rank.size()));
+        std::iota(everybody.begin(), everybody.end(), 0);
+        // Pieces of the ranks with one shard index lie side by side, in order of their groups.
+        std::vector<int32_t> owners;
         for (int i = 0; i < s; ++i) {
           for (int g = 0; g < groups; ++g) {
             if (spans || g == rank.rank() / s) owners.push_back(g * s + i);
-            if (i == rank.rank() % s) replicas.push_back(g * s + i);
           }
         }
-        EXPECT_EQ(owners[static_cast<size_t>(mesh->owner_index())], rank.rank());
-        ZEROTH_ASSIGN_OR_RETURN(const auto gather, Members(mesh->owner_gather(), rank));
-        EXPECT_EQ(gather, owners);
-        ZEROTH_ASSIGN_OR_RETURN(auto reduce, Members(mesh->owner_reduce(), rank));
-        std::sort(reduce.begin(), reduce.end());
-        std::sort(owners.begin(), owners.end());
-        EXPECT_EQ(reduce, owners);
-        EXPECT_EQ(mesh->communicators().size(), spans ? 6u : 4u);
-        if (!spans) continue;
-        ZEROTH_ASSIGN_OR_RETURN(const auto across, Members(mesh->replicate_gather(), rank));
-        EXPECT_EQ(across, replicas);
+        EXPECT_EQ(view->owner_count(), static_cast<int>(owners.size()));
+        EXPECT_EQ(owners[static_cast<size_t>(view->owner_index())], rank.rank());
+
+        std::vector<std::pair<Communicator*, std::vector<int32_t>>> expected = {
+            {&view->shard_gather(), shard_group},
+            {&view->shard_reduce(), shard_group},
+            {&view->replicate_reduce(), replicas},
+            {&view->data_reduce(), everybody},
+            {&view->owner_gather(), owners}};
+        if (spans) expected.emplace_back(&view->replicate_gather(), replicas);
+        for (const auto& [group, members] : expected) {
+          ZEROTH_ASSIGN_OR_RETURN(const auto actual, Members(*group, rank));
+          EXPECT_EQ(actual, members);
+        }
       }
     }
-    return absl::OkStatus();
-  });
-}
-
-TEST_P(CommunicatorTest, MeshRefusesSizesThatDoNotDivide) {
-  ExpectAllOk([](TestRank& rank) -> absl::Status {
-    std::string divisors;
-    for (int d = 1; d <= rank.size(); ++d) {
-      if (rank.size() % d == 0) absl::StrAppend(&divisors, divisors.empty() ? "" : ", ", d);
-    }
-    for (int shard_size : {-1, rank.size() + 1, 7}) {
-      const absl::Status status = Mesh::Create(rank.world, shard_size).status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      ExpectWords(status,
-                  {absl::StrCat("shard_size ", shard_size), absl::StrCat("world of ", rank.size()),
-                   absl::StrCat("possible: ", divisors)});
-    }
-    EXPECT_TRUE(rank.world.status().ok()) << "nobody waits, so nothing breaks";
     return absl::OkStatus();
   });
 }

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -23,13 +23,16 @@ struct BackEnd {
 
 using BackEnds = Registry<LauncherRegistry, BackEnd>;
 
+constexpr NamedElsewhere kElsewhere[] = {
+    {"local (threads of this process)", "threads thread gloo shm"},
+    {"mpi (a process per rank)", "openmpi open_mpi mpich processes process ucc tcp"},
+    {"nccl", "cuda rccl"},
+};
+
 absl::StatusOr<BackEnd> Find(absl::string_view name) {
   if (std::optional<BackEnd> found = BackEnds::Global().Find(name)) return *std::move(found);
-  const std::vector<std::string> names = LauncherRegistry::Names();
-  return absl::NotFoundError(
-      absl::StrCat("unknown communication back end '", name, "'; this program has: ",
-                   names.empty() ? "none (link a target such as //core/comm:all_backends)"
-                                 : absl::StrJoin(names, ", ")));
+  return absl::NotFoundError(absl::StrCat("unknown communication back end '", name, "'",
+                                          BackEnds::Global().Instead(name, kElsewhere)));
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 
 #include "zeroth/core/comm/mesh.h"
 
-#include <utility>
-#include <vector>
+#include <algorithm>
+#include <cstddef>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,59 +15,144 @@
 namespace zeroth {
 namespace {
 
-absl::Status CheckShardSize(int shard_size, int world_size) {
-  if (shard_size > 0 && world_size % shard_size == 0) return absl::OkStatus();
-  std::vector<int> divisors;
-  for (int size = 1; size <= world_size; ++size) {
-    if (world_size % size == 0) divisors.push_back(size);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("shard_size ", shard_size, " does not divide a world of ", world_size,
-                   world_size == 1 ? " rank" : " ranks",
-                   "; possible: ", absl::StrJoin(divisors, ", "), ", or 0 for all ranks"));
+// "replicate 2 x shard 4".
+std::string Describe(const std::vector<MeshAxis>& axes) {
+  return absl::StrJoin(axes, " x ", [](std::string* out, const MeshAxis& axis) {
+    absl::StrAppend(out, axis.name, " ", axis.size);
+  });
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world, int shard_size,
-                                                   bool owners_over_world) {
-  if (shard_size == 0) shard_size = world.size();
-  ZEROTH_RETURN_IF_ERROR(CheckShardSize(shard_size, world.size()));
-
-  std::unique_ptr<Mesh> mesh(new Mesh());
-  mesh->world_ = &world;
-  mesh->shard_size_ = shard_size;
-  mesh->replicate_size_ = world.size() / shard_size;
-  mesh->shard_index_ = world.rank() % shard_size;
-  mesh->replicate_index_ = world.rank() / shard_size;
-
-  ZEROTH_ASSIGN_OR_RETURN(mesh->shard_gather_,
-                          world.SplitForGathers(mesh->replicate_index_, mesh->shard_index_));
-  ZEROTH_ASSIGN_OR_RETURN(mesh->shard_reduce_,
-                          world.Split(mesh->replicate_index_, mesh->shard_index_));
-  ZEROTH_ASSIGN_OR_RETURN(mesh->replicate_reduce_,
-                          world.Split(mesh->shard_index_, mesh->replicate_index_));
-  ZEROTH_ASSIGN_OR_RETURN(mesh->world_reduce_, world.Duplicate());
-  if (!owners_over_world || mesh->replicate_size_ == 1) return mesh;
-  ZEROTH_ASSIGN_OR_RETURN(mesh->replicate_gather_,
-                          world.Split(mesh->shard_index_, mesh->replicate_index_));
-  const int piece = mesh->shard_index_ * mesh->replicate_size_ + mesh->replicate_index_;
-  ZEROTH_ASSIGN_OR_RETURN(mesh->owner_gather_, world.Split(0, piece));
-  return mesh;
+Mesh::Mesh(Communicator& world, std::vector<MeshAxis> axes)
+    : world_(&world), axes_(std::move(axes)), coordinates_(axes_.size()) {
+  int rest = world.rank();
+  for (size_t i = axes_.size(); i-- > 0;) {
+    coordinates_[i] = rest % axes_[i].size;
+    rest /= axes_[i].size;
+  }
 }
 
-Communicator& Mesh::replicate_gather() {
-  ZEROTH_CHECK(owners_span_groups());
-  return *replicate_gather_;
+absl::StatusOr<std::unique_ptr<Mesh>> Mesh::Create(Communicator& world,
+                                                   std::vector<MeshAxis> axes) {
+  std::set<std::string> names;
+  int64_t ranks = 1;
+  for (const MeshAxis& axis : axes) {
+    if (axis.name.empty() || !names.insert(axis.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("mesh ", Describe(axes), ": expected axes with names that differ"));
+    }
+    if (axis.size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("mesh ", Describe(axes), ": axis '", axis.name,
+                                                     "' has ", axis.size,
+                                                     " ranks, expected at least 1"));
+    }
+    ranks *= axis.size;
+  }
+  if (ranks != world.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("mesh ", Describe(axes), " has ", ranks,
+                                                   " ranks, but the world has ", world.size(),
+                                                   "; expected sizes that multiply to that"));
+  }
+  return std::unique_ptr<Mesh>(new Mesh(world, std::move(axes)));
+}
+
+absl::StatusOr<Mesh::Axes> Mesh::Find(absl::Span<const std::string> names) const {
+  Axes found;
+  for (const std::string& name : names) {
+    const auto axis = std::find_if(axes_.begin(), axes_.end(),
+                                   [&](const MeshAxis& known) { return known.name == name; });
+    if (axis == axes_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown axis '", name, "'; the mesh is ", Describe(axes_)));
+    }
+    const int position = static_cast<int>(axis - axes_.begin());
+    if (std::count(found.begin(), found.end(), position) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("axis '", name, "' is named twice"));
+    }
+    found.push_back(position);
+  }
+  if (found.empty()) return found;
+  const auto [first, last] = std::minmax_element(found.begin(), found.end());
+  if (*last - *first + 1 == static_cast<int>(found.size())) return found;
+  return absl::InvalidArgumentError(absl::StrCat("axes ", absl::StrJoin(names, ", "),
+                                                 " are no neighbours in the mesh ", Describe(axes_),
+                                                 "; name those between them too, or fewer"));
+}
+
+Mesh::Axes Mesh::AllBut(const Axes& axes) const {
+  Axes others;
+  for (int i = 0; i < static_cast<int>(axes_.size()); ++i) {
+    if (std::count(axes.begin(), axes.end(), i) == 0) others.push_back(i);
+  }
+  return others;
+}
+
+int Mesh::size(const Axes& axes) const {
+  int size = 1;
+  for (const int axis : axes) size *= axes_[static_cast<size_t>(axis)].size;
+  return size;
+}
+
+int Mesh::index(const Axes& axes) const {
+  int index = 0;
+  for (const int axis : axes) {
+    const auto at = static_cast<size_t>(axis);
+    index = index * axes_[at].size + coordinates_[at];
+  }
+  return index;
+}
+
+absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
+  Axes key;
+  for (const int axis : axes) {
+    if (axes_[static_cast<size_t>(axis)].size > 1) key.push_back(axis);
+  }
+  // No calls are made in a group of one, whatever they were for.
+  if (key.empty()) traffic = Traffic::kReduce;
+  Communicator*& group = group_of_[{key, traffic}];
+  if (group != nullptr) return group;
+  const int color = index(AllBut(key));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
+                          traffic == Traffic::kGather ? world_->SplitForGathers(color, index(key))
+                                                      : world_->Split(color, index(key)));
+  groups_.push_back(std::move(made));
+  group = groups_.back().get();
+  return group;
 }
 
 std::vector<Communicator*> Mesh::communicators() const {
   std::vector<Communicator*> all;
-  for (const auto* group : {&shard_gather_, &shard_reduce_, &replicate_reduce_, &world_reduce_,
-                            &replicate_gather_, &owner_gather_}) {
-    if (*group != nullptr) all.push_back(group->get());
-  }
+  for (const auto& group : groups_) all.push_back(group.get());
   return all;
+}
+
+absl::StatusOr<std::unique_ptr<MeshView>> MeshView::Create(Mesh& mesh, Mesh::Axes replicated,
+                                                           Mesh::Axes sharded,
+                                                           bool owners_over_groups) {
+  std::unique_ptr<MeshView> view(new MeshView());
+  // In the order of the mesh's own axes, so that its sums are those of shard groups and then across
+  // them wherever these follow each other.
+  Mesh::Axes all = replicated;
+  all.insert(all.end(), sharded.begin(), sharded.end());
+  std::sort(all.begin(), all.end());
+  ZEROTH_ASSIGN_OR_RETURN(view->shard_gather_, mesh.Group(sharded, Traffic::kGather));
+  ZEROTH_ASSIGN_OR_RETURN(view->shard_reduce_, mesh.Group(sharded, Traffic::kReduce));
+  ZEROTH_ASSIGN_OR_RETURN(view->replicate_reduce_, mesh.Group(replicated, Traffic::kReduceAcross));
+  ZEROTH_ASSIGN_OR_RETURN(view->data_reduce_, mesh.Group(all, Traffic::kReduce));
+  view->owner_axes_ = std::move(sharded);
+  view->owner_gather_ = view->shard_gather_;
+  if (!owners_over_groups || mesh.size(replicated) == 1) return view;
+  view->owner_axes_.insert(view->owner_axes_.end(), replicated.begin(), replicated.end());
+  ZEROTH_ASSIGN_OR_RETURN(view->replicate_gather_, mesh.Group(replicated, Traffic::kGatherAcross));
+  ZEROTH_ASSIGN_OR_RETURN(view->owner_gather_,
+                          mesh.Group(view->owner_axes_, Traffic::kGatherAcross));
+  return view;
+}
+
+Communicator& MeshView::replicate_gather() const {
+  ZEROTH_CHECK(owners_span_groups());
+  return *replicate_gather_;
 }
 
 }  // namespace zeroth

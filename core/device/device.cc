@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
+#include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
 
 namespace zeroth {
@@ -25,6 +25,10 @@ absl::StatusOr<std::shared_ptr<Event>> Stream::RecordTime() {
 namespace {
 
 using Devices = Registry<DeviceRegistry, DeviceRegistry::Factory>;
+
+constexpr NamedElsewhere kElsewhere[] = {
+    {"cuda", "gpu nvidia"},
+};
 
 }  // namespace
 
@@ -54,9 +58,8 @@ absl::StatusOr<std::shared_ptr<Device>> DeviceRegistry::Create(absl::string_view
                                                                const DeviceOptions& options) {
   const std::optional<Factory> factory = Devices::Global().Find(type);
   if (!factory.has_value()) {
-    return absl::NotFoundError(
-        absl::StrCat("no device of kind '", type,
-                     "' is linked into this program; it has: ", absl::StrJoin(Types(), ", ")));
+    return absl::NotFoundError(absl::StrCat("no device of kind '", type, "' is linked in",
+                                            Devices::Global().Instead(type, kElsewhere)));
   }
   absl::StatusOr<std::shared_ptr<Device>> device = (*factory)(options);
   if (device.ok() && options.memory_limit > 0) {

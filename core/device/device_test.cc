@@ -38,7 +38,7 @@ TEST(DeviceRegistryTest, UnknownKindListsTheKnownOnes) {
   const absl::Status status = DeviceRegistry::Create("quagga", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(),
-            "no device of kind 'quagga' is linked into this program; it has: aardvark, zebra");
+            "no device of kind 'quagga' is linked in; this program has: aardvark, zebra");
 }
 
 TEST(DeviceRegistryDeathTest, SecondRegistrationAborts) {

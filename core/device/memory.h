@@ -25,7 +25,7 @@ enum class MemoryCategory : uint8_t {
   kActivations,         // what forward keeps for backward, and everything that layers compute
   kCommunication,       // staging of collectives
   kWorkspace,           // scratch of kernels
-  kOffloadStaging,      // what is on its way to or from an offload store
+  kOffloadStaging,      // what is being copied to or from an offload store
 };
 inline constexpr int kMemoryCategoryCount = 8;
 

@@ -9,6 +9,23 @@
 
 namespace zeroth {
 
+absl::Status Parameter::Divide(ParameterPart part) {
+  if (part_.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter '", name_, "' is divided over '", part_->axis, "' already"));
+  }
+  const absl::StatusOr<Shape> shape = ShapeOfPart(global_shape_, part);
+  ZEROTH_RETURN_IF_ERROR_WITH(shape.status(), absl::StrCat("parameter '", name_, "'"));
+  shape_ = *shape;
+  part_ = std::move(part);
+  return absl::OkStatus();
+}
+
+std::vector<ElementRun> Parameter::GlobalRuns(int64_t begin, int64_t numel) const {
+  if (part_.has_value()) return RunsOfPart(global_shape_, *part_, begin, numel);
+  return {{begin, begin, numel}};
+}
+
 absl::StatusOr<Parameter::GradientSlot> Parameter::TakeGradient() {
   if (!requires_grad_) {
     return absl::FailedPreconditionError(

@@ -9,14 +9,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/initializer.h"
+#include "zeroth/core/tensor/parameter_part.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/core/tensor/tensor.h"
 
@@ -28,7 +31,8 @@ class Parameter {
   Parameter(std::string name, Shape shape, Initializer initializer = Initializer::Zeros(),
             DType dtype = DType::kFloat32)
       : name_(std::move(name)),
-        shape_(std::move(shape)),
+        global_shape_(std::move(shape)),
+        shape_(global_shape_),
         initializer_(initializer),
         dtype_(dtype),
         decay_(shape_.rank() >= 2) {}
@@ -36,8 +40,22 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& name() const { return name_; }
+  // Of what is here: a part, if the parameter is divided.
   const Shape& shape() const { return shape_; }
   int64_t numel() const { return shape_.numel(); }
+
+  // Makes this a part of the parameter that it was constructed as (tensor parallelism); by default
+  // it is all of it. Initial values, checkpoints and exports are of the undivided parameter, of
+  // which this is a range. Before the parameter joins a unit. InvalidArgument as ShapeOfPart,
+  // FailedPrecondition if it is a part already.
+  absl::Status Divide(ParameterPart part);
+  const std::optional<ParameterPart>& part() const { return part_; }
+  // Of the undivided parameter.
+  const Shape& global_shape() const { return global_shape_; }
+  int64_t global_numel() const { return global_shape_.numel(); }
+  // Which of its elements the elements [begin, begin + numel) here are.
+  std::vector<ElementRun> GlobalRuns(int64_t begin, int64_t numel) const;
+
   DType dtype() const { return dtype_; }
   const Initializer& initializer() const { return initializer_; }
 
@@ -83,7 +101,9 @@ class Parameter {
 
  private:
   std::string name_;
+  Shape global_shape_;
   Shape shape_;
+  std::optional<ParameterPart> part_;
   Initializer initializer_;
   DType dtype_;
   bool decay_;

@@ -3,6 +3,7 @@
 #include "zeroth/core/tensor/shape.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -35,6 +36,13 @@ int64_t Shape::dim(int i) const {
   const int index = i < 0 ? i + rank() : i;
   ZEROTH_CHECK(index >= 0 && index < rank());
   return dims_[static_cast<size_t>(index)];
+}
+
+Shape Shape::WithLast(int64_t size) const {
+  ZEROTH_CHECK(rank_ >= 1);
+  std::array<int64_t, kMaxRank> dims = dims_;
+  dims[static_cast<size_t>(rank_ - 1)] = size;
+  return Shape(absl::MakeConstSpan(dims.data(), static_cast<size_t>(rank_)));
 }
 
 std::string Shape::ToString() const { return absl::StrCat("[", absl::StrJoin(dims(), ", "), "]"); }

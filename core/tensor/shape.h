@@ -33,6 +33,8 @@ class Shape {
   absl::Span<const int64_t> dims() const {
     return absl::MakeConstSpan(dims_.data(), static_cast<size_t>(rank_));
   }
+  // This shape with `size` as its last dimension, of which there is at least one.
+  Shape WithLast(int64_t size) const;
   // "[2, 3]".
   std::string ToString() const;
 

@@ -44,6 +44,13 @@ TEST(ShapeTest, EqualityComparesDimensions) {
   EXPECT_NE(Shape({1}), Shape());
 }
 
+TEST(ShapeTest, WithLastReplacesTheLastDimensionOnly) {
+  EXPECT_EQ(Shape({2, 3}).WithLast(5), Shape({2, 5}));
+  EXPECT_EQ(Shape({7}).WithLast(0), Shape({0}));
+  EXPECT_EQ(Shape({0, 4}).WithLast(2).numel(), 0);
+  EXPECT_EQ(Shape({1, 1, 1, 1, 1, 1, 1, 1}).WithLast(9), Shape({1, 1, 1, 1, 1, 1, 1, 9}));
+}
+
 TEST(ShapeTest, MovedAndCopiedShapesKeepTheirCount) {
   Shape shape = {4, 5};
   const Shape copy = shape;
@@ -60,6 +67,7 @@ TEST(ShapeDeathTest, ImpossibleShapesAbort) {
   EXPECT_DEATH(Shape({int64_t{1} << 32, int64_t{1} << 31}), "invariant violated");
   EXPECT_DEATH(Shape({2, 3}).dim(2), "invariant violated");
   EXPECT_DEATH(Shape({2, 3}).dim(-3), "invariant violated");
+  EXPECT_DEATH(Shape().WithLast(1), "invariant violated");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct MomentCode {
 };
 
 // Chosen by the error of m / sqrt(v) that they cause (benchmarks/moment_codes.py;
-// docs/architecture.md has its table). A first moment whose exponents end early is rounded up now
+// docs/precision.md has its table). A first moment whose exponents end early is rounded up now
 // and then to far more than its sqrt(v), a second one to far less than its m, and either makes
 // steps of many times the learning rate.
 using FirstMomentCode = MomentCode<4, 3, true>;

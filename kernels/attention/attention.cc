@@ -4,7 +4,33 @@
 
 #include "zeroth/kernels/operation.h"
 
-namespace zeroth::kernels {
+namespace zeroth {
+namespace {
+
+// A window that hides nothing is none, so that whoever has no windows computes it.
+AttentionShape WithoutIdleWindow(AttentionShape shape) {
+  if (shape.window >= shape.seq) shape.window = 0;
+  return shape;
+}
+
+void CheckStarts(Operation& op, const Tensor& starts, const AttentionShape& shape) {
+  if (starts.defined()) op.Exactly("starts", starts, {shape.batch, shape.seq}, DType::kInt32);
+}
+
+}  // namespace
+
+std::vector<int32_t> DocumentStarts(absl::Span<const int32_t> ids, int64_t sequences) {
+  const size_t seq = sequences == 0 ? 0 : ids.size() / static_cast<size_t>(sequences);
+  std::vector<int32_t> starts(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const size_t place = i % seq;
+    const bool goes_on = place > 0 && ids[i] == ids[i - 1];
+    starts[i] = goes_on ? starts[i - 1] : static_cast<int32_t>(place);
+  }
+  return starts;
+}
+
+namespace kernels {
 
 absl::Status Attention(Kernels& kernels, const AttentionArgs& args) {
   Operation op("Attention", kernels);
@@ -12,11 +38,13 @@ absl::Status Attention(Kernels& kernels, const AttentionArgs& args) {
   if (!CheckAttentionShape(op, shape)) return op.status();
   SharedType type;
   CheckPacked(op, "qkv", args.qkv, shape, type);
+  CheckStarts(op, args.starts, shape);
   op.Rows("out", args.out, shape.batch * shape.seq, shape.heads * shape.head_dim, type);
   if (args.lse.defined())
     op.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
   if (!op.ok()) return op.status();
-  return op.Run(AttentionCall{shape, args.qkv.dtype(), args.qkv.raw_data(), args.out.raw_data(),
+  return op.Run(AttentionCall{WithoutIdleWindow(shape), args.qkv.dtype(), args.qkv.raw_data(),
+                              DataOrNull<int32_t>(args.starts), args.out.raw_data(),
                               DataOrNull(args.lse)});
 }
 
@@ -28,12 +56,14 @@ absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& ar
   const int64_t rows = shape.batch * shape.seq;
   op.Rows("dout", args.dout, rows, shape.heads * shape.head_dim, type);
   CheckPacked(op, "qkv", args.qkv, shape, type);
+  CheckStarts(op, args.starts, shape);
   op.Rows("out", args.out, rows, shape.heads * shape.head_dim, type);
   op.Exactly("lse", args.lse, {shape.batch, shape.heads, shape.seq}, DType::kFloat32);
   CheckPacked(op, "dqkv", args.dqkv, shape, type);
   if (!op.ok()) return op.status();
-  return op.Run(AttentionBackwardCall{shape, args.qkv.dtype(), args.dout.raw_data(),
-                                      args.qkv.raw_data(), args.out.raw_data(),
+  return op.Run(AttentionBackwardCall{WithoutIdleWindow(shape), args.qkv.dtype(),
+                                      args.dout.raw_data(), args.qkv.raw_data(),
+                                      DataOrNull<int32_t>(args.starts), args.out.raw_data(),
                                       args.lse.data<float>(), args.dqkv.raw_data()});
 }
 
@@ -42,9 +72,10 @@ absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionS
   std::string words;
   const auto describe = KernelTable<DescribeAttentionCall>::Find(kernels);
   if (describe == nullptr) return words;
-  const absl::Status status = describe(kernels, {shape, dtype, &words}, {});
+  const absl::Status status = describe(kernels, {WithoutIdleWindow(shape), dtype, &words}, {});
   if (!status.ok()) return status;
   return words;
 }
 
-}  // namespace zeroth::kernels
+}  // namespace kernels
+}  // namespace zeroth

@@ -1,15 +1,19 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Causal grouped-query attention, tile by tile, so that no [seq, seq] tensor exists (Dao et al.,
-// "FlashAttention", 2022; Dao, "FlashAttention-2", 2023).
+// "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Of the tiles that a window or the
+// beginning of a document hides as a whole none is read.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
@@ -23,6 +27,10 @@ namespace zeroth {
 struct AttentionArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
+  // Of documents that are packed into sequences, [batch, seq], int32: where in the sequence the
+  // document of each token begins (DocumentStarts). Tokens attend within their document only.
+  // Undefined: each sequence is one document.
+  Tensor starts;
   Tensor out;  // [batch, seq, heads * head_dim]
   Tensor lse;  // [batch, heads, seq], fp32: log of each row's sum of exponentials, for backward;
                // undefined if unwanted
@@ -30,12 +38,17 @@ struct AttentionArgs {
 
 struct AttentionBackwardArgs {
   AttentionShape shape;
-  Tensor dout;  // [batch, seq, heads * head_dim]
-  Tensor qkv;   // [batch, seq, packed_dim]
-  Tensor out;   // [batch, seq, heads * head_dim]
-  Tensor lse;   // [batch, heads, seq]
-  Tensor dqkv;  // [batch, seq, packed_dim], overwritten
+  Tensor dout;    // [batch, seq, heads * head_dim]
+  Tensor qkv;     // [batch, seq, packed_dim]
+  Tensor starts;  // as forward had it
+  Tensor out;     // [batch, seq, heads * head_dim]
+  Tensor lse;     // [batch, heads, seq]
+  Tensor dqkv;    // [batch, seq, packed_dim], overwritten
 };
+
+// AttentionArgs::starts from a number for each token of `sequences` sequences, which changes where
+// another document begins; the numbers count for nothing else.
+std::vector<int32_t> DocumentStarts(absl::Span<const int32_t> ids, int64_t sequences);
 
 namespace kernels {
 
@@ -55,6 +68,7 @@ struct AttentionCall {
   AttentionShape shape;
   DType dtype = DType::kFloat32;  // of qkv and out
   const void* qkv = nullptr;
+  const int32_t* starts = nullptr;  // or null
   void* out = nullptr;
   float* lse = nullptr;  // or null
 };
@@ -63,6 +77,7 @@ struct AttentionBackwardCall {
   DType dtype = DType::kFloat32;  // of all but lse
   const void* dout = nullptr;
   const void* qkv = nullptr;
+  const int32_t* starts = nullptr;  // or null
   const void* out = nullptr;
   const float* lse = nullptr;
   void* dqkv = nullptr;  // all of it is overwritten

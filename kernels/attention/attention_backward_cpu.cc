@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
+#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -69,8 +69,9 @@ HWY_INLINE void SoftmaxBackwardRow(D d, int64_t valid, float lse, float delta,
 
 // The tile of keys [key, key + keys) against query rows [begin, begin + rows): adds to dq, dk and
 // dv of those rows.
-void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int64_t key,
-                  int64_t keys, int64_t begin, int64_t rows, const float* lse) {
+void BackwardTile(const AttentionLayout& layout, const FirstKeys& first_keys,
+                  const BackwardScratch& at, int64_t key, int64_t keys, int64_t begin, int64_t rows,
+                  const float* lse) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = layout.width;
@@ -90,6 +91,9 @@ void BackwardTile(const AttentionLayout& layout, const BackwardScratch& at, int6
     for (int64_t i = 0; i < count; ++i) {
       SoftmaxBackwardRow(d, std::min(seen, row + i + 1 - key), lse[row + i], at.delta[row + i],
                          p + i * kKeyTile, ds + i * kKeyTile);
+      const int64_t hidden = std::clamp<int64_t>(first_keys.Of(row + i) - key, 0, kKeyTile);
+      std::fill_n(p + i * kKeyTile, hidden, 0.0f);
+      std::fill_n(ds + i * kKeyTile, hidden, 0.0f);
     }
     MicroGemm(d, count, {ds, kKeyTile, 1}, at.k + key * width, width, seen, kAdd,
               at.dq + row * width, width, width_vectors);
@@ -114,6 +118,7 @@ void BackwardGroup(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
   const AttentionShape& shape = call.shape;
   const AttentionLayout layout(shape);
   const BackwardScratch at(layout, scratch);
+  const FirstKeys first_keys(shape, call.starts, batch);
   const int64_t seq = layout.seq;
   const T* tokens = static_cast<const T*>(call.qkv) + batch * seq * layout.packed;
   T* dtokens = static_cast<T*>(call.dqkv) + batch * seq * layout.packed;
@@ -135,9 +140,12 @@ void BackwardGroup(const AttentionBackwardCall& call, int64_t batch, int64_t kv,
     std::fill_n(at.dq, seq * layout.width, 0.0f);
     const float* head_lse = call.lse + (batch * shape.heads + head) * seq;
     for (int64_t key = 0; key < seq; key += kKeyTile) {
+      const int64_t keys = std::min(kKeyTile, seq - key);
       for (int64_t begin = key / kQueryTile * kQueryTile; begin < seq; begin += kQueryTile) {
-        BackwardTile(layout, at, key, std::min(kKeyTile, seq - key), begin,
-                     std::min(kQueryTile, seq - begin), head_lse);
+        int64_t rows = std::min(kQueryTile, seq - begin);
+        while (rows > 0 && first_keys.Of(begin + rows - 1) >= key + keys) --rows;
+        if (rows == 0) break;  // later queries see none of these keys either
+        BackwardTile(layout, first_keys, at, key, keys, begin, rows, head_lse);
       }
     }
     StoreRows(at.dq, layout.width, seq, layout.dim, &layout.scale, 0, dtokens + head * layout.dim,
@@ -170,6 +178,7 @@ HWY_EXPORT(BackwardGroupOfAny);
 
 absl::Status AttentionBackward(const AttentionBackwardCall& call, Workspace& workspace) {
   const AttentionShape& shape = call.shape;
+  ZEROTH_RETURN_IF_ERROR(CheckStarts(shape, call.starts));
   const AttentionTeam team(shape, shape.kv_heads);
   if (team.threads() == 0) return absl::OkStatus();
   const int64_t floats = BackwardScratch::Floats(AttentionLayout(shape));

@@ -54,9 +54,10 @@ absl::Status Run(const AttentionCall& call, CudaKernels& kernels) {
   pointers.qkv = call.qkv;
   pointers.out = call.out;
   pointers.lse = call.lse;
-  ZEROTH_ASSIGN_OR_RETURN(
-      const bool by_cudnn,
-      AttendByCudnn({call.shape, call.dtype, AttentionPass::kForward}, pointers, kernels));
+  ZEROTH_ASSIGN_OR_RETURN(const bool by_cudnn,
+                          AttendByCudnn({call.shape, call.dtype, AttentionPass::kForward,
+                                         /*packed_documents=*/call.starts != nullptr},
+                                        pointers, kernels));
   return by_cudnn ? absl::OkStatus() : Attention(call, kernels.target());
 }
 const OnCuda<Run> attention;
@@ -68,9 +69,10 @@ absl::Status RunBackward(const AttentionBackwardCall& call, CudaKernels& kernels
   pointers.lse = const_cast<float*>(call.lse);
   pointers.dout = call.dout;
   pointers.dqkv = call.dqkv;
-  ZEROTH_ASSIGN_OR_RETURN(
-      const bool by_cudnn,
-      AttendByCudnn({call.shape, call.dtype, AttentionPass::kBackward}, pointers, kernels));
+  ZEROTH_ASSIGN_OR_RETURN(const bool by_cudnn,
+                          AttendByCudnn({call.shape, call.dtype, AttentionPass::kBackward,
+                                         /*packed_documents=*/call.starts != nullptr},
+                                        pointers, kernels));
   if (by_cudnn) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(
       const std::shared_ptr<Buffer> scratch,

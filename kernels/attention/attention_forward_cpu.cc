@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/attention/attention_cpu.h"
+#include "zeroth/kernels/attention/attention_layout.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -64,10 +67,28 @@ HWY_INLINE float SoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t valid, int6
   return hn::GetLane(shrink);
 }
 
+// Turns one row of scores of the keys from `key` on into exponentials, as SoftmaxRow does; the row
+// sees keys [first, end).
+template <class D>
+HWY_INLINE float MaskedSoftmaxRow(D d, float* HWY_RESTRICT scores, int64_t key, int64_t first,
+                                  int64_t end, int64_t seen, RowState& state) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t vectors = (seen + lanes - 1) / lanes;
+  const int64_t hidden = std::clamp<int64_t>(first - key, 0, kKeyTile);
+  const int64_t valid = std::min(std::clamp<int64_t>(end - key, 0, kKeyTile), seen);
+  if (hidden >= valid) {  // there may be no maximum yet to compare with
+    std::fill_n(scores, vectors * lanes, 0.0f);
+    return 1.0f;
+  }
+  std::fill_n(scores, hidden, -std::numeric_limits<float>::infinity());
+  return SoftmaxRow(d, scores, valid, vectors, state);
+}
+
 // One block of query rows [begin, begin + rows) of one head against every key it may see. `q` and
 // `o` hold [kQueryTile, width]; `q` is scaled.
-void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, const float* q,
-                  const float* k_t, const float* v, float* o, RowState* states) {
+void ForwardBlock(const AttentionLayout& layout, const FirstKeys& first_keys, int64_t begin,
+                  int64_t rows, const float* q, const float* k_t, const float* v, float* o,
+                  RowState* states) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width_vectors = layout.width / lanes;
@@ -75,21 +96,22 @@ void ForwardBlock(const AttentionLayout& layout, int64_t begin, int64_t rows, co
   float shrink[kMicroRows];
   std::fill_n(o, rows * layout.width, 0.0f);
   std::fill_n(states, rows, RowState{{}, -std::numeric_limits<float>::infinity()});
-  for (int64_t key = 0; key < begin + rows; key += kKeyTile) {
+  const int64_t first_tile = first_keys.Of(begin) / kKeyTile * kKeyTile;
+  for (int64_t key = first_tile; key < begin + rows; key += kKeyTile) {
     const float* k_tile = k_t + key * layout.width;
     const float* v_tile = v + key * layout.width;
     for (int64_t r = 0; r < rows; r += kMicroRows) {
       const int64_t count = std::min<int64_t>(kMicroRows, rows - r);
       const int64_t seen =
           std::min(kKeyTile, begin + r + count - key);  // by the last of these rows
-      if (seen <= 0) continue;
+      if (seen <= 0 || first_keys.Of(begin + r) >= key + kKeyTile) continue;
       const int64_t vectors = (seen + lanes - 1) / lanes;
       MicroGemm(d, count, {q + r * layout.width, layout.width, 1}, k_tile, kKeyTile, layout.dim,
                 nullptr, scores, kKeyTile, vectors);
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t valid = std::clamp<int64_t>(begin + r + i + 1 - key, 0, kKeyTile);
-        shrink[i] =
-            SoftmaxRow(d, scores + i * kKeyTile, std::min(valid, seen), vectors, states[r + i]);
+        const int64_t row = begin + r + i;
+        shrink[i] = MaskedSoftmaxRow(d, scores + i * kKeyTile, key, first_keys.Of(row), row + 1,
+                                     seen, states[r + i]);
       }
       MicroGemm(d, count, {scores, kKeyTile, 1}, v_tile, layout.width, seen, shrink,
                 o + r * layout.width, layout.width, width_vectors);
@@ -105,6 +127,7 @@ void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pa
   const AttentionShape& shape = call.shape;
   const AttentionLayout layout(shape);
   const ForwardScratch at(layout, scratch);
+  const FirstKeys first_keys(shape, call.starts, batch);
   const T* tokens = static_cast<const T*>(call.qkv) + batch * layout.seq * layout.packed;
   T* out = static_cast<T*>(call.out);
   if (pack_keys) {
@@ -119,7 +142,7 @@ void ForwardHead(const AttentionCall& call, int64_t batch, int64_t head, bool pa
     const int64_t rows = std::min(kQueryTile, layout.seq - begin);
     CopyRows(tokens + begin * layout.packed + head * layout.dim, layout.packed, rows, layout.dim,
              layout.scale, at.q, layout.width);
-    ForwardBlock(layout, begin, rows, at.q, at.k_t, at.v, at.o, states);
+    ForwardBlock(layout, first_keys, begin, rows, at.q, at.k_t, at.v, at.o, states);
     for (int64_t r = 0; r < rows; ++r) {
       sums[r] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, states[r].sums)));
       inverse[r] = 1.0f / sums[r];
@@ -152,8 +175,23 @@ HWY_EXPORT(ForwardHeadOfAny);
 
 }  // namespace
 
+absl::Status CheckStarts(const AttentionShape& shape, const int32_t* starts) {
+  if (starts == nullptr) return absl::OkStatus();
+  for (int64_t i = 0; i < shape.batch * shape.seq; ++i) {
+    const int64_t place = i % shape.seq;
+    const int64_t least = place == 0 ? 0 : starts[i - 1];
+    if (starts[i] >= least && starts[i] <= place) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Attention: starts is ", starts[i], " at token ", place, " of sequence ",
+                     i / shape.seq, ", expected ", least, " to ", place,
+                     ": where the token's document begins, which no later token's comes before"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AttentionForward(const AttentionCall& call, Workspace& workspace) {
   const AttentionShape& shape = call.shape;
+  ZEROTH_RETURN_IF_ERROR(CheckStarts(shape, call.starts));
   const AttentionTeam team(shape, shape.heads);
   if (team.threads() == 0) return absl::OkStatus();
   const int64_t floats = ForwardScratch::Floats(AttentionLayout(shape));

@@ -23,11 +23,15 @@ struct HeadLayout {
   int heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  int64_t packed = 0;     // from token to token in qkv
-  int64_t out_token = 0;  // and in out
-  float scale = 0;        // of the scores
-  bool in_packs = false;  // every head's row can be read four elements at a time
+  int64_t packed = 0;           // from token to token in qkv
+  int64_t out_token = 0;        // and in out
+  float scale = 0;              // of the scores
+  bool in_packs = false;        // every head's row can be read four elements at a time
+  int window = 0;               // of AttentionShape
+  const int* starts = nullptr;  // of AttentionArgs, or null
 
+  // Whether anything but causality hides keys.
+  __host__ __device__ bool is_bounded() const { return window > 0 || starts != nullptr; }
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int64_t Query(int64_t batch, int head) const {
     return batch * seq * packed + int64_t{head} * head_dim;
@@ -40,6 +44,25 @@ struct HeadLayout {
   }
   __host__ __device__ int64_t Out(int64_t batch, int head) const {
     return batch * seq * out_token + int64_t{head} * head_dim;
+  }
+  // The first key that a query sees. It never decreases from a query to the next, so that what a
+  // tile of queries sees begins where its first query's does. A query sees itself whatever `starts`
+  // hold; one beyond the sequence sees what the last one does.
+  __host__ __device__ int FirstKey(int64_t batch, int query) const {
+    if (!is_bounded()) return 0;
+    if (query >= seq) query = seq - 1;
+    const int start = starts == nullptr ? 0 : starts[batch * seq + query];
+    const int from = window == 0 || query < window ? 0 : query + 1 - window;
+    const int first = start > from ? start : from;
+    return first < query ? first : query;
+  }
+  // Of tiles of kStep queries from `query` on: where the first one begins that sees no key before
+  // `key`, or the sequence ends.
+  template <int kStep>
+  __device__ __forceinline__ int EndOfQueries(int64_t batch, int query, int key) const {
+    if (!is_bounded()) return seq;
+    while (query < seq && FirstKey(batch, query) < key) query += kStep;
+    return query < seq ? query : seq;
   }
   // In lse and delta.
   __host__ __device__ int64_t Statistic(int64_t batch, int head) const {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How attention cuts its work into tiles, where a thread's scratch holds them, and how threads share
-// heads. The same for every instruction set.
+// How attention cuts its work into tiles, where a thread's scratch holds them, and how threads
+// share heads. The same for every instruction set.
 
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_LAYOUT_H_
@@ -47,6 +47,24 @@ struct AttentionLayout {
   int64_t keys_begin;
   int64_t values_begin;
   float scale;
+};
+
+// The first key that a query sees, by the window and by where its document begins. It never
+// decreases from one query of a sequence to the next, so that what a tile of queries sees begins
+// where its first query's does.
+class FirstKeys {
+ public:
+  FirstKeys(const AttentionShape& shape, const int32_t* starts, int64_t batch)
+      : window_(shape.window), starts_(starts == nullptr ? nullptr : starts + batch * shape.seq) {}
+
+  int64_t Of(int64_t query) const {
+    const int64_t start = starts_ == nullptr ? 0 : starts_[query];
+    return window_ == 0 ? start : std::max(start, query + 1 - window_);
+  }
+
+ private:
+  const int64_t window_;
+  const int32_t* const starts_;
 };
 
 // One thread's scratch in forward. "_t" is transposed tile by tile: tile j is [width, kKeyTile] at

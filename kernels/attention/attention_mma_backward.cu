@@ -114,10 +114,11 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
   SetZero(dk);
   SetZero(dv);
   int query = first;  // earlier ones see none of these keys
+  const int end_query = at.EndOfQueries<kSteps>(batch, first, first + Tile::kRows);
   for (int stage = 0; head < end_head; stage ^= 1) {
     int next_head = head;
     int next_query = query + kSteps;
-    if (next_query >= at.seq) {
+    if (next_query >= end_query) {
       ++next_head;
       next_query = first;
     }
@@ -128,7 +129,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
       WaitForCopies<0>();
     }
     __syncthreads();
-    if (key < query + kSteps) {
+    if (key < query + kSteps && key + 16 * kRowTiles > at.FirstKey(batch, query)) {
+      const bool hides_earlier = key < at.FirstKey(batch, query + kSteps - 1);
       const T* const queries = shared.Steps(stage, 0);
       const T* const dout = shared.Steps(stage, 1);
       float scores[kRowTiles][kSteps / 8][4];
@@ -142,16 +144,20 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardKeys(AttentionBackward
         const int column = AccumulatorColumn(n, 0);
         const float2 lse = *reinterpret_cast<const float2*>(shared.Statistics(stage, 0) + column);
         const float2 delta = *reinterpret_cast<const float2*>(shared.Statistics(stage, 1) + column);
+        const int left_first = hides_earlier ? at.FirstKey(batch, query + column) : 0;
+        const int right_first = hides_earlier ? at.FirstKey(batch, query + column + 1) : 0;
 #pragma unroll
         for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const int ahead = query + column - (key + AccumulatorRow(m, 2 * half));
-            const Softened left = SoftmaxBackward(scores[m][n][2 * half], gradients[m][n][2 * half],
-                                                  scale, lse.x * kLog2E, delta.x, ahead >= 0);
+            const int row = key + AccumulatorRow(m, 2 * half);
+            const int ahead = query + column - row;
+            const Softened left =
+                SoftmaxBackward(scores[m][n][2 * half], gradients[m][n][2 * half], scale,
+                                lse.x * kLog2E, delta.x, ahead >= 0 && row >= left_first);
             const Softened right =
                 SoftmaxBackward(scores[m][n][2 * half + 1], gradients[m][n][2 * half + 1], scale,
-                                lse.y * kLog2E, delta.y, ahead + 1 >= 0);
+                                lse.y * kLog2E, delta.y, ahead + 1 >= 0 && row >= right_first);
             p[m][n][half] = PackPair<T>(left.p, right.p);
             ds[m][n][half] = PackPair<T>(left.ds, right.ds);
           }
@@ -217,7 +223,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
       .template Begin<Tile::kRows>(first, shared.Rows(1), at.out_token, at.seq, at.head_dim);
   const TileCopier<T, kDim> next_keys(qkv + at.Key(batch, head / at.group()), at.packed);
   const TileCopier<T, kDim> next_values(qkv + at.Value(batch, head / at.group()), at.packed);
-  BeginKeys(at, next_keys, next_values, 0, 0, shared);
+  const int first_tile = at.FirstKey(batch, first) / kSteps * kSteps;
+  BeginKeys(at, next_keys, next_values, first_tile, 0, shared);
 
   const float scale = at.scale * kLog2E;
   float lse[kRowTiles][2];
@@ -239,7 +246,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
   float dq[kRowTiles][kDim / 8][4];
   SetZero(dq);
   const int end = std::min(first + Tile::kRows, at.seq);
-  for (int key = 0, stage = 0; key < end; key += kSteps, stage ^= 1) {
+  for (int key = first_tile, stage = 0; key < end; key += kSteps, stage ^= 1) {
     if (key + kSteps < end) {
       BeginKeys(at, next_keys, next_values, key + kSteps, stage ^ 1, shared);
       WaitForCopies<1>();
@@ -247,7 +254,8 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
       WaitForCopies<0>();
     }
     __syncthreads();
-    if (key < query + 16 * kRowTiles) {
+    if (key < query + 16 * kRowTiles && key + kSteps > at.FirstKey(batch, query)) {
+      const bool hides_earlier = key < at.FirstKey(batch, query + 16 * kRowTiles - 1);
       const T* const keys = shared.Steps(stage, 0);
       const T* const values = shared.Steps(stage, 1);
       float scores[kRowTiles][kSteps / 8][4];
@@ -261,12 +269,16 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
         for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const int ahead = query + AccumulatorRow(m, 2 * half) - (key + AccumulatorColumn(n, 0));
-            const Softened left = SoftmaxBackward(scores[m][n][2 * half], gradients[m][n][2 * half],
-                                                  scale, lse[m][half], delta[m][half], ahead >= 0);
-            const Softened right =
-                SoftmaxBackward(scores[m][n][2 * half + 1], gradients[m][n][2 * half + 1], scale,
-                                lse[m][half], delta[m][half], ahead - 1 >= 0);
+            const int row = query + AccumulatorRow(m, 2 * half);
+            const int column = key + AccumulatorColumn(n, 0);
+            // The first key that the row sees; columns before it are hidden.
+            const int row_first = hides_earlier ? at.FirstKey(batch, row) : 0;
+            const Softened left =
+                SoftmaxBackward(scores[m][n][2 * half], gradients[m][n][2 * half], scale,
+                                lse[m][half], delta[m][half], column <= row && column >= row_first);
+            const Softened right = SoftmaxBackward(
+                scores[m][n][2 * half + 1], gradients[m][n][2 * half + 1], scale, lse[m][half],
+                delta[m][half], column + 1 <= row && column + 1 >= row_first);
             ds[m][n][half] = PackPair<T>(left.ds, right.ds);
           }
         }

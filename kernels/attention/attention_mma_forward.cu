@@ -37,6 +37,27 @@ __device__ __forceinline__ void MaskLaterKeys(float (&scores)[kRowTiles][kTiles]
   }
 }
 
+// The same of keys that come before the first that their query sees.
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void MaskEarlierKeys(const HeadLayout& at, int64_t batch,
+                                                float (&scores)[kRowTiles][kTiles][4], int query,
+                                                int key) {
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int first = at.FirstKey(batch, query + AccumulatorRow(m, 2 * half));
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          if (key + AccumulatorColumn(n, i) < first) scores[m][n][i] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
 // Turns scores into weights below the new maximum; what was added up under the old one shrinks.
 // `scale` is that of the scores, times log2(e).
 template <typename T, int kRowTiles, int kTiles, int kOutTiles>
@@ -56,8 +77,10 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
       }
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
       max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-      const float shrink = FastExp2((rows.max[m][half] - max) * scale);
-      const float offset = max * scale;
+      // A row that has seen no key yet has nothing that could shrink.
+      const float below = max == -INFINITY ? 0.0f : max;
+      const float shrink = FastExp2((rows.max[m][half] - below) * scale);
+      const float offset = below * scale;
       rows.max[m][half] = max;
       float sum = rows.sum[m][half] * shrink;
 #pragma unroll
@@ -77,9 +100,11 @@ __device__ __forceinline__ void OnlineSoftmax(float scale,
   }
 }
 
-template <typename T, int kDim>
+// kBounded: there are windows or documents. What that takes registers for, others keep queries in.
+template <typename T, int kDim, bool kBounded>
 __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams params) {
   using Tile = MmaForwardTile<kDim>;
+  constexpr bool kHoldQueries = Tile::kHoldQueries && !kBounded;
   constexpr int kRowTiles = Tile::kRowTiles;
   constexpr int kKeys = Tile::kKeys;
   ZEROTH_DYNAMIC_SHARED(T, queries);
@@ -101,12 +126,13 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
       .template Begin<Tile::kRows>(first, queries, at.packed, at.seq, at.head_dim);
   const TileCopier<T, kDim> kv_head(qkv + at.Key(batch, head / at.group()), at.packed);
   const int values_beside = at.kv_heads * at.head_dim;  // from keys to values
-  kv_head.template Begin<kKeys>(0, keys, at.packed, at.seq, at.head_dim);
+  const int first_tile = kBounded ? at.FirstKey(batch, first) / kKeys * kKeys : 0;
+  kv_head.template Begin<kKeys>(first_tile, keys, at.packed, at.seq, at.head_dim);
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
   T* const own_queries = queries + warp_row * kMmaStride<kDim>;
-  const RowOperand<T, kDim, kRowTiles, Tile::kHoldQueries> rows(own_queries);
+  const RowOperand<T, kDim, kRowTiles, kHoldQueries> rows(own_queries);
 
   const float scale = at.scale * kLog2E;
   float out[kRowTiles][kDim / 8][4];
@@ -123,15 +149,21 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
 
   const int end =
       std::min(first + Tile::kRows, at.seq);  // of the keys that the block's queries see
-  for (int key = 0; key < end; key += kKeys) {
+  for (int key = first_tile; key < end; key += kKeys) {
     // Keys have arrived. Values: nobody reads the last tile's any more.
     kv_head.template Begin<kKeys>(key, values, at.packed, at.seq, at.head_dim, values_beside);
     CommitCopies();
-    const bool sees_some = key < query + 16 * kRowTiles;
+    bool sees_some = key < query + 16 * kRowTiles;
+    if constexpr (kBounded) sees_some = sees_some && key + kKeys > at.FirstKey(batch, query);
     float scores[kRowTiles][kKeys / 8][4];
     if (sees_some) {
       ScoreProduct<T, kDim, kKeys>(rows, keys, scores);
       if (key + kKeys > query + 1) MaskLaterKeys(scores, query, key);
+      if constexpr (kBounded) {
+        if (key < at.FirstKey(batch, query + 16 * kRowTiles - 1)) {
+          MaskEarlierKeys(at, batch, scores, query, key);
+        }
+      }
     }
     WaitForCopies<0>();
     __syncthreads();  // values have arrived, and nobody reads keys any more
@@ -167,16 +199,24 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
                      at.out_token, query, at.seq, at.head_dim);
 }
 
+template <typename T, int kDim>
+absl::Status LaunchWidth(const AttentionPlan& plan, const AttentionForwardParams& params,
+                         cudaStream_t stream) {
+  return params.at.is_bounded()
+             ? ZEROTH_LAUNCH((MmaForward<T, kDim, true>), plan.forward, stream, params)
+             : ZEROTH_LAUNCH((MmaForward<T, kDim, false>), plan.forward, stream, params);
+}
+
 template <typename T>
 absl::Status LaunchTyped(const AttentionPlan& plan, const AttentionForwardParams& params,
                          cudaStream_t stream) {
   switch (plan.width) {
     case 64:
-      return ZEROTH_LAUNCH((MmaForward<T, 64>), plan.forward, stream, params);
+      return LaunchWidth<T, 64>(plan, params, stream);
     case 96:
-      return ZEROTH_LAUNCH((MmaForward<T, 96>), plan.forward, stream, params);
+      return LaunchWidth<T, 96>(plan, params, stream);
     default:
-      return ZEROTH_LAUNCH((MmaForward<T, 128>), plan.forward, stream, params);
+      return LaunchWidth<T, 128>(plan, params, stream);
   }
 }
 

@@ -90,24 +90,33 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
   PlainSums<kWidth> out = {};
   float max[4];
   float sum[4] = {};  // of this thread's columns
+  int first_key[4];
 #pragma unroll
-  for (int r = 0; r < 4; ++r) max[r] = -INFINITY;
-  for (int key = 0; key < std::min(first + kPlainTile, at.seq); key += kPlainTile) {
+  for (int r = 0; r < 4; ++r) {
+    max[r] = -INFINITY;
+    first_key[r] = at.FirstKey(block.batch, first + ScoreRow(r));
+  }
+  const int first_tile = at.FirstKey(block.batch, first) / kPlainTile * kPlainTile;
+  for (int key = first_tile; key < std::min(first + kPlainTile, at.seq); key += kPlainTile) {
     const Operand<T> keys = {qkv + at.Key(block.batch, kv_head), at.packed, key};
     float scores[4][4];
     ComputeScores<kWidth>(at, queries, keys, query_tile, key_tile, scores);
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      float largest = max[r];
+      const float before = max[r];
+      float largest = before;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const bool visible = key + ScoreColumn(c) <= first + ScoreRow(r);
+        const int column = key + ScoreColumn(c);
+        const bool visible = column <= first + ScoreRow(r) && column >= first_key[r];
         scores[r][c] = visible ? scores[r][c] * at.scale : -INFINITY;
         largest = fmaxf(largest, scores[r][c]);
       }
       largest = RowMax(largest);
-      const float shrink = expf(max[r] - largest);
-      max[r] = largest;
+      max[r] = largest == -INFINITY ? max[r] : largest;
+      // A row that has seen no key yet has nothing that could shrink.
+      if (largest == -INFINITY) largest = 0.0f;
+      const float shrink = expf(before - largest);
       sum[r] *= shrink;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
@@ -141,13 +150,13 @@ __global__ void __launch_bounds__(kPlainThreads, 2) PlainForward(AttentionForwar
 }
 
 // Blocks of the backward kernels that a multiprocessor has room for, in shared memory and in
-// registers.
+// registers; of those that know windows and documents (kBounded), one.
 template <int kWidth>
 constexpr int kPlainBackwardBlocks = kWidth <= 64 ? 2 : 1;
 
 // P and dS of the tile of queries from `query` on and keys from `key` on, of one head. The tiles
 // end up free to be written, and the results visible to this thread only.
-template <int kWidth, typename T>
+template <int kWidth, bool kBounded, typename T>
 __device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& params,
                                                  int64_t batch, int head, int query, int key,
                                                  float* a_tile, float* b_tile, float* p,
@@ -169,10 +178,12 @@ __device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& 
     const int64_t statistic = at.Statistic(batch, head) + std::min(place, at.seq - 1);
     const float lse = params.lse[statistic];
     const float delta = params.delta[statistic];
+    const int first_key = kBounded ? at.FirstKey(batch, place) : 0;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
+      const int column = key + ScoreColumn(c);
       // Keys beyond the sequence come after every query of it.
-      const bool visible = place < at.seq && key + ScoreColumn(c) <= place;
+      const bool visible = place < at.seq && column <= place && column >= first_key;
       const float weight = visible ? expf(scores[r][c] * at.scale - lse) : 0.0f;
       const int element = ScoreRow(r) * kPlainTile + ScoreColumn(c);
       if (p != nullptr) p[element] = weight;
@@ -182,8 +193,8 @@ __device__ __forceinline__ void ComputeGradients(const AttentionBackwardParams& 
 }
 
 // dk and dv, of 64 keys of a key head; meets the queries of its group, head after head.
-template <typename T, int kWidth>
-__global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
+template <typename T, int kWidth, bool kBounded>
+__global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
     PlainBackwardKeys(AttentionBackwardParams params) {
   ZEROTH_DYNAMIC_SHARED(float, a_tile);
   float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
@@ -197,9 +208,12 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
   const T* const dout = static_cast<const T*>(params.dout);
   PlainSums<kWidth> dk = {};
   PlainSums<kWidth> dv = {};
+  const int end =
+      kBounded ? at.EndOfQueries<kPlainTile>(block.batch, key, key + kPlainTile) : at.seq;
   for (int head = block.head * at.group(); head < (block.head + 1) * at.group(); ++head) {
-    for (int query = key; query < at.seq; query += kPlainTile) {
-      ComputeGradients<kWidth, T>(params, block.batch, head, query, key, a_tile, b_tile, p, ds);
+    for (int query = key; query < end; query += kPlainTile) {
+      ComputeGradients<kWidth, kBounded, T>(params, block.batch, head, query, key, a_tile, b_tile,
+                                            p, ds);
       LoadPlainTile<kWidth>(at, a_tile, dout + at.Out(block.batch, head), at.out_token, query,
                             block.column);
       LoadPlainTile<kWidth>(at, b_tile, qkv + at.Query(block.batch, head), at.packed, query,
@@ -222,8 +236,8 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
 }
 
 // dq, of 64 queries of a head.
-template <typename T, int kWidth>
-__global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
+template <typename T, int kWidth, bool kBounded>
+__global__ void __launch_bounds__(kPlainThreads, kBounded ? 1 : kPlainBackwardBlocks<kWidth>)
     PlainBackwardQueries(AttentionBackwardParams params) {
   ZEROTH_DYNAMIC_SHARED(float, a_tile);
   float* const b_tile = a_tile + kPlainTile * kPlainStride<kWidth>;
@@ -235,9 +249,10 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
   const T* const key_head =
       static_cast<const T*>(params.qkv) + at.Key(block.batch, block.head / at.group());
   PlainSums<kWidth> dq = {};
-  for (int key = 0; key < std::min(query + kPlainTile, at.seq); key += kPlainTile) {
-    ComputeGradients<kWidth, T>(params, block.batch, block.head, query, key, a_tile, b_tile,
-                                nullptr, ds);
+  const int first_tile = kBounded ? at.FirstKey(block.batch, query) / kPlainTile * kPlainTile : 0;
+  for (int key = first_tile; key < std::min(query + kPlainTile, at.seq); key += kPlainTile) {
+    ComputeGradients<kWidth, kBounded, T>(params, block.batch, block.head, query, key, a_tile,
+                                          b_tile, nullptr, ds);
     LoadPlainTile<kWidth>(at, b_tile, key_head, at.packed, key, block.column);
     __syncthreads();
     AddRowsWeighted<kWidth, kPlainTile>(ds, b_tile, dq);
@@ -251,12 +266,20 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBackwardBlocks<kWidth>)
   }
 }
 
+template <typename T, int kWidth, bool kBounded>
+absl::Status LaunchBoth(const AttentionPlan& plan, const AttentionBackwardParams& params,
+                        cudaStream_t stream) {
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_LAUNCH((PlainBackwardKeys<T, kWidth, kBounded>), plan.backward_keys, stream, params));
+  return ZEROTH_LAUNCH((PlainBackwardQueries<T, kWidth, kBounded>), plan.backward_queries, stream,
+                       params);
+}
+
 template <typename T, int kWidth>
 absl::Status LaunchBackward(const AttentionPlan& plan, const AttentionBackwardParams& params,
                             cudaStream_t stream) {
-  ZEROTH_RETURN_IF_ERROR(
-      ZEROTH_LAUNCH((PlainBackwardKeys<T, kWidth>), plan.backward_keys, stream, params));
-  return ZEROTH_LAUNCH((PlainBackwardQueries<T, kWidth>), plan.backward_queries, stream, params);
+  return params.at.is_bounded() ? LaunchBoth<T, kWidth, true>(plan, params, stream)
+                                : LaunchBoth<T, kWidth, false>(plan, params, stream);
 }
 
 }  // namespace

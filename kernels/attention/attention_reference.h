@@ -6,6 +6,7 @@
 #ifndef ZEROTH_KERNELS_ATTENTION_ATTENTION_REFERENCE_H_
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_REFERENCE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "zeroth/kernels/attention/attention_shape.h"
@@ -18,11 +19,13 @@ struct AttentionOutput {
 };
 
 // Layouts as in AttentionArgs.
-AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv);
+AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv,
+                          const std::vector<int32_t>& starts = {});
 
 // dqkv. Keeps nothing of forward: probabilities are computed again from qkv.
 std::vector<double> AttentionBackward(const AttentionShape& shape, const std::vector<double>& dout,
-                                      const std::vector<double>& qkv);
+                                      const std::vector<double>& qkv,
+                                      const std::vector<int32_t>& starts = {});
 
 }  // namespace zeroth::reference
 

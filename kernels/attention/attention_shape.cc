@@ -8,7 +8,7 @@ namespace zeroth {
 
 bool CheckAttentionShape(Operation& op, const AttentionShape& shape) {
   const bool sizes = shape.batch >= 0 && shape.seq >= 0 && shape.heads >= 0 &&
-                     shape.kv_heads >= 0 && shape.head_dim >= 0;
+                     shape.kv_heads >= 0 && shape.head_dim >= 0 && shape.window >= 0;
   if (!op.Require(sizes, "shape", "has a negative size")) return false;
   const bool divides = shape.kv_heads > 0 ? shape.heads % shape.kv_heads == 0 : shape.heads == 0;
   return divides || op.Require(false, "shape",

@@ -19,6 +19,9 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  // A token attends to this many, itself among them and otherwise those before it (Beltagy et al.,
+  // "Longformer", 2020); 0: to all. What is left of the window costs nothing, tile by tile.
+  int64_t window = 0;
 
   int64_t packed_dim() const { return (heads + 2 * kv_heads) * head_dim; }
 };

@@ -1,9 +1,11 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,19 +23,24 @@ class AttentionSuite : public KernelsSuite {
  protected:
   struct Forward {
     Tensor qkv;
+    Tensor starts;
     Tensor out;
     Tensor lse;
   };
 
   // Runs forward on `qkv`, rounded to `dtype`; every output starts as NaN.
   Forward RunForward(const AttentionShape& shape, const std::vector<float>& qkv,
-                     DType dtype = DType::kFloat32);
+                     DType dtype = DType::kFloat32, const std::vector<int32_t>& starts = {});
   Tensor RunBackward(const AttentionShape& shape, const std::vector<float>& dout,
                      const Forward& forward);
   // Forward and backward of random values against the definition.
-  void Check(const AttentionShape& shape, float stddev, DType dtype);
+  void Check(const AttentionShape& shape, float stddev, DType dtype,
+             const std::vector<int32_t>& starts = {});
   // The same for every element type.
-  void CheckTypes(const AttentionShape& shape, float stddev);
+  void CheckTypes(const AttentionShape& shape, float stddev,
+                  const std::vector<int32_t>& starts = {});
+  // Documents of random lengths, and where they begin.
+  std::vector<int32_t> RandomStarts(const AttentionShape& shape, int64_t longest);
 };
 
 namespace {
@@ -47,7 +54,7 @@ int64_t OutCount(const AttentionShape& shape) {
 
 std::string ToString(const AttentionShape& shape) {
   return absl::StrCat("batch ", shape.batch, ", seq ", shape.seq, ", heads ", shape.heads, " / ",
-                      shape.kv_heads, ", head_dim ", shape.head_dim);
+                      shape.kv_heads, ", head_dim ", shape.head_dim, ", window ", shape.window);
 }
 
 // What the arithmetic may be off by, of the largest element. fp32: rounding of a product of
@@ -66,14 +73,17 @@ double BackwardTolerance(DType dtype) {
 }  // namespace
 
 AttentionSuite::Forward AttentionSuite::RunForward(const AttentionShape& shape,
-                                                   const std::vector<float>& qkv, DType dtype) {
+                                                   const std::vector<float>& qkv, DType dtype,
+                                                   const std::vector<int32_t>& starts) {
   Forward forward;
+  if (!starts.empty()) forward.starts = UploadTokens({shape.batch, shape.seq}, starts);
   forward.qkv = Upload({shape.batch, shape.seq, shape.packed_dim()}, qkv, dtype);
   forward.out = Unwritten({shape.batch, shape.seq, shape.heads * shape.head_dim}, dtype);
   forward.lse = Unwritten({shape.batch, shape.heads, shape.seq});
   AttentionArgs args;
   args.shape = shape;
   args.qkv = forward.qkv;
+  args.starts = forward.starts;
   args.out = forward.out;
   args.lse = forward.lse;
   const absl::Status status = kernels::Attention(kernels(), args);
@@ -87,6 +97,7 @@ Tensor AttentionSuite::RunBackward(const AttentionShape& shape, const std::vecto
   args.shape = shape;
   args.dout = Upload(forward.out.shape(), dout, forward.out.dtype());
   args.qkv = forward.qkv;
+  args.starts = forward.starts;
   args.out = forward.out;
   args.lse = forward.lse;
   args.dqkv = Unwritten(forward.qkv.shape(), forward.qkv.dtype());
@@ -95,24 +106,36 @@ Tensor AttentionSuite::RunBackward(const AttentionShape& shape, const std::vecto
   return args.dqkv;
 }
 
-void AttentionSuite::Check(const AttentionShape& shape, float stddev, DType dtype) {
+void AttentionSuite::Check(const AttentionShape& shape, float stddev, DType dtype,
+                           const std::vector<int32_t>& starts) {
   SCOPED_TRACE(absl::StrCat(ToString(shape), ", ", DTypeName(dtype)));
   const std::vector<float> qkv = RoundTo(dtype, RandomNormal(QkvCount(shape), stddev));
   const std::vector<float> dout = RoundTo(dtype, RandomNormal(OutCount(shape)));
-  const Forward forward = RunForward(shape, qkv, dtype);
-  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv));
+  const Forward forward = RunForward(shape, qkv, dtype, starts);
+  const reference::AttentionOutput expected = reference::Attention(shape, ToDouble(qkv), starts);
   ExpectCloseIn(dtype, Download(forward.out), expected.out, ForwardTolerance(dtype), 1e-12, "out");
   ExpectClose(Download(forward.lse), expected.lse, ForwardTolerance(DType::kFloat32), 1e-6, "lse");
   ExpectCloseIn(dtype, Download(RunBackward(shape, dout, forward)),
-                reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv)),
+                reference::AttentionBackward(shape, ToDouble(dout), ToDouble(qkv), starts),
                 BackwardTolerance(dtype), 1e-6, "dqkv");
 }
 
-void AttentionSuite::CheckTypes(const AttentionShape& shape, float stddev) {
+void AttentionSuite::CheckTypes(const AttentionShape& shape, float stddev,
+                                const std::vector<int32_t>& starts) {
   for (const DType dtype : kElementTypes) {
-    Check(shape, stddev, dtype);
+    Check(shape, stddev, dtype, starts);
     if (HasFatalFailure()) return;
   }
+}
+
+std::vector<int32_t> AttentionSuite::RandomStarts(const AttentionShape& shape, int64_t longest) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; static_cast<int64_t>(ids.size()) < shape.batch * shape.seq; ++id) {
+    // Numbers that come back say no more than new ones would.
+    ids.insert(ids.end(), static_cast<size_t>(RandomSize(1, longest)), id % 3);
+  }
+  ids.resize(static_cast<size_t>(shape.batch * shape.seq));
+  return DocumentStarts(ids, shape.batch);
 }
 
 TEST_P(AttentionSuite, RandomShapes) {
@@ -125,6 +148,58 @@ TEST_P(AttentionSuite, RandomShapes) {
     shape.head_dim = RandomSize(1, 40);
     CheckTypes(shape, 1.0f);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionSuite, RandomWindowsAndDocuments) {
+  for (int i = 0; i < 24; ++i) {
+    AttentionShape shape;
+    shape.batch = RandomSize(1, 2);
+    shape.seq = RandomSize(1, 300);
+    shape.kv_heads = RandomSize(1, 2);
+    shape.heads = shape.kv_heads * RandomSize(1, 2);
+    shape.head_dim = i % 2 == 0 ? 8 * RandomSize(1, 4) : RandomSize(1, 20);
+    if (i % 3 != 0) shape.window = RandomSize(1, 100);
+    std::vector<int32_t> starts;
+    if (i % 3 != 1) starts = RandomStarts(shape, i % 4 == 0 ? 10 : 200);
+    CheckTypes(shape, 1.0f, starts);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The first token of a window or of a document at, before and behind the edge of a tile.
+TEST_P(AttentionSuite, WindowsAndDocumentsAroundTileEdges) {
+  for (const int64_t edge : {1, 2, 31, 32, 33, 63, 64, 65, 128, 200}) {
+    AttentionShape shape{1, 200, 2, 1, 16};
+    std::vector<int32_t> ids(200, 0);
+    std::fill(ids.begin() + std::min<int64_t>(edge, 200), ids.end(), 1);
+    CheckTypes(shape, 1.0f, DocumentStarts(ids, 1));
+    shape.window = edge;
+    CheckTypes(shape, 1.0f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// What is packed behind another document is computed as it is alone.
+TEST_P(AttentionSuite, DocumentsDoNotSeeEachOther) {
+  const AttentionShape shape{1, 130, 2, 1, 16};
+  std::vector<int32_t> ids(130, 7);
+  std::fill(ids.begin() + 70, ids.end(), 3);
+  for (const DType dtype : kElementTypes) {
+    std::vector<float> qkv = RandomNormal(QkvCount(shape));
+    const std::vector<float> dout = RandomNormal(OutCount(shape));
+    const auto run = [&] {
+      const Forward forward = RunForward(shape, qkv, dtype, DocumentStarts(ids, 1));
+      return std::pair(Download(forward.out), Download(RunBackward(shape, dout, forward)));
+    };
+    const auto [before, gradient_before] = run();
+    for (int64_t i = 0; i < 70 * shape.packed_dim(); ++i) qkv[i] += 1.0f;
+    const auto [after, gradient_after] = run();
+    const int64_t out = 70 * shape.heads * shape.head_dim;
+    EXPECT_TRUE(std::equal(before.begin() + out, before.end(), after.begin() + out));
+    EXPECT_TRUE(std::equal(gradient_before.begin() + 70 * shape.packed_dim(), gradient_before.end(),
+                           gradient_after.begin() + 70 * shape.packed_dim()));
+    EXPECT_FALSE(std::equal(before.begin(), before.begin() + out, after.begin()));
   }
 }
 
@@ -242,6 +317,11 @@ TEST_P(AttentionSuite, RefusesWhatDoesNotFit) {
   args.qkv = Unwritten({1, 4, args.shape.packed_dim()}, DType::kBFloat16);
   args.lse = Unwritten({1, 3, 4}, DType::kBFloat16);
   ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "lse", "bf16", "fp32"});
+  args.starts = Unwritten({4});
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "starts"});
+  args.starts = Tensor();
+  args.shape.window = -1;
+  ExpectInvalid(kernels::Attention(kernels(), args), {"Attention", "shape", "negative"});
 }
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {

@@ -16,6 +16,11 @@ absl::Status CheckCudnnKey(const CudnnAttentionKey& key) {
                                                  key.shape.head_dim,
                                                  " wide, expected a multiple of 8"));
   }
+  if (key.shape.window > 0 || key.packed_documents) {
+    return absl::UnimplementedError(
+        absl::StrCat("cuDNN: ", key.packed_documents ? "packed documents" : "sliding windows",
+                     " are not asked of it; Zeroth's own kernels compute attention with them"));
+  }
   return absl::OkStatus();
 }
 

@@ -31,6 +31,7 @@ struct CudnnAttentionKey {
   AttentionShape shape;  // not empty
   DType dtype = DType::kBFloat16;
   AttentionPass pass = AttentionPass::kForward;
+  bool packed_documents = false;
 
   auto Tied() const {
     return std::tie(shape.batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim, dtype,

@@ -12,7 +12,7 @@
 namespace zeroth::cuda {
 namespace {
 
-HeadLayout LayoutOf(const AttentionShape& shape, bool aligned) {
+HeadLayout LayoutOf(const AttentionShape& shape, const int32_t* starts, bool aligned) {
   HeadLayout at;
   at.seq = static_cast<int>(shape.seq);
   at.heads = static_cast<int>(shape.heads);
@@ -22,6 +22,8 @@ HeadLayout LayoutOf(const AttentionShape& shape, bool aligned) {
   at.out_token = shape.heads * shape.head_dim;
   at.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
   at.in_packs = aligned && shape.head_dim % 4 == 0;
+  at.window = static_cast<int>(shape.window);
+  at.starts = starts;
   return at;
 }
 
@@ -32,8 +34,8 @@ absl::Status Attention(const AttentionCall& call, const LaunchTarget& target) {
   const bool aligned = AreAligned(call.qkv, call.out);
   AttentionPlan plan;
   ZEROTH_RETURN_IF_ERROR(PlanAttention(call.shape, call.dtype, aligned, plan));
-  const AttentionForwardParams params = {LayoutOf(call.shape, aligned), call.qkv, call.out,
-                                         call.lse};
+  const AttentionForwardParams params = {LayoutOf(call.shape, call.starts, aligned), call.qkv,
+                                         call.out, call.lse};
   return plan.path == AttentionPath::kMma
              ? LaunchMmaForward(plan, call.dtype, params, target.stream)
              : LaunchPlainForward(plan, call.dtype, params, target.stream);
@@ -49,7 +51,7 @@ absl::Status AttentionBackward(const AttentionBackwardCall& call, float* scratch
   const bool aligned = AreAligned(call.dout, call.qkv, call.out, call.dqkv);
   AttentionPlan plan;
   ZEROTH_RETURN_IF_ERROR(PlanAttention(call.shape, call.dtype, aligned, plan));
-  const HeadLayout at = LayoutOf(call.shape, aligned);
+  const HeadLayout at = LayoutOf(call.shape, call.starts, aligned);
   ZEROTH_RETURN_IF_ERROR(LaunchAttentionDelta(at, call.shape.batch, call.dtype, aligned, call.dout,
                                               call.out, scratch, target.stream));
   const AttentionBackwardParams params = {at, call.dout, call.qkv, call.lse, scratch, call.dqkv};

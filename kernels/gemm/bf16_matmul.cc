@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "oneapi/dnnl/dnnl_version.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/gemm/gemm_blocks.h"
@@ -112,9 +113,15 @@ dnnl::matmul::primitive_desc Prepare(const MatmulKey& key) {
     add.append_sum(1.0f);
     attributes.set_post_ops(add);
   }
+#if DNNL_VERSION_MAJOR >= 3
+  using PrimitiveDesc = dnnl::matmul::primitive_desc;
+  return key.bias ? PrimitiveDesc(CpuEngine(), a, b, DescribeBias(key.n), c, attributes)
+                  : PrimitiveDesc(CpuEngine(), a, b, c, attributes);
+#else
   const dnnl::matmul::desc operation =
       key.bias ? dnnl::matmul::desc(a, b, DescribeBias(key.n), c) : dnnl::matmul::desc(a, b, c);
   return dnnl::matmul::primitive_desc(operation, attributes, CpuEngine());
+#endif
 }
 
 // oneDNN's code for one kind of call, whose memory objects are pointed at each call's operands.

@@ -2,13 +2,61 @@
 
 #include "zeroth/kernels/rope/rope.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/kernels/operation.h"
 
-namespace zeroth::kernels {
+namespace zeroth {
+namespace {
+
+// The part of its own frequency that a pair keeps; the rest is divided by the factor.
+double Llama3Share(const RopeSpec& spec, double frequency) {
+  const double turns = spec.original_context * frequency / (2.0 * std::numbers::pi);
+  return std::clamp((turns - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor),
+                    0.0, 1.0);
+}
+
+// The pair, counted as a real number, that turns this often within the original context.
+double PairThatTurns(const RopeSpec& spec, int64_t head_dim, double turns) {
+  return static_cast<double>(head_dim) *
+         std::log(spec.original_context / (turns * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(spec.theta));
+}
+
+double YarnShare(const RopeSpec& spec, int64_t head_dim, int64_t pair) {
+  double low = PairThatTurns(spec, head_dim, spec.beta_fast);
+  double high = PairThatTurns(spec, head_dim, spec.beta_slow);
+  if (spec.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;  // as transformers and YaRN's own code do
+  return 1.0 - std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
+}
+
+}  // namespace
+
+std::vector<double> RopeFrequencies(const RopeSpec& spec, int64_t head_dim) {
+  std::vector<double> frequencies;
+  for (int64_t pair = 0; pair < head_dim / 2; ++pair) {
+    const double own =
+        std::pow(spec.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(head_dim));
+    double share = 1.0;
+    if (spec.type == RopeSpec::Type::kLinear) share = 0.0;
+    if (spec.type == RopeSpec::Type::kLlama3) share = Llama3Share(spec, own);
+    if (spec.type == RopeSpec::Type::kYarn) share = YarnShare(spec, head_dim, pair);
+    frequencies.push_back(share * own + (1.0 - share) * own / spec.factor);
+  }
+  return frequencies;
+}
+
+namespace kernels {
 
 absl::Status Rope(Kernels& kernels, const RopeArgs& args) {
   Operation op("Rope", kernels);
@@ -16,13 +64,19 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args) {
   if (!CheckAttentionShape(op, shape)) return op.status();
   op.Require(shape.head_dim % 2 == 0, "shape",
              absl::StrCat("has head_dim ", shape.head_dim, ", expected an even one"));
-  op.Require(args.theta > 0 && std::isfinite(args.theta), "theta",
-             absl::StrCat("is ", args.theta, ", expected a positive number"));
+  const double theta = args.spec.theta;
+  op.Require(theta > 0 && std::isfinite(theta), "theta",
+             absl::StrCat("is ", theta, ", expected a positive number"));
   SharedType type;
-  if (!CheckPacked(op, "qkv", args.qkv, shape, type)) return op.status();
+  CheckPacked(op, "qkv", args.qkv, shape, type);
+  if (args.starts.defined()) {
+    op.Exactly("starts", args.starts, {shape.batch, shape.seq}, DType::kInt32);
+  }
+  if (!op.ok()) return op.status();
   return op.Run(RopeCall{shape.batch, shape.seq, shape.heads + shape.kv_heads, shape.head_dim,
-                         shape.packed_dim(), args.qkv.dtype(), args.qkv.raw_data(), args.theta,
-                         args.inverse});
+                         shape.packed_dim(), args.qkv.dtype(), args.qkv.raw_data(), args.spec,
+                         DataOrNull<int32_t>(args.starts), args.inverse});
 }
 
-}  // namespace zeroth::kernels
+}  // namespace kernels
+}  // namespace zeroth

@@ -4,6 +4,7 @@
 #define ZEROTH_KERNELS_ROPE_ROPE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -14,14 +15,46 @@
 
 namespace zeroth {
 
+// How fast the pairs of a head turn, in Hugging Face's words: pair i by theta^(-2 i / head_dim) for
+// each position, which models for longer contexts have scaled down.
+struct RopeSpec {
+  enum class Type : uint8_t {
+    kDefault,
+    kLinear,  // all by `factor` (Chen et al., "Extending context window ...", 2023)
+    kLlama3,  // those that turn seldom within the original context ("The Llama 3 herd", 2024)
+    kYarn,    // the same by a ramp over i, and longer vectors (Peng et al., "YaRN", 2023)
+  };
+  double theta = 10000.0;
+  Type type = Type::kDefault;
+  double factor = 1.0;
+  double original_context = 0;  // positions that the model was trained on first; kLlama3 and kYarn
+  // kLlama3: pairs that turn fewer times than the first within the original context slow down by
+  // the factor, those that turn more often than the second not at all.
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  // kYarn: the same in the other order, with a ramp between the two pairs that turn so often.
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  bool truncate = true;           // the ramp begins and ends at whole pairs
+  double attention_factor = 1.0;  // rotated vectors are longer by this
+
+  bool operator==(const RopeSpec&) const = default;
+};
+
+// Of each of the head_dim / 2 pairs: by how much it turns from one position to the next, in
+// radians.
+std::vector<double> RopeFrequencies(const RopeSpec& spec, int64_t head_dim);
+
 // Rotary position embedding (Su et al., 2021) on the query and key heads of a packed tensor, in
-// place; element i of the lower half of a head is paired with element i of the upper half, position
-// = index in the sequence.
+// place; element i of the lower half of a head is paired with element i of the upper half.
 struct RopeArgs {
   AttentionShape shape;
   Tensor qkv;  // [batch, seq, packed_dim]
-  float theta = 10000.0f;
-  bool inverse = false;  // rotate back: the backward of the same call
+  RopeSpec spec;
+  // As AttentionArgs::starts: positions begin anew with each document. Undefined: a token's
+  // position is its place in the sequence.
+  Tensor starts = {};
+  bool inverse = false;  // the transpose of the same call, which is its backward
 };
 
 namespace kernels {
@@ -39,7 +72,8 @@ struct RopeCall {
   int64_t packed_dim = 0;
   DType dtype = DType::kFloat32;
   void* qkv = nullptr;
-  float theta = 0;
+  RopeSpec spec;
+  const int32_t* starts = nullptr;  // or null
   bool inverse = false;
 };
 

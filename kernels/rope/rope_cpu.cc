@@ -1,7 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -62,7 +64,10 @@ void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t
     const auto sign = hn::Set(d, call.inverse ? -1.0f : 1.0f);
     const int64_t half = call.head_dim / 2;
     for (int64_t row = begin; row < end; ++row) {
-      const float* cosines = table + row % call.seq * call.head_dim;
+      const int64_t place = row % call.seq;
+      // Whatever `starts` hold, the position is one of the table.
+      const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
+      const float* cosines = table + (place - std::clamp<int64_t>(start, 0, place)) * call.head_dim;
       auto* x = static_cast<decltype(element)*>(call.qkv) + row * call.packed_dim;
       for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
         RotateHead(d, static_cast<size_t>(half), cosines, cosines + half, sign, x);
@@ -89,31 +94,31 @@ class RopeTable {
 
   // [at least seq, head_dim]: of each position head_dim / 2 cosines, then as many sines. Computes
   // nothing if they are there already.
-  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, float theta);
+  absl::StatusOr<const float*> Get(int64_t seq, int64_t head_dim, const RopeSpec& spec);
 
  private:
   Workspace memory_;
   float* data_ = nullptr;
   int64_t seq_ = 0;
   int64_t head_dim_ = 0;
-  float theta_ = 0;
+  RopeSpec spec_;
 };
 
-absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, float theta) {
-  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && theta == theta_) return data_;
+absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, const RopeSpec& spec) {
+  if (data_ != nullptr && seq <= seq_ && head_dim == head_dim_ && spec == spec_) return data_;
   data_ = nullptr;  // a failed reservation leaves nothing behind
   ZEROTH_ASSIGN_OR_RETURN(data_, memory_.ReserveFloats(seq * head_dim));
   seq_ = seq;
   head_dim_ = head_dim;
-  theta_ = theta;
+  spec_ = spec;
+  const std::vector<double> frequencies = RopeFrequencies(spec, head_dim);
   const int64_t half = head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(
-        static_cast<double>(theta), -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     for (int64_t position = 0; position < seq; ++position) {
-      const double angle = static_cast<double>(position) * frequency;
-      data_[position * head_dim + i] = static_cast<float>(std::cos(angle));
-      data_[position * head_dim + half + i] = static_cast<float>(std::sin(angle));
+      const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
+      float* const at = data_ + position * head_dim + i;
+      at[0] = static_cast<float>(spec.attention_factor * std::cos(angle));
+      at[half] = static_cast<float>(spec.attention_factor * std::sin(angle));
     }
   }
   return data_;
@@ -121,7 +126,7 @@ absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, float
 
 absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
   auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
-  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.seq, call.head_dim, call.theta));
+  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.seq, call.head_dim, call.spec));
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
   ParallelFor(call.batch * call.seq, RowGrain(call.packed_dim),
               [&](int64_t, int64_t begin, int64_t end) { rotate(call, table, begin, end); });

@@ -1,6 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
@@ -25,7 +27,13 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
     const int64_t place = item / (packs * call.heads);
     T* const lower =
         static_cast<T*>(call.qkv) + place * call.packed_dim + head * call.head_dim + frequency;
-    const float* const cosines = table + place % call.seq * call.head_dim + frequency;
+    int64_t position = place % call.seq;
+    if (call.starts != nullptr) {
+      // Whatever `starts` hold, the position is one of the table.
+      const int64_t start = call.starts[place];
+      position -= start < 0 ? 0 : start > position ? position : start;
+    }
+    const float* const cosines = table + position * call.head_dim + frequency;
     float low[N];
     float high[N];
     float cosine[N];
@@ -47,21 +55,27 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
   }
 }
 
+// As many frequencies as a launch takes along.
+struct FrequencyPack {
+  static constexpr int kMost = 128;
+  double values[kMost];
+};
+
 // Angles are made in double: in float the angle of a far position has lost the digits that tell
-// neighbours apart.
+// neighbours apart. Fills the columns of `count` pairs from `first` on.
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
-    FillTable(int64_t seq, int64_t head_dim, double theta, float* table) {
+    FillTable(int64_t seq, int64_t head_dim, FrequencyPack frequencies, int64_t first,
+              int64_t count, double length, float* table) {
   const int64_t half = head_dim / 2;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < seq * half;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < seq * count;
        item += step) {
-    const int64_t position = item / half;
-    const int64_t i = item % half;
-    const double frequency =
-        pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    const double angle = static_cast<double>(position) * frequency;
-    table[position * head_dim + i] = static_cast<float>(cos(angle));
-    table[position * head_dim + half + i] = static_cast<float>(sin(angle));
+    const int64_t position = item / count;
+    const int64_t i = item % count;
+    const double angle = static_cast<double>(position) * frequencies.values[i];
+    float* const at = table + position * head_dim + first + i;
+    at[0] = static_cast<float>(length * cos(angle));
+    at[half] = static_cast<float>(length * sin(angle));
   }
 }
 
@@ -71,25 +85,35 @@ struct RopeTable {
   std::shared_ptr<Buffer> memory;
   int64_t seq = 0;
   int64_t head_dim = 0;
-  float theta = 0;
+  RopeSpec spec;
 };
+
+absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table) {
+  const std::vector<double> frequencies = RopeFrequencies(call.spec, call.head_dim);
+  const auto pairs = static_cast<int64_t>(frequencies.size());
+  for (int64_t first = 0; first < pairs; first += FrequencyPack::kMost) {
+    const int64_t count = std::min<int64_t>(FrequencyPack::kMost, pairs - first);
+    FrequencyPack pack = {};
+    std::copy_n(frequencies.begin() + first, count, pack.values);
+    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(
+        FillTable, MapShape(call.seq * count, target.multiprocessors), target.stream, call.seq,
+        call.head_dim, pack, first, count, call.spec.attention_factor, table));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& kernels) {
   auto& table = kernels.Kept<RopeTable>();
   if (table.memory == nullptr || table.seq < call.seq || table.head_dim != call.head_dim ||
-      table.theta != call.theta) {
+      !(table.spec == call.spec)) {
     table.memory = nullptr;  // a failed allocation leaves nothing behind
     ZEROTH_ASSIGN_OR_RETURN(
         table.memory,
         kernels.Scratch(static_cast<size_t>(call.seq * call.head_dim) * sizeof(float)));
     table.seq = call.seq;
     table.head_dim = call.head_dim;
-    table.theta = call.theta;
-    const LaunchTarget& target = kernels.target();
-    ZEROTH_RETURN_IF_ERROR(
-        ZEROTH_LAUNCH(FillTable, MapShape(call.seq * call.head_dim / 2, target.multiprocessors),
-                      target.stream, call.seq, call.head_dim, static_cast<double>(call.theta),
-                      static_cast<float*>(table.memory->data())));
+    table.spec = call.spec;
+    ZEROTH_RETURN_IF_ERROR(Fill(call, kernels.target(), static_cast<float*>(table.memory->data())));
   }
   return static_cast<const float*>(table.memory->data());
 }

@@ -11,7 +11,7 @@
 
 namespace zeroth::reference {
 
-// Packed as RopeArgs::qkv; the rotated copy.
+// Packed as RopeArgs::qkv; the rotated copy. Rotations are the default ones (RopeSpec).
 std::vector<double> Rope(const AttentionShape& shape, double theta, bool inverse,
                          std::vector<double> qkv);
 

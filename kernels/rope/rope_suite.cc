@@ -1,6 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "zeroth/core/base/dtype.h"
@@ -30,11 +33,11 @@ TEST_P(RopeSuite, RotatesAndBack) {
     RopeArgs args;
     args.shape = shape;
     args.qkv = Upload(packed, qkv, dtype);
-    args.theta = i % 2 == 0 ? 10000.0f : 500000.0f;
+    args.spec.theta = i % 2 == 0 ? 10000.0 : 500000.0;
     ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
     const std::vector<float> rotated = Download(args.qkv);
-    ExpectCloseIn(dtype, rotated, reference::Rope(shape, args.theta, false, ToDouble(qkv)), 3e-7, 0,
-                  "rotated");
+    ExpectCloseIn(dtype, rotated, reference::Rope(shape, args.spec.theta, false, ToDouble(qkv)),
+                  3e-7, 0, "rotated");
     for (int64_t row = 0; row < shape.batch * shape.seq; ++row) {
       for (int64_t c = (shape.heads + shape.kv_heads) * shape.head_dim; c < shape.packed_dim();
            ++c) {
@@ -45,7 +48,7 @@ TEST_P(RopeSuite, RotatesAndBack) {
     args.inverse = true;
     ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
     ExpectCloseIn(dtype, Download(args.qkv),
-                  reference::Rope(shape, args.theta, true, ToDouble(rotated)), 3e-7, 0,
+                  reference::Rope(shape, args.spec.theta, true, ToDouble(rotated)), 3e-7, 0,
                   "rotated back");
     // Rounding the rotated pair moves neither of its elements by more than its length does.
     const double rounding = dtype == DType::kFloat32   ? 5e-7
@@ -53,6 +56,32 @@ TEST_P(RopeSuite, RotatesAndBack) {
                                                        : 0x1p-7;
     ExpectClose(Download(args.qkv), ToDouble(qkv), rounding, 0, "rotated there and back");
   }
+}
+
+// Positions begin anew with each document.
+TEST_P(RopeSuite, DocumentsAreRotatedAsSequencesAre) {
+  const AttentionShape whole{1, 20, 2, 1, 10};
+  const int64_t row = whole.packed_dim();
+  const std::vector<float> qkv = RandomNormal(20 * row);
+  RopeArgs args;
+  args.shape = whole;
+  args.qkv = Upload({1, 20, row}, qkv);
+  std::vector<int32_t> starts(20, 0);
+  std::fill(starts.begin() + 7, starts.end(), 7);
+  args.starts = UploadTokens({1, 20}, starts);
+  ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+  const std::vector<float> packed = Download(args.qkv);
+  args.starts = Tensor();
+  std::vector<float> apart;
+  for (const auto& [begin, end] : {std::pair(0, 7), std::pair(7, 20)}) {
+    args.shape.seq = end - begin;
+    args.qkv = Upload({1, args.shape.seq, row},
+                      std::vector<float>(qkv.begin() + begin * row, qkv.begin() + end * row));
+    ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+    const std::vector<float> part = Download(args.qkv);
+    apart.insert(apart.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(packed, apart);
 }
 
 // The angle of a far position: what a table in float would get wrong in the fourth digit.
@@ -73,6 +102,86 @@ TEST_P(RopeSuite, FarPositions) {
               "rotated");
 }
 
+// Frequencies of heads of 16 and theta 10000, by the functions of transformers'
+// modeling_rope_utils.py in float64. A vector of ones for each pair shows cosine and sine of its
+// angle.
+struct ScaledCase {
+  RopeSpec spec;
+  std::vector<double> frequencies;
+};
+
+std::vector<ScaledCase> ScaledCases() {
+  std::vector<ScaledCase> cases;
+  {
+    RopeSpec spec;
+    spec.type = RopeSpec::Type::kLinear;
+    spec.factor = 4.0;
+    cases.push_back({spec,
+                     {0.25, 0.0790569415042, 0.025, 0.00790569415042, 0.0025, 0.000790569415042,
+                      0.00025, 7.90569415042e-05}});
+  }
+  {
+    RopeSpec spec;
+    spec.type = RopeSpec::Type::kLlama3;
+    spec.factor = 8.0;
+    spec.original_context = 256;
+    cases.push_back({spec,
+                     {1, 0.316227766017, 0.1, 0.00661310631725, 0.00125, 0.000395284707521,
+                      0.000125, 3.95284707521e-05}});
+  }
+  {
+    RopeSpec spec;
+    spec.type = RopeSpec::Type::kYarn;
+    spec.factor = 4.0;
+    spec.original_context = 512;
+    spec.attention_factor = 1.25;
+    cases.push_back({spec,
+                     {1, 0.256935059889, 0.0625, 0.0138349647632, 0.0025, 0.000790569415042,
+                      0.00025, 7.90569415042e-05}});
+  }
+  {
+    RopeSpec spec;
+    spec.type = RopeSpec::Type::kYarn;
+    spec.factor = 16.0;
+    spec.original_context = 4096;
+    spec.beta_fast = 20.0;
+    spec.beta_slow = 2.0;
+    spec.truncate = false;
+    cases.push_back({spec,
+                     {1, 0.316227766017, 0.1, 0.0316227766017, 0.00543578203699, 0.000236627556908,
+                      6.25e-05, 1.97642353761e-05}});
+  }
+  return cases;
+}
+
+TEST_P(RopeSuite, ScaledFrequenciesAreThoseOfTransformers) {
+  for (const ScaledCase& expected : ScaledCases()) {
+    SCOPED_TRACE(static_cast<int>(expected.spec.type));
+    const AttentionShape shape{1, 30, 1, 1, 16};
+    const Shape packed{shape.batch, shape.seq, shape.packed_dim()};
+    std::vector<double> ones(static_cast<size_t>(packed.numel()), 0.0);
+    std::vector<double> rotated = ones;
+    for (int64_t position = 0; position < shape.seq; ++position) {
+      for (int64_t i = 0; i < 8; ++i) {
+        const double angle = static_cast<double>(position) * expected.frequencies[i];
+        const double length = expected.spec.attention_factor;
+        for (const int64_t head : {0, 16}) {
+          const int64_t at = position * shape.packed_dim() + head + i;
+          ones[at] = 1.0;
+          rotated[at] = length * std::cos(angle);
+          rotated[at + 8] = length * std::sin(angle);
+        }
+      }
+    }
+    RopeArgs args;
+    args.shape = shape;
+    args.qkv = Upload(packed, std::vector<float>(ones.begin(), ones.end()));
+    args.spec = expected.spec;
+    ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+    ExpectClose(Download(args.qkv), rotated, 1e-6, 1e-6, "rotated");
+  }
+}
+
 TEST_P(RopeSuite, RefusesWhatDoesNotFit) {
   RopeArgs args;
   args.shape = {1, 2, 3, 2, 4};
@@ -84,7 +193,7 @@ TEST_P(RopeSuite, RefusesWhatDoesNotFit) {
   args.shape = {1, 2, 2, 1, 4};
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "qkv is [1, 2, 12]", "[2, 16]"});
   args.qkv = Unwritten({1, 2, args.shape.packed_dim()});
-  args.theta = 0;
+  args.spec.theta = 0;
   ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "theta"});
 }
 

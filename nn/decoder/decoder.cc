@@ -2,6 +2,7 @@
 
 #include "zeroth/nn/decoder/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -35,10 +36,35 @@ DecoderConfig WithoutZeros(DecoderConfig config) {
   return config;
 }
 
+std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& config,
+                                  const LinearOptions& in, const LinearOptions& out) {
+  MoeOptions options;
+  options.dim = config.dim;
+  options.hidden = config.expert_hidden;
+  options.experts = config.experts;
+  options.top_k = config.experts_per_token;
+  options.normalize = config.normalize_expert_weights;
+  options.init_std = in.init_std;
+  options.out_init_std = out.init_std;
+  options.router = config.names.router;
+  options.experts_name = config.names.experts;
+  options.gate = config.names.mlp_in[0];
+  options.up = config.names.mlp_in[1];
+  options.out = config.names.mlp_out;
+  return std::make_unique<MoeMlp>(name, options);
+}
+
 }  // namespace
 
-DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const LoraOptions& lora)
-    : Module(std::move(name)), norm_placement_(config.norm_placement) {
+bool DecoderConfig::HasExperts(int64_t layer) const {
+  const bool is_dense =
+      std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
+  return experts > 0 && !is_dense && (layer + 1) % sparse_step == 0;
+}
+
+DecoderBlock::DecoderBlock(int64_t layer, const DecoderConfig& config, const LoraOptions& lora)
+    : Module(absl::StrCat(config.names.blocks, ".", layer)),
+      norm_placement_(config.norm_placement) {
   const DecoderNames& names = config.names;
   const int64_t q = config.heads * config.head_dim;
   const int64_t kv = config.kv_heads * config.head_dim;
@@ -63,21 +89,27 @@ DecoderBlock::DecoderBlock(std::string name, const DecoderConfig& config, const 
   options.heads = config.heads;
   options.kv_heads = config.kv_heads;
   options.head_dim = config.head_dim;
-  if (config.rotary) options.rope_theta = static_cast<float>(config.rope_theta);
-  const auto head_norm = [&](const std::string& norm) {
+  options.window = config.window;
+  if (config.rotary) options.rope = config.rope;
+  const auto qk_norm = [&](const std::string& norm, int64_t width) {
+    if (!config.qk_norm_over_all_heads) width = config.head_dim;
     return norm.empty() ? nullptr
                         : std::make_unique<Norm>(absl::StrCat(attention, ".", norm), config.norm,
-                                                 config.head_dim, config.norm_eps);
+                                                 width, config.norm_eps);
   };
-  attention_ = AddChild(
-      std::make_unique<Attention>(attention, options,
-                                  MakeLinear(attention, names.qkv, config.dim, {q, kv, kv},
-                                             linear(config.qkv_bias, false), lora),
-                                  MakeLinear(attention, {names.attention_out}, q, {config.dim},
-                                             linear(config.attention_out_bias, true), lora),
-                                  HeadNorms{head_norm(names.q_norm), head_norm(names.k_norm)}));
+  attention_ = AddChild(std::make_unique<Attention>(
+      attention, options,
+      MakeLinear(attention, names.qkv, config.dim, {q, kv, kv}, linear(config.qkv_bias, false),
+                 lora),
+      MakeLinear(attention, {names.attention_out}, q, {config.dim},
+                 linear(config.attention_out_bias, true), lora),
+      QkNorms{qk_norm(names.q_norm, q), qk_norm(names.k_norm, kv), config.qk_norm_over_all_heads}));
   mlp_norm_ = add_norm(names.mlp_norm);
   const std::string mlp = Scoped(names.mlp);
+  if (config.HasExperts(layer)) {
+    mlp_ = AddChild(MakeMoe(mlp, config, linear(false, false), linear(false, true)));
+    return;
+  }
   mlp_ = AddChild(std::make_unique<Mlp>(
       mlp, config.activation, config.gated,
       MakeLinear(mlp, names.mlp_in, config.dim, mlp_in, linear(config.mlp_in_bias, false), lora),
@@ -109,12 +141,6 @@ absl::StatusOr<Value> DecoderBlock::Compute(Context& context, const Value& x) {
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(DecoderConfig config,
                                                          nlohmann::json hf_config,
                                                          const ModelOptions& options) {
-  if (config.window > 0 && config.window < config.max_positions) {
-    return absl::UnimplementedError(
-        absl::StrCat("decoder: a window of ", config.window,
-                     " tokens: attention has no windows; expected 0, or ", "at least the model's ",
-                     config.max_positions, " positions"));
-  }
   return std::unique_ptr<Decoder>(
       new Decoder(WithoutZeros(std::move(config)), std::move(hf_config), options));
 }
@@ -136,8 +162,7 @@ Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOpti
                               Shape({config_.max_positions, config_.dim}), normal);
   }
   for (int64_t i = 0; i < config_.layers; ++i) {
-    blocks_.push_back(AddChild(
-        std::make_unique<DecoderBlock>(absl::StrCat(names.blocks, ".", i), config_, options.lora)));
+    blocks_.push_back(AddChild(std::make_unique<DecoderBlock>(i, config_, options.lora)));
   }
   norm_ = AddChild(std::make_unique<Norm>(names.norm, config_.norm, config_.dim, config_.norm_eps));
 }
@@ -147,6 +172,11 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
     return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
                                                    " exceeds the model's ", config_.max_positions,
                                                    " positions"));
+  }
+  if (positions_ != nullptr && context.document_starts().defined()) {
+    return absl::UnimplementedError(
+        "packed documents in a model with a learned vector for each position, which does not begin "
+        "anew with a document; expected a model with rotary positions, or one document a sequence");
   }
   ZEROTH_ASSIGN_OR_RETURN(Value x, embedding_->Forward(context, tokens, positions_));
   for (DecoderBlock* block : blocks_) {
@@ -158,8 +188,13 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 int64_t Decoder::MatmulWeights() const {
   const int64_t q = config_.heads * config_.head_dim;
   const int64_t kv = config_.kv_heads * config_.head_dim;
-  const int64_t mlp = (config_.gated ? 3 : 2) * config_.mlp_hidden;
-  return config_.layers * config_.dim * (2 * q + 2 * kv + mlp) + config_.vocab_size * config_.dim;
+  int64_t width = config_.layers * (2 * q + 2 * kv) + config_.vocab_size;
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const int64_t dense = (config_.gated ? 3 : 2) * config_.mlp_hidden;
+    const int64_t sparse = 3 * config_.experts_per_token * config_.expert_hidden + config_.experts;
+    width += config_.HasExperts(layer) ? sparse : dense;
+  }
+  return config_.dim * width;
 }
 
 }  // namespace zeroth

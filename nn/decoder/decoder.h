@@ -18,6 +18,7 @@
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/layers/embedding.h"
 #include "zeroth/nn/layers/mlp.h"
+#include "zeroth/nn/layers/moe.h"
 #include "zeroth/nn/layers/norm.h"
 
 namespace zeroth {
@@ -38,12 +39,16 @@ struct DecoderNames {
   // Inside the attention: one name for queries, keys and values side by side, or three.
   std::vector<std::string> qkv;
   std::string attention_out;
-  // Norms of query and key heads (HeadNorms), of the family's kind; empty: there are none.
+  // Norms of queries and keys (QkNorms), of the family's kind; empty: there are none.
   std::string q_norm = {};
   std::string k_norm = {};
   // Inside the MLP. Of a gated one: two names, gate and up, or one for both side by side.
   std::vector<std::string> mlp_in;
   std::string mlp_out;
+  // Of a mixture of experts, inside the MLP: the router, and what the experts' numbers follow. Each
+  // expert has the names of a gated MLP.
+  std::string router = {};
+  std::string experts = {};
 };
 
 struct DecoderConfig {
@@ -63,14 +68,26 @@ struct DecoderConfig {
   // what they give, x + norm(f(x)), as OLMo 2 does.
   enum class NormPlacement : uint8_t { kBefore, kAfter } norm_placement = NormPlacement::kBefore;
   double norm_eps = 1e-5;
+  bool qk_norm_over_all_heads = false;  // see QkNorms
 
   // Rotary positions; otherwise there is a learned vector for each position.
   bool rotary = true;
-  double rope_theta = 10000.0;
-  int64_t window = 0;  // a token attends to this many before it; 0: to all
+  RopeSpec rope;
+  // A token attends to this many, itself among them and otherwise those before it; 0: to all.
+  int64_t window = 0;
 
   ActivationFunction activation = ActivationFunction::kSilu;
   bool gated = true;
+
+  // Mixture of experts (MoeMlp) in the place of the MLP, if there are any: of every layer i that is
+  // not one of `dense_layers` and for which `sparse_step` divides i + 1.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t expert_hidden = 0;
+  bool normalize_expert_weights = false;
+  int64_t sparse_step = 1;
+  std::vector<int64_t> dense_layers;
+  bool HasExperts(int64_t layer) const;
 
   bool qkv_bias = false;
   bool attention_out_bias = false;
@@ -88,7 +105,8 @@ struct DecoderConfig {
 // One block: attention, then the MLP, each added to the residual stream.
 class DecoderBlock : public Module {
  public:
-  DecoderBlock(std::string name, const DecoderConfig& config, const LoraOptions& lora);
+  // Block number `layer`.
+  DecoderBlock(int64_t layer, const DecoderConfig& config, const LoraOptions& lora);
 
   Role role() const override { return Role::kBlock; }
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
@@ -99,7 +117,7 @@ class DecoderBlock : public Module {
   Norm* attention_norm_;
   Attention* attention_;
   Norm* mlp_norm_;
-  Mlp* mlp_;
+  MlpLayer* mlp_;
 };
 
 class Decoder : public LanguageModel {

@@ -8,6 +8,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/config_reader.h"
+#include "zeroth/nn/decoder/rope_config.h"
 
 namespace zeroth {
 namespace {
@@ -18,8 +19,10 @@ void ReadField(ConfigReader& reader, const ConfigKey& key, DecoderConfig& config
     config.*(*size) = reader.Size(key.name);
   } else if (const auto* number = std::get_if<double DecoderConfig::*>(&key.field)) {
     config.*(*number) = reader.Number(key.name);
+  } else if (const auto* flag = std::get_if<bool DecoderConfig::*>(&key.field)) {
+    config.*(*flag) = reader.Flag(key.name);
   } else {
-    config.*std::get<bool DecoderConfig::*>(key.field) = reader.Flag(key.name);
+    config.*std::get<std::vector<int64_t> DecoderConfig::*>(key.field) = reader.Indices(key.name);
   }
 }
 
@@ -33,36 +36,18 @@ std::string KeyOf(const DecoderFamily& family, Field DecoderConfig::*field) {
   return "a size that the family fixes";
 }
 
-// rope_theta stands at the top level or, in newer files, inside rope_parameters.
-absl::Status ReadRope(const nlohmann::json& json, ConfigReader& reader, DecoderConfig& config) {
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!reader.Has(key)) continue;
-    const nlohmann::json& rope = json.at(key);
-    reader.Require(rope.is_object(), key, "an object");
-    if (!rope.is_object()) continue;
-    ConfigReader nested(rope);
-    const std::string type = nested.Text("rope_type", nested.Text("type", "default"));
-    reader.Require(type == "default", key, "rope_type \"default\" (no rope scaling)");
-    const bool has_theta = nested.Has("rope_theta");
-    if (has_theta) config.rope_theta = nested.Number("rope_theta");
-    ZEROTH_RETURN_IF_ERROR(nested.status());
-    if (has_theta) break;
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nlohmann::json& json) {
   ConfigReader reader(json);
   DecoderConfig config = family.base;
   for (const ConfigKey& key : family.keys) ReadField(reader, key, config);
-  absl::Status rope;
-  if (config.rotary) rope = ReadRope(json, reader, config);
   for (const FixedKey& key : family.fixed) {
     if (key.use == FixedKey::Use::kWrite || !reader.Has(key.name)) continue;
     reader.Require(json.at(key.name) == key.value, key.name, key.value.dump());
   }
   ZEROTH_RETURN_IF_ERROR(reader.status());
-  ZEROTH_RETURN_IF_ERROR(rope);
+  if (config.rotary) {
+    ZEROTH_ASSIGN_OR_RETURN(config.rope, ReadRope(json, config.rope, config.max_positions));
+  }
   reader.Require(
       config.head_dim > 0 || config.dim % config.heads == 0, KeyOf(family, &DecoderConfig::heads),
       absl::StrCat("a divisor of ", KeyOf(family, &DecoderConfig::dim), " = ", config.dim));
@@ -74,11 +59,16 @@ absl::StatusOr<DecoderConfig> ReadConfig(const DecoderFamily& family, const nloh
   reader.Require(!config.rotary || config.head_dim % 2 == 0,
                  KeyOf(family, &DecoderConfig::head_dim),
                  "an even number (rotary positions pair elements)");
+  reader.Require(
+      config.experts_per_token <= config.experts, KeyOf(family, &DecoderConfig::experts_per_token),
+      absl::StrCat("at most ", KeyOf(family, &DecoderConfig::experts), " = ", config.experts));
   ZEROTH_RETURN_IF_ERROR(reader.status());
   return config;
 }
 
-nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& config) {
+// `came` is what the configuration was read from.
+nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& config,
+                           const nlohmann::json& came) {
   nlohmann::json json = {{"model_type", family.model_type}};
   for (const ConfigKey& key : family.keys) {
     std::visit([&](auto field) { json[key.name] = config.*field; }, key.field);
@@ -89,16 +79,53 @@ nlohmann::json WriteConfig(const DecoderFamily& family, const DecoderConfig& con
   for (const FixedKey& key : family.fixed) {
     if (key.use != FixedKey::Use::kRead) json[key.name] = key.value;
   }
+  if (config.rotary) CopyRope(came, config.rope, json);
   return json;
 }
 
 }  // namespace
 
+DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture) {
+  using Use = FixedKey::Use;
+  DecoderFamily family;
+  family.model_type = model_type;
+  DecoderConfig& base = family.base;
+  base.names = {.embedding = "model.embed_tokens",
+                .blocks = "model.layers",
+                .norm = "model.norm",
+                .attention_norm = "input_layernorm",
+                .attention = "self_attn",
+                .mlp_norm = "post_attention_layernorm",
+                .mlp = "mlp",
+                .qkv = {"q_proj", "k_proj", "v_proj"},
+                .attention_out = "o_proj",
+                .mlp_in = {"gate_proj", "up_proj"},
+                .mlp_out = "down_proj"};
+  base.max_positions = 2048;
+  base.norm_eps = 1e-6;
+  family.keys = {{"vocab_size", &DecoderConfig::vocab_size, /*required=*/true},
+                 {"max_position_embeddings", &DecoderConfig::max_positions},
+                 {"hidden_size", &DecoderConfig::dim, /*required=*/true},
+                 {"intermediate_size", &DecoderConfig::mlp_hidden, /*required=*/true},
+                 {"num_hidden_layers", &DecoderConfig::layers, /*required=*/true},
+                 {"num_attention_heads", &DecoderConfig::heads, /*required=*/true},
+                 {"num_key_value_heads", &DecoderConfig::kv_heads},
+                 {"head_dim", &DecoderConfig::head_dim},
+                 {"rms_norm_eps", &DecoderConfig::norm_eps},
+                 {"initializer_range", &DecoderConfig::init_std},
+                 {"tie_word_embeddings", &DecoderConfig::tied_head}};
+  family.fixed = {{"architectures", {architecture}, Use::kWrite},
+                  {"hidden_act", "silu"},
+                  {"attention_dropout", 0.0, Use::kWrite},
+                  {"torch_dtype", "float32", Use::kWrite}};
+  return family;
+}
+
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const DecoderConfig config, ReadConfig(family, json));
-  return Decoder::Create(config, WriteConfig(family, config), options);
+  return Decoder::Create(config, WriteConfig(family, config, json), options);
 }
 
 DecoderRegistration::DecoderRegistration(DecoderFamily family) {
@@ -112,9 +139,11 @@ DecoderRegistration::DecoderRegistration(DecoderFamily family) {
     config.heads = preset.heads;
     config.kv_heads = preset.kv_heads;
     config.mlp_hidden = preset.mlp_hidden;
-    config.rope_theta = preset.rope_theta;
+    config.rope.theta = preset.rope_theta;
     config.norm_eps = preset.norm_eps;
-    presets.push_back({preset.name, WriteConfig(family, config)});
+    nlohmann::json json = WriteConfig(family, config, preset.more);
+    json.update(preset.more);
+    presets.push_back({preset.name, std::move(json)});
   }
   const std::string model_type = family.model_type;
   ModelRegistry::Register(

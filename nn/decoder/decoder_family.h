@@ -24,7 +24,9 @@ namespace zeroth {
 // the last one that is there counts, and all are written; so may one key give several fields.
 struct ConfigKey {
   std::string name;
-  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*> field;
+  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*,
+               std::vector<int64_t> DecoderConfig::*>
+      field;
   bool required = false;
 };
 
@@ -40,7 +42,8 @@ struct FixedKey {
   Use use = Use::kBoth;
 };
 
-// A model of published sizes, for PresetConfig; a zero is as in DecoderConfig.
+// A model of published sizes, for PresetConfig; a zero is as in DecoderConfig. `more` are further
+// keys of its config.json.
 struct DecoderPreset {
   std::string name;
   int64_t vocab_size = 0;
@@ -52,6 +55,7 @@ struct DecoderPreset {
   int64_t mlp_hidden = 0;
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
+  nlohmann::json more = nlohmann::json::object();
 };
 
 struct DecoderFamily {
@@ -62,9 +66,13 @@ struct DecoderFamily {
   std::vector<DecoderPreset> presets;
 };
 
+// What Llama began and most later families share: the names of the modules, RMS norms, a gated MLP
+// with SiLU, no biases, and the keys of config.json. Their tables add what is their own.
+DecoderFamily LlamaLikeFamily(const std::string& model_type, const std::string& architecture);
+
 // A model from the content of a config.json. InvalidArgument names the key for a size that is
-// missing or does not fit the others and for what the family does not compute; rotary families
-// refuse rope scaling, which is said in "rope_scaling" or "rope_parameters".
+// missing or does not fit the others and for what the family does not compute. Keys about rotary
+// positions are those of rope_config.h, for every family that has them.
 absl::StatusOr<std::unique_ptr<LanguageModel>> BuildDecoder(const DecoderFamily& family,
                                                             const nlohmann::json& json,
                                                             const ModelOptions& options);

@@ -19,35 +19,10 @@
 namespace zeroth {
 namespace {
 
-// A family that nobody built in: Llama's computation with Qwen2's biases.
-DecoderFamily Qwen2() {
-  DecoderFamily family;
-  family.model_type = "qwen2";
-  family.base.names = {.embedding = "model.embed_tokens",
-                       .blocks = "model.layers",
-                       .norm = "model.norm",
-                       .attention_norm = "input_layernorm",
-                       .attention = "self_attn",
-                       .mlp_norm = "post_attention_layernorm",
-                       .mlp = "mlp",
-                       .qkv = {"q_proj", "k_proj", "v_proj"},
-                       .attention_out = "o_proj",
-                       .mlp_in = {"gate_proj", "up_proj"},
-                       .mlp_out = "down_proj"};
+// A family that nobody built in: Llama's computation with biases.
+DecoderFamily Biased() {
+  DecoderFamily family = LlamaLikeFamily("biased", "BiasedForCausalLM");
   family.base.qkv_bias = true;
-  family.base.norm_eps = 1e-6;
-  family.keys = {{"vocab_size", &DecoderConfig::vocab_size, /*required=*/true},
-                 {"max_position_embeddings", &DecoderConfig::max_positions, /*required=*/true},
-                 {"hidden_size", &DecoderConfig::dim, /*required=*/true},
-                 {"intermediate_size", &DecoderConfig::mlp_hidden, /*required=*/true},
-                 {"num_hidden_layers", &DecoderConfig::layers, /*required=*/true},
-                 {"num_attention_heads", &DecoderConfig::heads, /*required=*/true},
-                 {"num_key_value_heads", &DecoderConfig::kv_heads},
-                 {"rope_theta", &DecoderConfig::rope_theta},
-                 {"rms_norm_eps", &DecoderConfig::norm_eps},
-                 {"initializer_range", &DecoderConfig::init_std},
-                 {"tie_word_embeddings", &DecoderConfig::tied_head}};
-  family.fixed = {{"hidden_act", "silu"}, {"use_sliding_window", false}};
   return family;
 }
 
@@ -80,7 +55,7 @@ void CheckBlock(const DecoderFamily& family, float scale) {
 }
 
 TEST(DecoderTest, AFamilyIsATable) {
-  const std::unique_ptr<LanguageModel> model = Build(Qwen2(), SmallConfig());
+  const std::unique_ptr<LanguageModel> model = Build(Biased(), SmallConfig());
   std::vector<std::string> names;
   for (const Parameter* parameter : model->Parameters()) names.push_back(parameter->name());
   ASSERT_EQ(names.size(), 2u + 2 * 12 + 1);
@@ -92,12 +67,13 @@ TEST(DecoderTest, AFamilyIsATable) {
   EXPECT_EQ(names[10], "model.layers.0.post_attention_layernorm.weight");
   EXPECT_EQ(names.back(), "model.norm.weight");
   EXPECT_EQ(model->HfConfig()["num_key_value_heads"], 2);
-  EXPECT_EQ(Build(Qwen2(), model->HfConfig())->HfConfig(), model->HfConfig());
-  CheckBlock(Qwen2(), 0.3f);
+  EXPECT_EQ(model->HfConfig()["rope_theta"], 10000.0);
+  EXPECT_EQ(Build(Biased(), model->HfConfig())->HfConfig(), model->HfConfig());
+  CheckBlock(Biased(), 0.3f);
 }
 
 TEST(DecoderTest, OtherFlagsHaveTheRightGradientsToo) {
-  DecoderFamily family = Qwen2();
+  DecoderFamily family = Biased();
   DecoderConfig& base = family.base;
   constexpr float kScale = 0.7f;
   base.norm = NormKind::kLayer;
@@ -109,6 +85,8 @@ TEST(DecoderTest, OtherFlagsHaveTheRightGradientsToo) {
   base.names.mlp_in = {"gate_up_proj"};
   base.layout = WeightLayout::kInOut;
   base.attention_out_bias = base.mlp_in_bias = base.mlp_out_bias = true;
+  CheckBlock(family, kScale);
+  base.qk_norm_over_all_heads = true;
   CheckBlock(family, kScale);
   base.gated = false;
   for (const ActivationFunction activation :
@@ -146,7 +124,7 @@ double MovesWithTripled(const DecoderFamily& family, const std::set<std::string>
 
 // A norm forgets the scale of what it is given: so one sees where norms are.
 TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
-  DecoderFamily family = Qwen2();
+  DecoderFamily family = Biased();
   family.base.qkv_bias = false;
   EXPECT_GT(MovesWithTripled(family, {"q_proj"}), 0.1);
   EXPECT_GT(MovesWithTripled(family, {"o_proj", "down_proj"}), 0.1);
@@ -154,26 +132,77 @@ TEST(DecoderTest, NormsAreWhereTheFamilyHasThem) {
   family.base.names.k_norm = "k_norm";
   EXPECT_LT(MovesWithTripled(family, {"q_proj", "k_proj"}), 2e-3);
   EXPECT_GT(MovesWithTripled(family, {"v_proj"}), 0.1);
+  family.base.qk_norm_over_all_heads = true;
+  EXPECT_LT(MovesWithTripled(family, {"q_proj", "k_proj"}), 2e-3);
   family.base.norm_placement = DecoderConfig::NormPlacement::kAfter;
   EXPECT_LT(MovesWithTripled(family, {"o_proj", "down_proj"}), 2e-3);
 }
 
-TEST(DecoderTest, WhatNoKernelComputesIsUnimplemented) {
-  DecoderFamily family = Qwen2();
+// What a model computes of documents that are packed is what it computes of each alone, and a token
+// sees no further back than its window.
+TEST(DecoderTest, PackedDocumentsAndWindows) {
+  DecoderFamily family = Biased();
   family.keys.push_back({"sliding_window", &DecoderConfig::window});
   nlohmann::json config = SmallConfig();
-  config["sliding_window"] = 4;
-  const absl::Status windows = BuildDecoder(family, config, ModelOptions()).status();
-  EXPECT_EQ(windows.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(windows.ToString().find("window of 4"), std::string::npos) << windows;
-  config["sliding_window"] = 9;  // as far as the model reaches
-  EXPECT_TRUE(BuildDecoder(family, config, ModelOptions()).ok());
+  config["sliding_window"] = 3;
+  const std::unique_ptr<LanguageModel> model = Build(family, config);
+  EXPECT_EQ(model->HfConfig()["sliding_window"], 3);
+  auto* block = dynamic_cast<DecoderBlock*>(model->children()[1]);
+  testing::Bench bench;
+  bench.tape.set_recording(false);
+  for (Parameter* parameter : block->Parameters()) bench.Own(*parameter);
+  std::vector<float> x = bench.Draw(9 * 8);
+  const auto run = [&](int64_t begin, int64_t end) {
+    Value in;
+    in.data = bench.Upload(Shape({1, end - begin, 8}),
+                           std::vector<float>(x.begin() + begin * 8, x.begin() + end * 8));
+    return *block->Forward(*bench.context, in)->data.ToHost<float>();
+  };
+  std::vector<float> apart = run(0, 4);
+  const std::vector<float> second = run(4, 9);
+  apart.insert(apart.end(), second.begin(), second.end());
+  const std::vector<int32_t> starts = {0, 0, 0, 0, 4, 4, 4, 4, 4};
+  bench.context->set_document_starts(*Tensor::FromHost<int32_t>(
+      *bench.device, Shape({1, 9}), starts, MemoryCategory::kActivations));
+  const std::vector<float> packed = run(0, 9);
+  ASSERT_EQ(packed.size(), apart.size());
+  for (size_t i = 0; i < packed.size(); ++i) EXPECT_NEAR(packed[i], apart[i], 1e-5) << i;
+  bench.context->set_document_starts(Tensor());
+  const std::vector<float> before = run(0, 9);
+  for (int i = 0; i < 8; ++i) x[static_cast<size_t>(i)] += 1.0f;  // the first token
+  const std::vector<float> after = run(0, 9);
+  EXPECT_TRUE(std::equal(before.begin() + 3 * 8, before.end(), after.begin() + 3 * 8));
+  EXPECT_FALSE(std::equal(before.begin() + 2 * 8, before.begin() + 3 * 8, after.begin() + 2 * 8));
+}
+
+// What a file says of rotary positions is written as it came, in its old words or its new ones.
+TEST(DecoderTest, RopeIsExportedInTheWordsThatItCameIn) {
+  const nlohmann::json yarn = {{"rope_type", "yarn"},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 4},
+                               {"beta_fast", 16},
+                               {"truncate", false}};
+  nlohmann::json old_words = SmallConfig();
+  old_words["rope_theta"] = 500.0;
+  old_words["rope_scaling"] = yarn;
+  nlohmann::json written = Build(Biased(), old_words)->HfConfig();
+  EXPECT_EQ(written["rope_theta"], 500.0);
+  EXPECT_EQ(written["rope_scaling"], yarn);
+  EXPECT_FALSE(written.contains("rope_parameters"));
+
+  nlohmann::json new_words = SmallConfig();
+  new_words["rope_parameters"] = yarn;
+  new_words["rope_parameters"]["rope_theta"] = 500.0;
+  written = Build(Biased(), new_words)->HfConfig();
+  EXPECT_EQ(written["rope_parameters"], new_words["rope_parameters"]);
+  EXPECT_FALSE(written.contains("rope_theta"));
+  EXPECT_FALSE(written.contains("rope_scaling"));
 }
 
 TEST(DecoderTest, SizesThatDoNotFitAreNamedByTheirKeys) {
   nlohmann::json config = SmallConfig();
   config["num_key_value_heads"] = 3;
-  const absl::Status status = BuildDecoder(Qwen2(), config, ModelOptions()).status();
+  const absl::Status status = BuildDecoder(Biased(), config, ModelOptions()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.ToString().find("'num_key_value_heads' is 3"), std::string::npos) << status;
   EXPECT_NE(status.ToString().find("num_attention_heads = 4"), std::string::npos) << status;

@@ -5,23 +5,24 @@
 #include <utility>
 #include <vector>
 
-#include "zeroth/nn/ops/basic.h"
-
 #include "zeroth/nn/layers/attention.h"
+#include "zeroth/nn/ops/basic.h"
 
 namespace zeroth {
 
 Attention::Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
-                     std::unique_ptr<Linear> out, HeadNorms norms)
-    : Module(std::move(name)), rope_theta_(options.rope_theta) {
+                     std::unique_ptr<Linear> out, QkNorms norms)
+    : Module(std::move(name)), rope_(options.rope) {
   shape_.heads = options.heads;
   shape_.kv_heads = options.kv_heads;
   shape_.head_dim = options.head_dim;
+  shape_.window = options.window;
   qkv_ = AddChild(std::move(qkv));
   out_ = AddChild(std::move(out));
   if (norms.query == nullptr) return;
   query_norm_ = AddChild(std::move(norms.query));
   key_norm_ = AddChild(std::move(norms.key));
+  norms_are_over_all_heads_ = norms.over_all_heads;
 }
 
 absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
@@ -31,24 +32,28 @@ absl::StatusOr<Value> Attention::Forward(Context& context, const Value& x) {
 absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(Value qkv, qkv_->Forward(context, x));
   if (query_norm_ != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(qkv, NormHeads(context, qkv));
+    ZEROTH_ASSIGN_OR_RETURN(qkv, NormQueriesAndKeys(context, qkv));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_theta_));
+  ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_));
   return out_->Forward(context, heads);
 }
 
-absl::StatusOr<Value> Attention::NormHeads(Context& context, const Value& qkv) {
+absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Value& qkv) {
   std::vector<Value> parts;
   int64_t column = 0;
   for (const auto& [norm, heads] :
        {std::pair(query_norm_, shape_.heads), std::pair(key_norm_, shape_.kv_heads)}) {
     const int64_t width = heads * shape_.head_dim;
     ZEROTH_ASSIGN_OR_RETURN(const Value part, SliceOp(context, qkv, -1, column, width));
+    column += width;
+    if (norms_are_over_all_heads_) {
+      ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), norm->Forward(context, part));
+      continue;
+    }
     const Shape rows({part.data.dim(0), part.data.dim(1), heads, shape_.head_dim});
     ZEROTH_ASSIGN_OR_RETURN(const Value each, ReshapeOp(context, part, rows));
     ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each));
     ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), ReshapeOp(context, normed, part.data.shape()));
-    column += width;
   }
   ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(),
                           SliceOp(context, qkv, -1, column, shape_.kv_heads * shape_.head_dim));

@@ -22,14 +22,18 @@ struct AttentionOptions {
   int64_t kv_heads =
       0;  // divides heads; fewer than heads: grouped-query attention (Ainslie et al., 2023)
   int64_t head_dim = 0;
-  std::optional<float> rope_theta;  // rotary positions, or none
+  int64_t window = 0;            // of AttentionShape
+  std::optional<RopeSpec> rope;  // rotary positions, or none
 };
 
-// Norms over the elements of each query head and of each key head, in front of the rotation (Henry
-// et al., "Query-key normalization for transformers", 2020); both or neither.
-struct HeadNorms {
+// Norms of queries and keys in front of the rotation (Henry et al., "Query-key normalization for
+// transformers", 2020); both or neither.
+struct QkNorms {
   std::unique_ptr<Norm> query;
   std::unique_ptr<Norm> key;
+  // Each over the elements of all its heads together, [heads * head_dim] or [kv_heads * head_dim];
+  // otherwise over those of one head, [head_dim].
+  bool over_all_heads = false;
 };
 
 // Causal self-attention: x [batch, seq, dim] → [batch, seq, dim]. `qkv` gives queries, keys and
@@ -38,7 +42,7 @@ struct HeadNorms {
 class Attention : public Module {
  public:
   Attention(std::string name, const AttentionOptions& options, std::unique_ptr<Linear> qkv,
-            std::unique_ptr<Linear> out, HeadNorms norms = {});
+            std::unique_ptr<Linear> out, QkNorms norms = {});
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   Role role() const override { return Role::kAttention; }
@@ -47,13 +51,14 @@ class Attention : public Module {
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);
-  absl::StatusOr<Value> NormHeads(Context& context, const Value& qkv);
+  absl::StatusOr<Value> NormQueriesAndKeys(Context& context, const Value& qkv);
   AttentionShape shape_;
-  std::optional<float> rope_theta_;
+  std::optional<RopeSpec> rope_;
   Linear* qkv_;
   Linear* out_;
   Norm* query_norm_ = nullptr;
   Norm* key_norm_ = nullptr;
+  bool norms_are_over_all_heads_ = false;
 };
 
 // Of the first attention in the order of the module tree; nothing if there is none.

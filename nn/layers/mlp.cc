@@ -11,7 +11,7 @@ namespace zeroth {
 
 Mlp::Mlp(std::string name, ActivationFunction activation, bool gated, std::unique_ptr<Linear> in,
          std::unique_ptr<Linear> out)
-    : Module(std::move(name)), activation_(activation), gated_(gated) {
+    : MlpLayer(std::move(name)), activation_(activation), gated_(gated) {
   in_ = AddChild(std::move(in));
   out_ = AddChild(std::move(out));
 }

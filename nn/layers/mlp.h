@@ -14,15 +14,23 @@
 
 namespace zeroth {
 
+// The half of a block that follows attention, whatever it consists of.
+class MlpLayer : public Module {
+ public:
+  using Module::Module;
+  // x [.., dim] → [.., dim].
+  virtual absl::StatusOr<Value> Forward(Context& context, const Value& x) = 0;
+  Role role() const override { return Role::kMlp; }
+};
+
 // x [.., dim] → [.., dim] through a wider layer: out(activation(in(x))). If it is gated, `in` gives
 // gate | up side by side, and what `out` takes is activation(gate) * up.
-class Mlp : public Module {
+class Mlp : public MlpLayer {
  public:
   Mlp(std::string name, ActivationFunction activation, bool gated, std::unique_ptr<Linear> in,
       std::unique_ptr<Linear> out);
 
-  absl::StatusOr<Value> Forward(Context& context, const Value& x);
-  Role role() const override { return Role::kMlp; }
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) override;
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);

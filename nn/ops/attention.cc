@@ -13,7 +13,7 @@
 namespace zeroth {
 
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
-                                  std::optional<float> rope_theta) {
+                                  const std::optional<RopeSpec>& rope) {
   if (qkv.data.shape().rank() != 3 || qkv.data.dim(2) != shape.packed_dim()) {
     return absl::InvalidArgumentError(absl::StrCat("attention: input ", qkv.data.shape().ToString(),
                                                    ", expected [batch, seq, ", shape.packed_dim(),
@@ -21,16 +21,14 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   }
   shape.batch = qkv.data.dim(0);
   shape.seq = qkv.data.dim(1);
-  RopeArgs rope;
-  rope.shape = shape;
-  rope.qkv = qkv.data;
-  if (rope_theta.has_value()) {
-    rope.theta = *rope_theta;
-    ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), rope));
+  if (rope.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+        context.kernels(), {shape, qkv.data, *rope, context.document_starts()}));
   }
   AttentionArgs args;
   args.shape = shape;
   args.qkv = qkv.data;
+  args.starts = context.document_starts();
   ZEROTH_ASSIGN_OR_RETURN(
       args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
                               qkv.data.dtype()));
@@ -42,23 +40,20 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   Value result = context.MakeValue(args.out);
   if (context.recording() && qkv.node != nullptr) {
     context.tape().Record(
-        [&context, args, node = qkv.node, out_node = result.node, rope_theta]() -> absl::Status {
+        [&context, args, node = qkv.node, out_node = result.node, rope]() -> absl::Status {
           if (!out_node->grad.defined()) return absl::OkStatus();
           AttentionBackwardArgs backward;
           backward.shape = args.shape;
           backward.dout = out_node->grad;
           backward.qkv = args.qkv;
+          backward.starts = args.starts;
           backward.out = args.out;
           backward.lse = args.lse;
           ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
           ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
-          if (rope_theta.has_value()) {
-            RopeArgs rotate_back;
-            rotate_back.shape = args.shape;
-            rotate_back.qkv = backward.dqkv;
-            rotate_back.theta = *rope_theta;
-            rotate_back.inverse = true;
-            ZEROTH_RETURN_IF_ERROR(kernels::Rope(context.kernels(), rotate_back));
+          if (rope.has_value()) {
+            ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+                context.kernels(), {args.shape, backward.dqkv, *rope, args.starts, /*inverse=*/true}));
           }
           return AddGradient(context, *node, std::move(backward.dqkv));
         });

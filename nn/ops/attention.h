@@ -9,16 +9,17 @@
 
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/rope/rope.h"
 #include "zeroth/nn/tape.h"
 
 namespace zeroth {
 
 // Causal self-attention over packed queries, keys and values [batch, seq, (heads + 2 * kv_heads) *
-// head_dim] → [batch, seq, heads * head_dim]. With `rope_theta`, queries and keys are rotated
-// first, in place: qkv must not be used otherwise. `shape`'s batch and seq are taken from the
-// tensor.
+// head_dim] → [batch, seq, heads * head_dim]. With `rope`, queries and keys are rotated
+// first, in place: qkv must not be used otherwise. Documents are those of the context. `shape`'s
+// batch and seq are taken from the tensor.
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
-                                  std::optional<float> rope_theta);
+                                  const std::optional<RopeSpec>& rope);
 
 }  // namespace zeroth
 

@@ -163,9 +163,7 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
     out += OutFeatures(part, layout);
     trains = trains || part.weight->requires_grad();
   }
-  std::vector<int64_t> dims(x.data.shape().dims().begin(), x.data.shape().dims().end());
-  dims.back() = out;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape(dims), x.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape().WithLast(out), x.data.dtype()));
   const bool keeps_input = context.recording() && trains;
   ZEROTH_ASSIGN_OR_RETURN(const Fp8Matrix x_codes,
                           CastToFp8(context, x.data, Fp8Format::kE4M3,

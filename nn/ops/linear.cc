@@ -102,9 +102,7 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   }
   int64_t out = 0;
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
-  std::vector<int64_t> dims(x.data.shape().dims().begin(), x.data.shape().dims().end());
-  dims.back() = out;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape(dims), x.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape().WithLast(out), x.data.dtype()));
   const bool keeps_input = activation == Activation::kGelu && context.recording();
   if (keeps_input && parts.size() != 1) {
     return absl::InvalidArgumentError(

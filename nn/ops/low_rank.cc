@@ -3,7 +3,6 @@
 #include "zeroth/nn/ops/low_rank.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,12 +40,6 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
         "and as many columns"));
   }
   return absl::OkStatus();
-}
-
-Shape WithLast(const Shape& shape, int64_t last) {
-  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims.back() = last;
-  return Shape(dims);
 }
 
 // c (+)= x w.
@@ -113,7 +106,7 @@ absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
     ZEROTH_RETURN_IF_ERROR(Validate(x, y, part, layout));
     const int64_t rank = ExtentOf(*part.a, layout).out;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor inner,
-                            context.Empty(WithLast(x.data.shape(), rank), x.data.dtype()));
+                            context.Empty(x.data.shape().WithLast(rank), x.data.dtype()));
     ZEROTH_RETURN_IF_ERROR(Forward(context, x.data, *part.a, layout, inner, /*accumulate=*/false));
     ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
     const Matrix target = Matrix(y.data).Columns(part.column, ExtentOf(*part.b, layout).out);

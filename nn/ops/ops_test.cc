@@ -178,7 +178,7 @@ TEST(AttentionOpTest, GroupedQueriesWithAndWithoutRotation) {
                      const absl::StatusOr<Value> own = AddOp(context, in[0], in[0]);
                      if (!own.ok()) return own.status();
                      return AttentionOp(context, *own, shape,
-                                        rotate ? std::optional<float>(100.0f) : std::nullopt);
+                                        rotate ? std::optional(RopeSpec{100.0}) : std::nullopt);
                    });
   }
 }

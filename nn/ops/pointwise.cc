@@ -3,7 +3,6 @@
 #include "zeroth/nn/ops/pointwise.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -84,9 +83,8 @@ absl::StatusOr<Value> SwiGluOp(Context& context, const Value& gate_up) {
         absl::StrCat("swiglu: input ", shape.ToString(),
                      ", expected an even last dimension: gate and up side by side"));
   }
-  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims.back() /= 2;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor out, context.Empty(Shape(dims), gate_up.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor out,
+                          context.Empty(shape.WithLast(shape.dim(-1) / 2), gate_up.data.dtype()));
   ZEROTH_RETURN_IF_ERROR(kernels::SwiGlu(context.kernels(), gate_up.data, out));
   Value result = context.MakeValue(std::move(out));
   if (context.recording() && gate_up.node != nullptr) {

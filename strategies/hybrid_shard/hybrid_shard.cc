@@ -30,9 +30,6 @@ class HybridShard : public FlatStrategy {
     serves.takes_turns = options().reshard_after_forward;
     serves.post_forward_shard_size = options().reshard_after_forward;
     serves.shard_optimizer_over_world = true;
-    // In groups of one there is nothing to sum before the last micro-batch.
-    serves.adds_up_in_full = options().shard_optimizer_over_world && options().shard_size == 1 &&
-                             options().tree_micro_batches == 0;
     return serves;
   }
   absl::StatusOr<int> ShardSize(int world_size) const override {
@@ -54,7 +51,6 @@ class HybridShard : public FlatStrategy {
   bool KeepsGathered(const Unit& unit, Pass pass) const override {
     return KeepsAfterForward(unit, pass);
   }
-  bool ReducesAcrossGroups() const override { return true; }
 };
 
 const StrategyRegistration registration(kName, [](const StrategyOptions& options) {

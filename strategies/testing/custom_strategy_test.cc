@@ -48,7 +48,9 @@ class AllReduceShard : public ShardingStrategy {
 
   absl::string_view name() const override { return kName; }
   // Units stay gathered during a step, so they take no turns in buffers.
-  StrategyCapabilities capabilities() const override { return {.adds_up_in_full = true}; }
+  StrategyCapabilities capabilities() const override {
+    return {.unit_axes = true, .adds_up_in_full = true};
+  }
   absl::StatusOr<int> ShardSize(int world_size) const override { return world_size; }
 
   absl::Status Attach(const StrategyContext& context) override {
@@ -57,7 +59,7 @@ class AllReduceShard : public ShardingStrategy {
   }
 
   absl::Status Gather(Unit& unit, Pass, Stream& comm) override {
-    return GatherSegments(unit, context_.mesh->shard_gather(),
+    return GatherSegments(unit, unit.mesh().shard_gather(),
                           {context_.gathered, context_.gather_kernels}, comm);
   }
   absl::Status Reshard(Unit& unit, Pass pass) override {
@@ -77,8 +79,8 @@ class AllReduceShard : public ShardingStrategy {
       if (!layout.trainable || segment.grad.numel() == 0) continue;
       // All that lies between parameters is summed too; zeros stay zeros.
       ZEROTH_RETURN_IF_ERROR(ZeroGaps(unit, i, segment.grad, comm));
-      if (context_.mesh->world().size() > 1) {
-        ZEROTH_RETURN_IF_ERROR(AllReduce(segment.grad, comm, unit.name()));
+      if (unit.mesh().data_size() > 1) {
+        ZEROTH_RETURN_IF_ERROR(AllReduce(unit, segment.grad, comm));
       }
       if (unit.is_whole(i)) continue;  // what the optimizer reads is the full buffer itself
       const Tensor mine =
@@ -98,13 +100,13 @@ class AllReduceShard : public ShardingStrategy {
   }
 
  private:
-  absl::Status AllReduce(const Tensor& values, Stream& comm, absl::string_view label) {
+  absl::Status AllReduce(const Unit& unit, const Tensor& values, Stream& comm) {
     const int64_t pieces = std::min(options_.OwnNumber("pieces"), values.numel());
     for (int64_t i = 0; i < pieces; ++i) {
       const int64_t begin = values.numel() * i / pieces;
       const int64_t end = values.numel() * (i + 1) / pieces;
-      ZEROTH_RETURN_IF_ERROR(context_.mesh->world_reduce().AllReduce(
-          values.View(begin, Shape({end - begin})), options_.gradient_op, comm, label));
+      ZEROTH_RETURN_IF_ERROR(unit.mesh().data_reduce().AllReduce(
+          values.View(begin, Shape({end - begin})), options_.gradient_op, comm, unit.name()));
     }
     return absl::OkStatus();
   }

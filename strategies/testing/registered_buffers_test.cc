@@ -131,7 +131,7 @@ TEST(RegisteredBuffersTest, AllGathersOfAStepUseThem) {
             }
             ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
             gathers[world.rank()] =
-                sharding->mesh().shard_gather().stats()[CollectiveOp::kAllGather].calls;
+                ViewOf(*sharding).shard_gather().stats()[CollectiveOp::kAllGather].calls;
             return absl::OkStatus();
           },
           "nccl_threads");

@@ -115,9 +115,10 @@ void Subtract(const CommStats::Counters& what, CommStats::Counters& from) {
 
 // What has travelled between groups whose ranks own the same masters or, together, all of them.
 CommStats::Counters AcrossGroups(Sharding& sharding) {
-  CommStats::Counters across = sharding.mesh().replicate_reduce().stats().counters();
-  if (!sharding.mesh().owners_span_groups()) return across;
-  const CommStats::Counters gathers = sharding.mesh().replicate_gather().stats().counters();
+  const MeshView& mesh = ViewOf(sharding);
+  CommStats::Counters across = mesh.replicate_reduce().stats().counters();
+  if (!mesh.owners_span_groups()) return across;
+  const CommStats::Counters gathers = mesh.replicate_gather().stats().counters();
   for (size_t op = 0; op < across.size(); ++op) {
     across[op].calls += gathers[op].calls;
     across[op].bytes += gathers[op].bytes;

@@ -34,7 +34,7 @@ int64_t Calls(const Sharding& sharding, CollectiveOp op) {
 
 // In shard groups: those across groups happen once a step.
 int64_t GathersInside(Sharding& sharding) {
-  return sharding.mesh().shard_gather().stats()[CollectiveOp::kAllGather].calls;
+  return ViewOf(sharding).shard_gather().stats()[CollectiveOp::kAllGather].calls;
 }
 
 // Forwards to the communicator, and counts.
@@ -133,7 +133,7 @@ TEST_P(StrategySuite, BackwardGathersInTheSmallerGroupOnly) {
       Run([&](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(UniformUnits(3));
         ZEROTH_ASSIGN_OR_RETURN(auto plain, Make(world, device, model));
-        if (!Frees(*plain) || plain->mesh().shard_size() % 2 != 0) return absl::OkStatus();
+        if (!Frees(*plain) || ViewOf(*plain).shard_size() % 2 != 0) return absl::OkStatus();
         plain.reset();
         ShardingOptions options = Options();
         options.strategy_options.post_forward_shard_size = 2;
@@ -330,36 +330,36 @@ TEST_P(StrategySuite, UnshardsAheadOfUse) {
 
 TEST_P(StrategySuite, PrefetchListsDecideTheOrder) {
   if (world_size() == 1) return;
-  EXPECT_EQ(
-      Run([&](Communicator& world, Device& device) -> absl::Status {
-        ToyModel model(UniformUnits(3));
-        ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-        if (!Frees(*sharding) || sharding->mesh().shard_size() == 1) return absl::OkStatus();
-        Scheduler& scheduler = sharding->scheduler();
-        const absl::Span<Unit* const> units = sharding->units();
-        // The last block first, and the second not ahead at all.
-        ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[0], {units[3], units[1]}));
-        ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[1], {}));
-        ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[3], {units[1]}));
-        ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[2], {}));
-        ToyStep step;
-        step.expected = ToyValue;
-        step.gradient = PatternGradient(world.rank());
-        step.lr = 0;
-        ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-        sharding->mesh().shard_gather().stats().EnableRecord(true);
-        ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
-        std::vector<std::string> order;
-        for (const CommStats::Entry& entry : sharding->mesh().shard_gather().stats().TakeRecord()) {
-          order.push_back(entry.label);
-        }
-        const std::vector<std::string> expected = {
-            units[0]->name(), units[3]->name(), units[1]->name(), units[2]->name(),
-            units[3]->name(), units[1]->name(), units[2]->name()};
-        ZEROTH_TOY_EXPECT(order == expected);
-        return CheckAtRest(*sharding);
-      }),
-      absl::OkStatus());
+  EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {
+              ToyModel model(UniformUnits(3));
+              ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
+              if (!Frees(*sharding) || ViewOf(*sharding).shard_size() == 1) return absl::OkStatus();
+              Scheduler& scheduler = sharding->scheduler();
+              const absl::Span<Unit* const> units = sharding->units();
+              // The last block first, and the second not ahead at all.
+              ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[0], {units[3], units[1]}));
+              ZEROTH_RETURN_IF_ERROR(scheduler.SetForwardPrefetch(*units[1], {}));
+              ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[3], {units[1]}));
+              ZEROTH_RETURN_IF_ERROR(scheduler.SetBackwardPrefetch(*units[2], {}));
+              ToyStep step;
+              step.expected = ToyValue;
+              step.gradient = PatternGradient(world.rank());
+              step.lr = 0;
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              ViewOf(*sharding).shard_gather().stats().EnableRecord(true);
+              ZEROTH_RETURN_IF_ERROR(RunToyStep(*sharding, step));
+              std::vector<std::string> order;
+              for (const CommStats::Entry& entry :
+                   ViewOf(*sharding).shard_gather().stats().TakeRecord()) {
+                order.push_back(entry.label);
+              }
+              const std::vector<std::string> expected = {
+                  units[0]->name(), units[3]->name(), units[1]->name(), units[2]->name(),
+                  units[3]->name(), units[1]->name(), units[2]->name()};
+              ZEROTH_TOY_EXPECT(order == expected);
+              return CheckAtRest(*sharding);
+            }),
+            absl::OkStatus());
 }
 
 TEST_P(StrategySuite, CollectivesOfOnesOwnTakeTheirPlace) {
@@ -415,7 +415,7 @@ TEST_P(StrategySuite, QuantizedTrafficIsAQuarterAndNearlyRight) {
                                    quantized ? half_scales * 6.0 / 254 + 1e-5 : kMeanTolerance));
                 ZEROTH_RETURN_IF_ERROR(sharding->scheduler().EndStep());
                 for (Communicator* group :
-                     {&sharding->mesh().shard_gather(), &sharding->mesh().shard_reduce()}) {
+                     {&ViewOf(*sharding).shard_gather(), &ViewOf(*sharding).shard_reduce()}) {
                   for (const CommStats::Counter& counter : group->stats().counters()) {
                     sent[quantized ? 1 : 0] += counter.bytes;
                   }

@@ -87,7 +87,7 @@ TEST_P(StrategySuite, OwnersInOtherGroupsAreReachedOnceAStep) {
       Run([&](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(UniformUnits(3));
         ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-        Mesh& mesh = sharding->mesh();
+        const MeshView& mesh = ViewOf(*sharding);
         int64_t shard_bytes = 0;
         for (const Unit* unit : sharding->units()) {
           shard_bytes += 4 * unit->segment_layout(0).shard_numel;
@@ -127,7 +127,7 @@ TEST_P(StrategySuite, OwnersInAllGroupsOwnLess) {
               over_world.reset();
               options.strategy_options.shard_optimizer_over_world = false;
               ZEROTH_ASSIGN_OR_RETURN(auto in_groups, Make(world, device, model, options));
-              const double groups = in_groups->mesh().replicate_size();
+              const double groups = ViewOf(*in_groups).replicate_size();
               // Padding may differ, and the last rank's piece may be short by it.
               ZEROTH_TOY_EXPECT(ratio <= 1.05 / world.size());
               ZEROTH_TOY_EXPECT(static_cast<double>(bytes) * groups <=

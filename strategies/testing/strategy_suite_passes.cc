@@ -182,9 +182,10 @@ TEST_P(StrategySuite, FrozenParametersCauseNoGradientTraffic) {
                 model.parameter(1, position).set_requires_grad(false);  // all of h.0
               model.parameter(3, 0).set_requires_grad(false);           // most of h.2
               ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model));
-              for (Communicator* group :
-                   {&sharding->mesh().shard_reduce(), &sharding->mesh().replicate_reduce(),
-                    &sharding->mesh().world_reduce()}) {
+              const MeshView& mesh = ViewOf(*sharding);
+              const std::set<Communicator*> reductions = {
+                  &mesh.shard_reduce(), &mesh.replicate_reduce(), &mesh.data_reduce()};
+              for (Communicator* group : reductions) {
                 group->stats().EnableRecord(true);
               }
               ToyStep step;
@@ -196,9 +197,7 @@ TEST_P(StrategySuite, FrozenParametersCauseNoGradientTraffic) {
               ZEROTH_RETURN_IF_ERROR(
                   CheckGradients(*sharding, PatternMean(world.size()), kMeanTolerance));
               std::set<std::string> reduced;
-              for (Communicator* group :
-                   {&sharding->mesh().shard_reduce(), &sharding->mesh().replicate_reduce(),
-                    &sharding->mesh().world_reduce()}) {
+              for (Communicator* group : reductions) {
                 for (const CommStats::Entry& entry : group->stats().TakeRecord())
                   reduced.insert(entry.label);
               }

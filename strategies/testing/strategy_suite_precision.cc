@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -110,7 +111,7 @@ TEST_P(StrategySuite, GradientsAreKeptInFloatOnRequest) {
           whole = true;
           return absl::OkStatus();
         }
-        ZEROTH_TOY_EXPECT((*sharding)->mesh().owner_count() > 1);
+        ZEROTH_TOY_EXPECT(ViewOf(**sharding).owner_count() > 1);
         const ToyGradient fine = [&](const Parameter&, int64_t element, float) {
           return RoundTo(DType::kBFloat16, static_cast<float>(element % 7) +
                                                0.01f * static_cast<float>(world.rank()));
@@ -167,9 +168,9 @@ TEST_P(StrategySuite, LowPrecisionTakesHalfTheTraffic) {
                 ZEROTH_ASSIGN_OR_RETURN(auto sharding, Make(world, device, model, options));
                 ZEROTH_RETURN_IF_ERROR(ToyTrain(*sharding, world.rank(), 1));
                 // Across groups sums travel in fp32, so that they are rounded once.
-                for (const Communicator* group :
-                     {&sharding->mesh().shard_gather(), &sharding->mesh().shard_reduce(),
-                      &sharding->mesh().world_reduce()}) {
+                const MeshView& mesh = ViewOf(*sharding);
+                for (const Communicator* group : std::set<const Communicator*>{
+                         &mesh.shard_gather(), &mesh.shard_reduce(), &mesh.data_reduce()}) {
                   for (const CommStats::Counter& counter : group->stats().counters()) {
                     if (world.rank() == 0) sent += counter.bytes;
                   }

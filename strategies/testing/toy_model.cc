@@ -180,6 +180,7 @@ std::vector<UnitSpec> ToyModel::Specs() const {
     UnitSpec spec;
     spec.name = unit.spec.name;
     spec.is_root = unit.spec.is_root;
+    spec.axes = unit.spec.axes;
     for (const auto& parameter : unit.parameters) spec.parameters.push_back(parameter.get());
     specs.push_back(std::move(spec));
   }

@@ -46,6 +46,7 @@ struct ToyUnit {
   std::string name;
   std::vector<Shape> shapes;
   bool is_root = false;
+  UnitAxes axes = {};
 };
 
 // A rank's parameters, named "<unit>.<position>".
@@ -79,6 +80,9 @@ ParameterReader ReaderOf(const ToyFormula& formula);
 absl::StatusOr<std::unique_ptr<Sharding>> ShardToy(Communicator& world, Device& device,
                                                    const ToyModel& model,
                                                    const ShardingOptions& options);
+
+// What the ranks are to the units of a sharding that have the default axes.
+inline const MeshView& ViewOf(const Sharding& sharding) { return sharding.units()[0]->mesh(); }
 
 // The gradient that one rank contributes, given the parameter's gathered value.
 using ToyGradient = std::function<float(const Parameter& parameter, int64_t element, float value)>;

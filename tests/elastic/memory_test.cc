@@ -63,7 +63,7 @@ int64_t PeakOfGradients(const MemoryCase& test_case, int micro_batches, bool det
 
 class DeterministicMemoryTest : public ::testing::TestWithParam<MemoryCase> {};
 
-// Beside the shard that there is in any case, and the buffers that units take turns in.
+// Beside the shard that there is in any case, and the buffers that units share one after the other.
 TEST_P(DeterministicMemoryTest, SumsThatWaitAreLogarithmicallyMany) {
   const MemoryCase& test_case = GetParam();
   const int64_t shard = kNumel / test_case.owners(kWorld) * 4;

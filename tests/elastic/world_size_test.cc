@@ -122,7 +122,7 @@ TEST(ElasticTest, ThreadsChangeNothingEither) {
   }
 }
 
-// `setup` at other world sizes, under strategies that differ in what they cut.
+// `setup` at other world sizes, under strategies that differ in what they shard.
 void ExpectSameEverywhere(RunSetup setup) {
   setup = Deterministic(setup);
   const TrainingRecord& alone = Record(setup);

@@ -12,6 +12,7 @@ Python does not have it.
 """
 
 import json
+import math
 import os
 import struct
 import sys
@@ -136,15 +137,44 @@ def expected_gpt2(config, tensors):
         yield new, transposed(shape, data) if kind == "weight" and "c_" in inner else (shape, data)
 
 
+def llama3_factors(config, scaling):
+    """As llama.cpp's converter computes them."""
+    low = scaling["original_max_position_embeddings"] / scaling["low_freq_factor"]
+    high = scaling["original_max_position_embeddings"] / scaling["high_freq_factor"]
+    factors = []
+    for i in range(config["head_dim"] // 2):
+        wave_length = 2 * math.pi * config["rope_theta"] ** (2 * i / config["head_dim"])
+        if wave_length < high:
+            factors.append(1.0)
+        elif wave_length > low:
+            factors.append(scaling["factor"])
+        else:
+            smooth = (scaling["original_max_position_embeddings"] / wave_length
+                      - scaling["low_freq_factor"])
+            smooth /= scaling["high_freq_factor"] - scaling["low_freq_factor"]
+            factors.append(1 / ((1 - smooth) / scaling["factor"] + smooth))
+    return [len(factors)], struct.pack("<%df" % len(factors), *factors)
+
+
 def expected_llama(config, tensors):
     block = {
         "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
         "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+        "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     }
+    if config["model_type"] == "olmo2":
+        block["post_attention_layernorm"] = "post_attention_norm"
+        block["post_feedforward_layernorm"] = "post_ffw_norm"
     top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    # Other families' rotary halves stay apart in llama.cpp, too.
+    heads = {}
+    if config["model_type"] == "llama":
+        heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    scaling = config.get("rope_scaling")
+    if scaling and scaling["rope_type"] == "llama3":
+        yield "rope_freqs.weight", llama3_factors(config, scaling)
     for name, (shape, data) in tensors.items():
         base, kind = name.rsplit(".", 1)
         if base in top:
@@ -165,9 +195,28 @@ KEYS = {
         "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
         "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
         "attention.head_count": "num_attention_heads", "vocab_size": "vocab_size",
-        "attention.head_count_kv": "num_key_value_heads", "rope.dimension_count": "head_dim",
+        "attention.head_count_kv": "num_key_value_heads",
     },
 }
+
+
+def close_floats(a, b):
+    """Whether two sequences of float32 are the same to their last bits."""
+    pairs = zip(struct.iter_unpack("<f", a), struct.iter_unpack("<f", b))
+    return len(a) == len(b) and all(abs(x - y) <= 1e-6 * abs(y) for (x,), (y,) in pairs)
+
+
+def check_names(config, found):
+    """Holds the names against the table of the package gguf, which llama.cpp's converter uses."""
+    import gguf
+
+    architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    blocks = config.get("num_hidden_layers", config.get("n_layer"))
+    names = gguf.get_tensor_name_map(architectures[config["model_type"]], blocks)
+    known = {entry[1] + "." + kind for entry in names.mapping.values() for kind in ("weight", "bias")}
+    for name in found:
+        if name not in known:
+            fail("llama.cpp knows no tensor %s in a %s" % (name, config["model_type"]))
 
 
 def check_package(path, metadata, tensors):
@@ -197,7 +246,7 @@ def main():
     metadata, found = read_gguf(path)
     family = config["model_type"]
     expect(metadata["general.architecture"], family, "the architecture")
-    for key, name in KEYS[family].items():
+    for key, name in KEYS["gpt2" if family == "gpt2" else "llama"].items():
         expect(metadata["%s.%s" % (family, key)], config[name], key)
     tensors = read_safetensors(os.path.join(directory, "model.safetensors"))
     mapping = expected_gpt2 if family == "gpt2" else expected_llama
@@ -205,7 +254,9 @@ def main():
     expect(sorted(found), sorted(expected), "the list of tensors")
     for name, (shape, data) in expected.items():
         expect(found[name][0], shape, "the shape of " + name)
-        if found[name][1] != data:
+        # Factors are computed on both sides, in other orders.
+        same = close_floats if name == "rope_freqs.weight" else lambda a, b: a == b
+        if not same(found[name][1], data):
             fail("tensor %s has other values" % name)
     tokens = metadata["tokenizer.ggml.tokens"]
     expect(len(tokens), config["vocab_size"], "the number of tokens")
@@ -214,6 +265,7 @@ def main():
     print("%d tensors and %d keys agree" % (len(found), len(metadata)))
     if "--with-gguf-package" in sys.argv:
         check_package(path, metadata, found)
+        check_names(config, found)
 
 
 main()

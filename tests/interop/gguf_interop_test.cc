@@ -67,7 +67,9 @@ TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest, ::testing::Values("gpt2_tiny", "llama_tiny"),
+INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
+                         ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny", "olmo2_tiny",
+                                           "qwen2_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

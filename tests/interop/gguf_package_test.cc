@@ -20,7 +20,6 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
-#include "zeroth/checkpoint/gguf/gguf_file.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/gguf/gguf_tokenizer.h"
 #include "zeroth/checkpoint/gguf/gguf_writer.h"

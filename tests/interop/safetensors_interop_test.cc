@@ -25,7 +25,7 @@
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
-#include "zeroth/checkpoint/sharded/testing_state.h"
+#include "zeroth/checkpoint/sharded/testing/state.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/temporary_directory.h"

@@ -9,11 +9,13 @@ losses, norms and the exported model. Two that both round something have to end 
 the plain run. A pair may also be refused, at once and with a message that names a flag or an
 option; which ones are is printed, for people to judge. --tuples=3 --sample=200 draws random
 triples instead. With --resume, the first of a pair makes half of the steps and a checkpoint, and
-the second goes on from there, both beside something that rounds or beside nothing. Exits with 1 if
-a pair broke its promise.
+the second goes on from there, both beside something that rounds or beside nothing. With --against,
+each lever alone has to give the bits that another build of the trainer gives, as a change of the
+code that is to change no result has to show. Exits with 1 if one broke its promise.
 """
 
 import argparse
+import functools
 import hashlib
 import itertools
 import json
@@ -208,6 +210,11 @@ def compare(result, reference):
     return "ok", ""
 
 
+def judge_against(other, trainer, names):
+    result, reference = trainer.run(names), other.run(names)
+    return failure(result) or failure(reference) or compare(result, reference)
+
+
 def judge_resumed(trainer, names):
     first, second, *rounding = names
     checkpoint = trainer.checkpoint([first] + rounding)
@@ -247,10 +254,13 @@ def main():
     parser.add_argument("--only", default="", help="tuples with this lever only")
     parser.add_argument("--resume", action="store_true",
                         help="the second of a pair goes on from the first one's checkpoint")
+    parser.add_argument("--against", default="", help="another build's binary")
     options = parser.parse_args()
     levers = {**EXACT, **ROUNDS}
     fits = lambda *names: parse(" ".join(levers[name] for name in names)) is not None
-    if options.resume:
+    if options.against:
+        tuples = [()] + [(name,) for name in levers]
+    elif options.resume:
         exact = [name for name in EXACT if "checkpoints" not in name]
         tuples = [(first, second, *rounding)
                   for first, second in itertools.permutations(exact, 2)
@@ -270,14 +280,19 @@ def main():
         # Runs are compared with each other for a while, in which somebody may edit the file.
         options.data = shutil.copy(options.data, directory)
         trainer = Trainer(options, directory)
-        for name in [] if options.resume else levers:
+        judge_tuple = judge_resumed if options.resume else judge
+        if options.against:
+            theirs = argparse.Namespace(**{**vars(options), "train": options.against})
+            other = Trainer(theirs, directory)
+            judge_tuple = functools.partial(judge_against, other)
+        for name in [] if options.resume or options.against else levers:
             if options.only and name != options.only:
                 continue
             verdict, text = judge(trainer, [name])
             if verdict != "ok":
                 print(f"{verdict:8} {name}: {text}", flush=True)
         for names in tuples:
-            verdict, text = (judge_resumed if options.resume else judge)(trainer, names)
+            verdict, text = judge_tuple(trainer, names)
             counts[verdict] = counts.get(verdict, 0) + 1
             if verdict == "refused":
                 refusals.setdefault(text, []).append(" + ".join(names))

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Models whose training state is larger than the memory they are given, and models that are made
-// without ever being whole.
+// without ever being gathered.
 
 #include "zeroth/strategies/offload.h"
 

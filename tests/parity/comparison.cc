@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
@@ -22,6 +23,19 @@ namespace {
 // Adam turns the rounding noise there into steps of full size.
 bool IsNoise(const std::string& name, size_t index, size_t size) {
   return absl::EndsWith(name, "c_attn.bias") && index >= size / 3 && index < 2 * (size / 3);
+}
+
+// Softmax sees a key bias only as far as rotary positions turn it. The slowest pair of qwen2_tiny's
+// heads turns by 5e-4 over a whole sequence, so its gradient is that small a part of what adds up
+// to it. The record names three of layer 0's four such elements, and one of layer 1's. With the
+// others PyTorch's own float32 run is up to 1.7e-4 off, without them 5e-5.
+void AddSlowKeyBiases(const std::string& model, NamedIndices& left_out) {
+  if (model != "qwen2_tiny") return;
+  for (const char* layer : {"0", "1"}) {
+    std::vector<size_t>& indices =
+        left_out[absl::StrCat("model.layers.", layer, ".self_attn.k_proj.bias")];
+    indices.insert(indices.end(), {4, 9, 14, 19});  // the last pair of two heads of ten
+  }
 }
 
 double RelativeDistance(const std::string& name, const std::vector<float>& values,
@@ -62,6 +76,10 @@ std::vector<int> WorldSizes() {
 
 bool RunsAreShort() {
   return TestDevice() != "cpu" && std::getenv("ZEROTH_CUDA_EMULATION") != nullptr;
+}
+
+std::vector<const char*> Families() {
+  return {"llama31_tiny", "mistral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_moe_tiny", "qwen3_tiny"};
 }
 
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,
@@ -128,8 +146,9 @@ void ExpectClose(const NamedValues& values, const NamedValues& reference, double
 
 void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values,
                              const NamedValues& reference, double tolerance) {
-  const absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
+  absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
   ASSERT_TRUE(sensitive.ok()) << sensitive.status();
+  AddSlowKeyBiases(model, *sensitive);
   ExpectClose(values, reference, tolerance, "final weights", *sensitive);
 }
 

@@ -27,6 +27,9 @@ std::vector<int> WorldSizes();
 // what a run does, its final weights are not the reference's.
 bool RunsAreShort();
 
+// The families beside GPT-2 and Llama, as folders of tests/testdata.
+std::vector<const char*> Families();
+
 // Every strategy, hybrid_shard in groups of 1, 2 and 4 and, in two groups, with optimizer state
 // over all ranks, on the test's device. Where runs are short: no_shard, full_shard and the last.
 std::vector<RunSetup> SetupsFor(const std::string& model, int world_size,

@@ -34,6 +34,21 @@ std::string CaseName(const testing::TestParamInfo<Case>& instance) {
   return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
 }
 
+void ExpectNear(const TrainingRecord& record, const TrainingRecord& reference) {
+  if (!RunsAreShort()) {
+    ASSERT_EQ(record.losses.size(), reference.losses.size());
+  }
+  ASSERT_FALSE(record.losses.empty());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
+    EXPECT_LE(Relative(record.losses[step], reference.losses[step]), kLossTolerance)
+        << "loss of step " << step;
+    EXPECT_LE(Relative(record.grad_norms[step], reference.grad_norms[step]), kGradientTolerance)
+        << "gradient norm of step " << step;
+  }
+}
+
+using MixedPrecisionSettingsTest = OnTestDevice;
+
 class MixedPrecisionTest : public OnTestDevice, public testing::WithParamInterface<Case> {
  protected:
   std::vector<RunSetup> Setups(const MixedPrecision& precision) const {
@@ -48,16 +63,7 @@ class MixedPrecisionTest : public OnTestDevice, public testing::WithParamInterfa
   void ExpectNearReference(const TrainingRecord& record) const {
     const absl::StatusOr<TrainingRecord> reference = LoadReference(std::get<0>(GetParam()));
     ASSERT_TRUE(reference.ok()) << reference.status();
-    if (!RunsAreShort()) {
-      ASSERT_EQ(record.losses.size(), reference->losses.size());
-    }
-    ASSERT_FALSE(record.losses.empty());
-    for (size_t step = 0; step < record.losses.size(); ++step) {
-      EXPECT_LE(Relative(record.losses[step], reference->losses[step]), kLossTolerance)
-          << "loss of step " << step;
-      EXPECT_LE(Relative(record.grad_norms[step], reference->grad_norms[step]), kGradientTolerance)
-          << "gradient norm of step " << step;
-    }
+    ExpectNear(record, *reference);
   }
 };
 
@@ -125,8 +131,27 @@ INSTANTIATE_TEST_SUITE_P(Models, MixedPrecisionTest,
                                           testing::ValuesIn(WorldSizes())),
                          CaseName);
 
+INSTANTIATE_TEST_SUITE_P(NightlyFamilies, MixedPrecisionTest,
+                         testing::Combine(testing::ValuesIn(Families()),
+                                          testing::ValuesIn(WorldSizes())),
+                         CaseName);
+
+// One run of each family in each type.
+TEST_F(MixedPrecisionSettingsTest, FamiliesStayNearTheReference) {
+  for (const char* model : Families()) {
+    const absl::StatusOr<TrainingRecord> reference = LoadReference(model);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    for (const MixedPrecision& precision : {kReducedInFloat, kHalf}) {
+      RunSetup setup = SetupsFor(model, 2, precision).front();
+      setup.strategy = "full_shard";
+      if (precision.param_dtype == DType::kFloat16) setup.loss_scale = kQuietScale;
+      SCOPED_TRACE(setup.ToString());
+      ExpectNear(Record(setup), *reference);
+    }
+  }
+}
+
 // A run in bf16 that had the bits of one in float32 would have rounded nothing.
-using MixedPrecisionSettingsTest = OnTestDevice;
 TEST_F(MixedPrecisionSettingsTest, BFloat16IsNotFloat) {
   RunSetup setup;
   setup.model = "gpt2_tiny";

@@ -19,11 +19,24 @@ namespace {
 // Other devices add in other orders; what they may differ by is an order of magnitude more.
 double Slack() { return TestDevice() == "cpu" ? 1.0 : 10.0; }
 
-std::vector<RunSetup> AllSetups() {
+std::vector<RunSetup> AllSetups(const std::vector<const char*>& models) {
   std::vector<RunSetup> setups;
-  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* model : models) {
     for (const int world_size : WorldSizes()) {
       for (const RunSetup& setup : SetupsFor(model, world_size)) setups.push_back(setup);
+    }
+  }
+  return setups;
+}
+
+// What shows that a family computes what its reference does: nothing of a strategy depends on it.
+std::vector<RunSetup> FewSetups() {
+  std::vector<RunSetup> setups;
+  for (const char* model : Families()) {
+    for (const char* strategy : {"no_shard", "full_shard"}) {
+      RunSetup setup = SetupsFor(model, 2).front();
+      setup.strategy = strategy;
+      setups.push_back(setup);
     }
   }
   return setups;
@@ -57,8 +70,14 @@ TEST_P(ParityTest, MeetsTheReference) {
                           Slack() * kWeightTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, ParityTest, testing::ValuesIn(AllSetups()),
-                         [](const auto& instance) { return instance.param.ToString(); });
+std::string SetupName(const testing::TestParamInfo<RunSetup>& instance) {
+  return instance.param.ToString();
+}
+INSTANTIATE_TEST_SUITE_P(Strategies, ParityTest,
+                         testing::ValuesIn(AllSetups({"gpt2_tiny", "llama_tiny"})), SetupName);
+INSTANTIATE_TEST_SUITE_P(Families, ParityTest, testing::ValuesIn(FewSetups()), SetupName);
+INSTANTIATE_TEST_SUITE_P(NightlyFamilies, ParityTest, testing::ValuesIn(AllSetups(Families())),
+                         SetupName);
 
 class EqualityTest : public OnTestDevice,
                      public testing::WithParamInterface<std::tuple<const char*, int>> {};
@@ -73,15 +92,29 @@ TEST_P(EqualityTest, StrategiesGiveTheSameBits) {
   }
 }
 
+std::string WorldName(const testing::TestParamInfo<EqualityTest::ParamType>& instance) {
+  return absl::StrCat(std::get<0>(instance.param), "_world", std::get<1>(instance.param));
+}
 INSTANTIATE_TEST_SUITE_P(WorldSizes, EqualityTest,
                          testing::Combine(testing::Values("gpt2_tiny", "llama_tiny"),
                                           testing::ValuesIn(WorldSizes())),
-                         [](const auto& instance) {
-                           return absl::StrCat(std::get<0>(instance.param), "_world",
-                                               std::get<1>(instance.param));
-                         });
+                         WorldName);
+INSTANTIATE_TEST_SUITE_P(NightlyFamilies, EqualityTest,
+                         testing::Combine(testing::ValuesIn(Families()),
+                                          testing::ValuesIn(WorldSizes())),
+                         WorldName);
 
-// Neither prefetching, nor what is a unit, nor which parameters stay whole may touch a bit.
+using FamilyTest = OnTestDevice;
+
+TEST_F(FamilyTest, StrategiesGiveTheSameBits) {
+  const std::vector<RunSetup> setups = FewSetups();
+  for (size_t i = 0; i < setups.size(); i += 2) {
+    SCOPED_TRACE(setups[i].ToString());
+    ExpectSameBits(Record(setups[i]), Record(setups[i + 1]));
+  }
+}
+
+// Neither prefetching, nor what is a unit, nor which parameters are replicated may touch a bit.
 TEST_F(SettingsTest, ScheduleAndWrappingChangeNothing) {
   RunSetup setup;
   setup.model = "llama_tiny";

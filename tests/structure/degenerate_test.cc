@@ -28,7 +28,7 @@ constexpr int kSteps = 3;
 struct Outcome {
   std::vector<float> losses;
   std::vector<double> norms;
-  std::map<std::string, std::vector<float>> weights;  // whole, as rank 0 gathers them
+  std::map<std::string, std::vector<float>> weights;  // full, as rank 0 gathers them
   int64_t calls = 0;                                  // of rank 0, whatever the group
   bool operator==(const Outcome& other) const {
     return losses == other.losses && norms == other.norms && weights == other.weights;
@@ -77,7 +77,7 @@ Outcome Train(int world_size, const TrainerOptions& options, int micro_batches) 
   return outcome;
 }
 
-// Accumulation over micro-batches must not count what is whole anyway twice.
+// Accumulation over micro-batches must not count replicated gradients twice.
 TEST(DegenerateTest, AShardGroupOfOneIsNoSharding) {
   for (const int micro_batches : {1, 3}) {
     for (const bool sync_every : {true, false}) {

@@ -135,9 +135,9 @@ TEST(QuantizedTrainingTest, ReachesTheSameLossForAQuarterOfTheTraffic) {
   const TextRun quantized = Train(/*quantized=*/true);
   ASSERT_EQ(plain.losses.size(), static_cast<size_t>(kSteps));
   ASSERT_EQ(quantized.losses.size(), static_cast<size_t>(kSteps));
-  // The text is learnt, or the losses would agree whatever travels.
+  // The text is learnt, or the losses would agree whatever is sent.
   EXPECT_LT(LastLosses(plain), 0.5 * static_cast<double>(plain.losses[0]));
-  // And int8 did travel.
+  // And int8 was sent.
   EXPECT_NE(plain.losses, quantized.losses);
   EXPECT_NEAR(LastLosses(quantized), LastLosses(plain), 0.01 * LastLosses(plain));
   EXPECT_NEAR(quantized.evaluation, plain.evaluation, 0.01 * plain.evaluation);

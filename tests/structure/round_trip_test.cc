@@ -25,7 +25,7 @@ namespace zeroth::testing {
 namespace {
 
 struct Model {
-  std::map<std::string, std::vector<float>> weights;  // whole
+  std::map<std::string, std::vector<float>> weights;  // full
   std::vector<float> logits;                          // of a fixed sequence
 };
 

@@ -157,10 +157,10 @@ absl::Status Save(Communicator& world, Trainer& trainer, const std::string& dire
   options.async = world.size() % 2 == 0;
   ZEROTH_ASSIGN_OR_RETURN(const auto saver,
                           CheckpointSaver::Create(world, trainer.device(), options));
-  ZEROTH_RETURN_IF_ERROR(
-      saver
-          ->Save(kStep, nlohmann::json::object(), OwnedPieces(trainer.sharding(), trainer.states()))
-          .status());
+  ZEROTH_RETURN_IF_ERROR(saver
+                             ->Save(kStep, nlohmann::json::object(),
+                                    OwnedPieces(trainer.sharding(), *trainer.states()))
+                             .status());
   return saver->Wait();
 }
 
@@ -192,14 +192,14 @@ absl::Status LoadAndSave(const Model& model, const Spread& spread, const std::st
                          const std::string& to, const std::vector<float>& logits) {
   return RunRanks(model, spread, [&](Communicator& world, Trainer& trainer) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(CheckpointPath(from, kStep)));
-    ZEROTH_RETURN_IF_ERROR(LoadState(*reader, trainer.sharding(), trainer.states()).status());
+    ZEROTH_RETURN_IF_ERROR(LoadState(*reader, trainer.sharding(), *trainer.states()).status());
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mine, LogitsOf(trainer));
     EXPECT_EQ(mine, logits);
     return Save(world, trainer, to);
   });
 }
 
-// The bytes of every state of every parameter, whole, by "parameter/state".
+// The bytes of every state of every parameter, in full, by "parameter/state".
 std::map<std::string, std::vector<uint8_t>> Contents(const std::string& directory) {
   std::map<std::string, std::vector<uint8_t>> contents;
   const auto reader = CheckpointReader::Open(CheckpointPath(directory, kStep));

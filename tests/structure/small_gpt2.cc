@@ -85,7 +85,7 @@ TrafficRecord::TrafficRecord(Sharding& sharding) : sharding_(sharding) {
 }
 
 std::vector<TrafficRecord::Call> TrafficRecord::Take() {
-  Mesh& mesh = sharding_.mesh();
+  const MeshView& mesh = sharding_.units()[0]->mesh();
   const Communicator* const gathers_across =
       mesh.owners_span_groups() ? &mesh.replicate_gather() : nullptr;
   std::vector<std::pair<uint64_t, Call>> calls;

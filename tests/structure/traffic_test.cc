@@ -126,7 +126,7 @@ std::string ToString(const Totals& totals) {
 // for a gather or a reduce-scatter, twice that for an all-reduce.
 Totals Predicted(const TrafficCase& c) {
   const int64_t b = static_cast<int64_t>(SizeOf(c.wire));
-  // What micro-batches add up in is fp32, and travels as such.
+  // What micro-batches add up in is fp32, and is sent as such.
   const bool adds_up_in_full = c.micro_batches > 1 && (!c.sync_every || c.strategy == "no_shard" ||
                                                        c.strategy == "shard_optimizer");
   const int64_t of_gradient = adds_up_in_full ? 4 : b;
@@ -242,7 +242,7 @@ TEST_P(TrafficTest, IsTheTableOfTheLiterature) {
             EXPECT_EQ(TrafficRecord::ToString(calls), PredictedOrder(c))
                 << "step " << step << " of rank " << rank;
           }
-          // Beside units: the losses, and the norm's sum where gradients are cut.
+          // Beside units: the losses, and the norm's sum where gradients are sharded.
           const auto others = trainer.world().stats().TakeRecord();
           EXPECT_EQ(others.size(), 1u);
           EXPECT_EQ(others[0].label, "loss");

@@ -36,15 +36,17 @@ def _field(text, name):
             return line[len(name) + 1:].strip()
     return ""
 
-def _required_modules(text):
-    """Returns the Abseil modules a .pc file requires, without version constraints."""
-    modules = []
+def _required_modules(module, text):
+    """Returns the other Abseil modules that the .pc file of `module` requires, without version constraints."""
+
+    # Some versions of absl_strings.pc require absl_strings.
+    seen = [module]
     for field in ["Requires", "Requires.private"]:
         for entry in _field(text, field).split(","):
             words = entry.strip().split(" ")
-            if words[0].startswith("absl_") and words[0] not in modules:
-                modules.append(words[0])
-    return modules
+            if words[0].startswith("absl_") and words[0] not in seen:
+                seen.append(words[0])
+    return seen[1:]
 
 def _sorted(paths):
     """Folders list themselves in any order; generated files must be the same on every machine."""
@@ -102,7 +104,7 @@ cc_library(
         name = module,
         srcs = srcs,
         linkopts = linkopts,
-        deps = [":headers"] + [":" + required for required in _required_modules(text)],
+        deps = [":headers"] + [":" + required for required in _required_modules(module, text)],
     )
 
 _ROOT_HEADER = """# Written by Zeroth's third_party/abseil/repository.bzl.
@@ -124,7 +126,7 @@ def _abseil_repository_impl(ctx):
     library_dir = pkg_config(ctx, "absl_base", ["--variable=libdir"], _PACKAGE)
     root = include_dir + "/absl"
     if not ctx.path(root).exists:
-        fail_missing("Abseil's headers in " + root, _PACKAGE)
+        fail_missing(ctx, "Abseil's headers in " + root, _PACKAGE)
     ctx.symlink(root, "include/absl")
 
     archives = {

@@ -3,6 +3,16 @@
 
 load("//third_party:system.bzl", "fail_missing")
 
+# Name of the repository: Debian package, and where distributions put its files. The first folder that exists is taken.
+SYSTEM_BAZEL_REPOSITORIES = {
+    "bazel_skylib": ("bazel-skylib", ["/usr/share/bazel/tools/skylib", "/usr/share/bazel/skylib"]),
+    "platforms": ("bazel-platforms", ["/usr/share/bazel/tools/platforms", "/usr/share/bazel/platforms"]),
+    "rules_java": ("bazel-rules-java", ["/usr/share/bazel/rules/java", "/usr/share/bazel/rules_java"]),
+    "rules_license": ("bazel-rules-license", ["/usr/share/bazel/rules/license", "/usr/share/bazel/rules_license"]),
+    "rules_proto": ("bazel-rules-proto", ["/usr/share/bazel/rules/proto", "/usr/share/bazel/rules_proto"]),
+    "rules_python": ("bazel-rules-python", ["/usr/share/bazel/rules/python", "/usr/share/bazel/rules_python"]),
+}
+
 def _system_bazel_repository_impl(ctx):
     for folder in ctx.attr.folders:
         root = ctx.path(folder)
@@ -14,6 +24,7 @@ def _system_bazel_repository_impl(ctx):
         ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
         return
     fail_missing(
+        ctx,
         "Bazel's '%s' rules (looked in %s)" % (ctx.name, ", ".join(ctx.attr.folders)),
         ctx.attr.package,
     )

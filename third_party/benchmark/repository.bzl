@@ -9,7 +9,7 @@ def _benchmark_repository_impl(ctx):
     include_dir = pkg_config(ctx, "benchmark", ["--variable=includedir"], _PACKAGE)
     library_dir = pkg_config(ctx, "benchmark", ["--variable=libdir"], _PACKAGE)
     if not ctx.path(library_dir + "/libbenchmark_main.a").exists:
-        fail_missing("the library libbenchmark_main.a in " + library_dir, _PACKAGE)
+        fail_missing(ctx, "the library libbenchmark_main.a in " + library_dir, _PACKAGE)
     ctx.symlink(include_dir + "/benchmark", "include/benchmark")
     ctx.symlink(library_dir + "/libbenchmark_main.a", "lib/libbenchmark_main.a")
     write_build_file(ctx, ctx.attr._build_file, {

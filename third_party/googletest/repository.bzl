@@ -8,7 +8,7 @@ _SOURCE = "/usr/src/googletest"
 def _googletest_repository_impl(ctx):
     for folder in ["googletest", "googlemock"]:
         if not ctx.path(_SOURCE + "/" + folder + "/src").exists:
-            fail_missing("GoogleTest's sources in %s/%s" % (_SOURCE, folder), "googletest")
+            fail_missing(ctx, "GoogleTest's sources in %s/%s" % (_SOURCE, folder), "googletest")
         ctx.symlink(_SOURCE + "/" + folder, folder)
     write_build_file(ctx, ctx.attr._build_file)
 

@@ -6,6 +6,9 @@ load("//third_party:system.bzl", "include_folder", "write_build_file")
 def _tomlplusplus_repository_impl(ctx):
     include_dir = include_folder(ctx, "toml++/toml.h", "libtomlplusplus-dev")
     ctx.symlink(include_dir + "/toml++", "include/toml++")
+
+    # The header of the registry's module, which is upstream's single file.
+    ctx.file("include/toml.hpp", "#include \"toml++/toml.h\"  // Written by Zeroth's third_party/tomlplusplus.\n", executable = False)
     write_build_file(ctx, ctx.attr._build_file)
 
 tomlplusplus_repository = repository_rule(

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/checkpoint/gguf/gguf_file.h"
+#include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 

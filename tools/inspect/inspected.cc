@@ -14,13 +14,13 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
-#include "zeroth/checkpoint/gguf/gguf_file.h"
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/safetensors.h"
 #include "zeroth/checkpoint/sharded/checkpoint_directory.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
 #include "zeroth/checkpoint/sharded/checkpoint_reader.h"
 #include "zeroth/checkpoint/tensor_copy.h"
+#include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
@@ -86,21 +86,23 @@ class InspectedCheckpoint final : public Inspected {
 
 std::string FileName(const std::string& path) { return fs::path(path).filename().string(); }
 
-class InspectedSafetensors final : public Inspected {
+InspectedTensor Described(const std::string& name, SafetensorsDType dtype, const Shape& shape,
+                          const std::string& path) {
+  return {name, dtype, std::vector<int64_t>(shape.dims().begin(), shape.dims().end()),
+          shape.numel(), FileName(path)};
+}
+
+// Files with the names and layouts that they have; `unchecked` says what there is to check by.
+class InspectedFiles final : public Inspected {
  public:
-  explicit InspectedSafetensors(std::vector<std::unique_ptr<SafetensorsFile>> files)
-      : files_(std::move(files)) {
-    for (size_t i = 0; i < files_.size(); ++i) {
-      const std::string& path = files_[i]->description();
-      notes_.push_back(absl::StrCat(path, ": ", files_[i]->tensors().size(), " tensors"));
-      for (const auto& [key, value] : files_[i]->metadata()) {
-        notes_.push_back(absl::StrCat("metadata ", key, " = ", value));
-      }
-      for (const auto& [name, entry] : files_[i]->tensors()) {
-        const absl::Span<const int64_t> dims = entry.shape.dims();
-        tensors_.push_back({name, entry.dtype, std::vector<int64_t>(dims.begin(), dims.end()),
-                            entry.shape.numel(), FileName(path)});
-        places_.push_back(i);
+  InspectedFiles(std::vector<std::unique_ptr<const TensorFile>> files,
+                 std::vector<std::string> notes, const char* unchecked)
+      : files_(std::move(files)), unchecked_(unchecked) {
+    notes_ = std::move(notes);
+    for (const auto& file : files_) {
+      for (const auto& [name, entry] : file->tensors()) {
+        tensors_.push_back(Described(name, entry.dtype, entry.shape, file->description()));
+        places_.push_back(file.get());
       }
     }
   }
@@ -115,18 +117,18 @@ class InspectedSafetensors final : public Inspected {
     }
     const int64_t size = bits / 8;
     ZEROTH_ASSIGN_OR_RETURN(
-        out, files_[places_[index]]->RawBytes(tensor.name, begin * size, (begin + count) * size));
+        out, places_[index]->RawBytes(tensor.name, begin * size, (begin + count) * size));
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<absl::Status>> Verify() override {
-    return absl::UnimplementedError(
-        "safetensors files have no checksums; their headers and sizes are consistent");
+    return absl::UnimplementedError(unchecked_);
   }
 
  private:
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::vector<size_t> places_;  // the file of each tensor
+  const std::vector<std::unique_ptr<const TensorFile>> files_;
+  const char* const unchecked_;
+  std::vector<const TensorFile*> places_;  // the file of each tensor
 };
 
 // "u32 7", "string \"llama\"", "array of 257 string".
@@ -157,40 +159,6 @@ std::string Brief(const GgufValue& value) {
       value);
 }
 
-// With the file's own names and layouts.
-class InspectedGguf final : public Inspected {
- public:
-  explicit InspectedGguf(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {
-    notes_.push_back(
-        absl::StrCat(file_->description(), ": GGUF, ", file_->names().size(), " tensors"));
-    for (const auto& [key, value] : file_->metadata().values()) {
-      notes_.push_back(absl::StrCat("metadata ", key, " = ", Brief(value)));
-    }
-    for (const std::string& name : file_->names()) {
-      const SafetensorsEntry& entry = *file_->Find(name);
-      const absl::Span<const int64_t> dims = entry.shape.dims();
-      tensors_.push_back({name, entry.dtype, std::vector<int64_t>(dims.begin(), dims.end()),
-                          entry.shape.numel(), FileName(file_->description())});
-    }
-  }
-
-  absl::Status Read(size_t index, int64_t begin, int64_t count,
-                    std::vector<uint8_t>& out) override {
-    const int64_t size = BitsOf(tensors_[index].dtype) / 8;
-    ZEROTH_ASSIGN_OR_RETURN(
-        out, file_->RawBytes(tensors_[index].name, begin * size, (begin + count) * size));
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::vector<absl::Status>> Verify() override {
-    return absl::UnimplementedError(
-        "GGUF files have no checksums; their header, sizes and alignment are consistent");
-  }
-
- private:
-  std::unique_ptr<GgufFile> file_;
-};
-
 // With the names and layouts that Hugging Face gives the same tensors.
 class InspectedGgufAsHf final : public Inspected {
  public:
@@ -202,10 +170,8 @@ class InspectedGgufAsHf final : public Inspected {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> tensors,
                             DeclareCopies(*result->file_, result->copies_));
     for (const TensorDeclaration& tensor : tensors) {
-      const absl::Span<const int64_t> dims = tensor.shape.dims();
-      result->tensors_.push_back({tensor.name, ToSafetensorsDType(tensor.dtype),
-                                  std::vector<int64_t>(dims.begin(), dims.end()),
-                                  tensor.shape.numel(), FileName(result->file_->description())});
+      result->tensors_.push_back(Described(tensor.name, ToSafetensorsDType(tensor.dtype),
+                                           tensor.shape, result->file_->description()));
     }
     return result;
   }
@@ -257,6 +223,36 @@ class InspectedGgufAsHf final : public Inspected {
   std::vector<uint8_t> bytes_;  // of the tensor `held_`
 };
 
+absl::StatusOr<std::unique_ptr<Inspected>> OpenGguf(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  std::vector<std::string> notes = {
+      absl::StrCat(path, ": GGUF, ", file->tensors().size(), " tensors")};
+  for (const auto& [key, value] : file->metadata().values()) {
+    notes.push_back(absl::StrCat("metadata ", key, " = ", Brief(value)));
+  }
+  std::vector<std::unique_ptr<const TensorFile>> files;
+  files.push_back(std::move(file));
+  return std::make_unique<InspectedFiles>(
+      std::move(files), std::move(notes),
+      "GGUF files have no checksums; their header, sizes and alignment are consistent");
+}
+
+absl::StatusOr<std::unique_ptr<Inspected>> OpenSafetensors(const std::vector<std::string>& paths) {
+  std::vector<std::unique_ptr<const TensorFile>> files;
+  std::vector<std::string> notes;
+  for (const std::string& path : paths) {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+    notes.push_back(absl::StrCat(path, ": ", file->tensors().size(), " tensors"));
+    for (const auto& [key, value] : file->metadata()) {
+      notes.push_back(absl::StrCat("metadata ", key, " = ", value));
+    }
+    files.push_back(std::move(file));
+  }
+  return std::make_unique<InspectedFiles>(
+      std::move(files), std::move(notes),
+      "safetensors files have no checksums; their headers and sizes are consistent");
+}
+
 bool IsGguf(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return false;
@@ -293,17 +289,9 @@ absl::StatusOr<std::unique_ptr<Inspected>> Inspected::Open(const std::string& pa
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path));
     return std::make_unique<InspectedCheckpoint>(std::move(reader));
   }
-  if (IsGguf(path)) {
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
-    return std::make_unique<InspectedGguf>(std::move(file));
-  }
+  if (IsGguf(path)) return OpenGguf(path);
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, SafetensorsPaths(path));
-  std::vector<std::unique_ptr<SafetensorsFile>> files;
-  for (const std::string& file : paths) {
-    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened, SafetensorsFile::Open(file));
-    files.push_back(std::move(opened));
-  }
-  return std::make_unique<InspectedSafetensors>(std::move(files));
+  return OpenSafetensors(paths);
 }
 
 absl::StatusOr<std::pair<std::unique_ptr<Inspected>, std::unique_ptr<Inspected>>>

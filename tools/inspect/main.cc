@@ -1,9 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +10,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 
+#include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/inspect/inspected.h"
 #include "zeroth/tools/inspect/report.h"
@@ -30,6 +28,7 @@ namespace {
 
 // Whether all is well.
 absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
+  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   const bool diff = absl::GetFlag(FLAGS_diff);
   if (paths.size() != (diff ? 2u : 1u)) {
     return absl::InvalidArgumentError(diff ? "--diff needs two paths: inspect --diff A B"
@@ -61,10 +60,8 @@ int main(int argc, char** argv) {
       "[--verify] PATH\n  "
       "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
       "error.");
+  zeroth::ShowFlagsOf("tools/inspect/main.cc");
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
-  // Under `bazel run`, relative paths mean where the user stands.
-  const char* const directory = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (directory != nullptr && chdir(directory) != 0) std::perror(directory);
   const absl::StatusOr<bool> well =
       zeroth::Inspect(std::vector<std::string>(words.begin() + 1, words.end()));
   if (!well.ok()) {

@@ -3,11 +3,13 @@
 #include "zeroth/core/base/file/direct_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
@@ -88,6 +90,34 @@ absl::Status DirectFile::Write(int64_t offset, absl::Span<const uint8_t> bytes) 
 absl::Status DirectFile::Finish() {
   ZEROTH_CHECK(fd_ >= 0);
   return PublishFile(&fd_, temporary_, path_);
+}
+
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+}  // namespace
+
+absl::StatusOr<PageBuffer> PageBuffer::Allocate(size_t size) {
+  const auto refused = [size] {
+    return absl::ResourceExhaustedError(absl::StrCat("no host memory for ", size, " bytes"));
+  };
+  if (size > SIZE_MAX - kHugePageBytes) return refused();
+  PageBuffer buffer;
+  if (size == 0) return buffer;
+  const size_t rounded = (size + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  void* const data =
+      mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return refused();
+  // A system without huge pages has small ones.
+  madvise(data, rounded, MADV_HUGEPAGE);
+  buffer.data_ = static_cast<uint8_t*>(data);
+  buffer.size_ = rounded;
+  return buffer;
+}
+
+PageBuffer::~PageBuffer() {
+  if (data_ != nullptr) munmap(data_, size_);
 }
 
 }  // namespace zeroth

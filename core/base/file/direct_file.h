@@ -3,6 +3,7 @@
 #ifndef ZEROTH_CORE_BASE_FILE_DIRECT_FILE_H_
 #define ZEROTH_CORE_BASE_FILE_DIRECT_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +53,32 @@ class DirectFile {
   const int64_t size_;
   int fd_ = -1;
   bool direct_ = false;
+};
+
+// Host memory that begins on a page, as direct transfers to and from files need it. Huge pages
+// where the system has them. Pages are there once they are touched. Empty by default.
+class PageBuffer {
+ public:
+  PageBuffer() = default;
+  PageBuffer(PageBuffer&& other) noexcept { *this = std::move(other); }
+  PageBuffer& operator=(PageBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  PageBuffer(const PageBuffer&) = delete;
+  PageBuffer& operator=(const PageBuffer&) = delete;
+  ~PageBuffer();
+
+  // At least `size` bytes, zeros. ResourceExhausted if the system refuses.
+  static absl::StatusOr<PageBuffer> Allocate(size_t size);
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
 };
 
 }  // namespace zeroth

@@ -15,7 +15,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/base/file/page_buffer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 
 namespace zeroth {

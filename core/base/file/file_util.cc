@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,26 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   // Network file systems report a failed write as late as here.
   if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("close ", path));
   return status;
+}
+
+absl::Status RenamePath(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  return error ? ErrnoStatus(error.value(), absl::StrCat("remove ", path)) : absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CanonicalPath(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path resolved =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("resolve ", path));
+  if (!resolved.has_filename()) resolved = resolved.parent_path();
+  return resolved.string();
 }
 
 absl::Status SyncDirectory(const std::string& directory) {

@@ -31,6 +31,13 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
 absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
                      absl::Span<const uint8_t> bytes);
 
+// rename(2), and removing whatever is at `path`, which need not be anything.
+absl::Status RenamePath(const std::string& from, const std::string& to);
+absl::Status RemoveAll(const std::string& path);
+
+// `path` with symbolic links resolved, as far as it exists, and without a slash at its end.
+absl::StatusOr<std::string> CanonicalPath(const std::string& path);
+
 // Makes earlier creations and renames inside `directory` survive a power failure.
 absl::Status SyncDirectory(const std::string& directory);
 

@@ -18,8 +18,10 @@ namespace zeroth {
 
 namespace fs = std::filesystem;
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string pattern = (fs::temp_directory_path() / "zeroth-test-XXXXXX").string();
+TemporaryDirectory::TemporaryDirectory() : TemporaryDirectory(fs::temp_directory_path().string()) {}
+
+TemporaryDirectory::TemporaryDirectory(const std::string& parent) {
+  std::string pattern = absl::StrCat(parent, "/zeroth-test-XXXXXX");
   ZEROTH_CHECK(mkdtemp(pattern.data()) != nullptr);
   path_ = pattern;
 }

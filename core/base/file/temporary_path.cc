@@ -30,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr char kTag[] = "tmp";
 constexpr size_t kDigits = 16;
+// In a directory that is to be kept.
+constexpr char kKeep[] = ".keep";
 // Somebody who removes leftovers may find a new path before it is locked; then another is made.
 constexpr int kAttempts = 100;
 
@@ -83,7 +85,10 @@ void RemoveIfDead(const fs::path& path) {
   const int fd = open(path.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   std::error_code ignored;
-  if (TryLock(fd) == LockResult::kTaken && IsAt(fd, path.string())) fs::remove_all(path, ignored);
+  if (TryLock(fd) == LockResult::kTaken && IsAt(fd, path.string()) &&
+      !fs::exists(path / kKeep, ignored)) {
+    fs::remove_all(path, ignored);
+  }
   close(fd);
 }
 
@@ -116,6 +121,10 @@ void RemoveDeadTemporaries(const std::string& of) {
     if (IsTemporaryName(it->path().filename().string(), base)) found.push_back(it->path());
   }
   for (const fs::path& temporary : found) RemoveIfDead(temporary);
+}
+
+absl::Status KeepTemporary(const std::string& path) {
+  return WriteFileDurably(absl::StrCat(path, "/", kKeep), "");
 }
 
 absl::Status ReplaceFile(const std::string& path, absl::string_view content) {

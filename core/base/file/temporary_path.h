@@ -39,6 +39,9 @@ absl::StatusOr<TemporaryPath> CreateTemporaryDirectory(const std::string& of);
 // cannot be known to be a leftover, stays; so does what cannot be removed.
 void RemoveDeadTemporaries(const std::string& of);
 
+// Marks a temporary directory as one to keep: RemoveDeadTemporaries leaves it from then on.
+absl::Status KeepTemporary(const std::string& path);
+
 // Creates or replaces the file `path`, for good: readers, and whoever comes after a power failure,
 // see what was there before or all of `content`.
 absl::Status ReplaceFile(const std::string& path, absl::string_view content);

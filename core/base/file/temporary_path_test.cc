@@ -64,6 +64,21 @@ TEST(TemporaryPathTest, WhatTheDeadLeaveGoesAndWhatTheLivingMakeStays) {
   EXPECT_TRUE(dir.List().empty());
 }
 
+TEST(TemporaryPathTest, WhatIsMarkedStays) {
+  const TemporaryDirectory dir;
+  for (const bool keep : {true, false}) {
+    const TemporaryPath made = *CreateTemporaryDirectory(dir.File("final"));
+    if (keep) {
+      EXPECT_TRUE(KeepTemporary(made.path).ok());
+    }
+    close(made.fd);
+  }
+  EXPECT_EQ(dir.List().size(), 2u);
+  RemoveDeadTemporaries(dir.File("final"));
+  ASSERT_EQ(dir.List().size(), 1u);
+  EXPECT_TRUE(fs::exists(dir.File(dir.List()[0] + "/.keep")));
+}
+
 TEST(TemporaryPathTest, NothingElseIsRemoved) {
   const TemporaryDirectory dir;
   const std::set<std::string> others = {"final",

@@ -15,7 +15,7 @@
 
 namespace zeroth::cuda {
 
-// Pointers travel as kernel arguments, of which there are 4 KB.
+// Pointers are passed as kernel arguments, of which there are 4 KB.
 inline constexpr int kMostTreeRanks = 64;
 
 // Enqueues what ReduceOnHost does, with pointers to memory of the current device. Unimplemented

@@ -65,7 +65,7 @@ std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals re
   return messages;
 }
 
-// How a buffer is cut into one piece for each rank: the last ones may be shorter, or empty.
+// How a buffer is divided into one piece for each rank: the last ones may be shorter, or empty.
 struct Pieces {
   int64_t piece = 0;
   int64_t count = 0;

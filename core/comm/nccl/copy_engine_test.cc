@@ -39,7 +39,7 @@ TEST(CopyEnginePlanTest, GroupsOfOneMachineTakePart) {
       EXPECT_TRUE(*plan->GathersByCopyEngine(group));
       EXPECT_THAT(plan->Note(group), HasSubstr("by copy engines (NCCL 2.29.7"));
     }
-    // Nothing travels.
+    // Nothing is sent.
     EXPECT_FALSE(plan->Registers({2}));
     EXPECT_FALSE(*plan->GathersByCopyEngine({2}));
     EXPECT_EQ(plan->Note({2}), "");
@@ -122,7 +122,7 @@ TEST(CopyEnginePlanTest, ModesThatDifferAreAnError) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("auto on rank 0 and off on rank 2"));
 }
 
-TEST(RankAbilityTest, TravelsAsBytes) {
+TEST(RankAbilityTest, IsSentAsBytes) {
   RankAbility ability = TwoMachines("on")[2];
   ability.memory_error = "cuMem is off";
   const absl::StatusOr<RankAbility> read = RankAbility::Parse(ability.Serialize());

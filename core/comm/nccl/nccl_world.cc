@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // What goes wrong shows this much later; a watch costs a few microseconds.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(20);
-constexpr auto kBuryPause = std::chrono::milliseconds(1);
+constexpr auto kFreePause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -186,7 +186,7 @@ World::World(std::shared_ptr<ProcessWorld> processes, int device, bool library_r
   watcher_ = std::thread([this] { Repeat([this] { Watch(); }); });
   burier_ = std::thread([this] {
     Repeat([this] {
-      if (processes_->UnsettledStatus().ok()) static_cast<void>(Bury());
+      if (processes_->UnsettledStatus().ok()) static_cast<void>(FreeRetired());
     });
   });
 }
@@ -203,8 +203,8 @@ World::~World() {
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(absl::ToChronoNanoseconds(
                          std::min(processes_->timeout(), absl::Hours(24))));
-  while (processes_->status().ok() && Clock::now() < deadline && !Bury()) {
-    std::this_thread::sleep_for(kBuryPause);
+  while (processes_->status().ok() && Clock::now() < deadline && !FreeRetired()) {
+    std::this_thread::sleep_for(kFreePause);
   }
   // In a world that has not broken there is no other.
   const LastResort last_resort([handles = handles_, failed = processes_->Failed()] {
@@ -277,7 +277,7 @@ void World::CheckTraffic() {
   }
 }
 
-bool World::Bury() {
+bool World::FreeRetired() {
   std::vector<std::shared_ptr<Traffic>> retired;
   {
     std::lock_guard<std::mutex> lock(mutex_);

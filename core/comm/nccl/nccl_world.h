@@ -166,7 +166,7 @@ class World {
   void CheckHandles();
   void CheckTraffic();
   // Frees retired communicators that are idle; true if none is left.
-  bool Bury();
+  bool FreeRetired();
 
   const std::shared_ptr<ProcessWorld> processes_;
   const int device_;

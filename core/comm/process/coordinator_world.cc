@@ -195,14 +195,14 @@ void CoordinatorWorld::Call(Group& group, int rank, const CollectiveCall& call) 
   last_call_[static_cast<size_t>(ledger.world_rank(rank))] =
       absl::StrCat(call.ToString(), " on ", ledger.name());
   group.ahead[static_cast<size_t>(rank)].push_back(call);
-  Pump(group, rank);
+  ArriveAtTurn(group, rank);
   if (ledger.completed() != group.announced) {
     group.announced = ledger.completed();
     SendToGroup(group, Message(MessageType::kAgreed).U32(group.id).U64(group.announced));
   }
 }
 
-void CoordinatorWorld::Pump(Group& group, int first) {
+void CoordinatorWorld::ArriveAtTurn(Group& group, int first) {
   std::vector<int> ready = {first};
   while (!ready.empty()) {
     const int rank = ready.back();

@@ -94,7 +94,7 @@ class CoordinatorWorld {
   // The group and the rank's place in it; null if it is no member.
   Group* Find(uint32_t id, int world_rank, int* rank);
   // Lets `rank` arrive at what it has called, and with it all whose turn that makes it.
-  void Pump(Group& group, int rank);
+  void ArriveAtTurn(Group& group, int rank);
   void SendToGroup(const Group& group, const WireWriter& message);
   void AssignSeats(Group& group);
   void Returned(int rank, const absl::Status& status);

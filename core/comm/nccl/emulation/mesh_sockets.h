@@ -34,7 +34,7 @@ struct Transfer {
   size_t bytes = 0;
 };
 
-// The connections of one rank. Thread-safe; transfers take turns by number.
+// The connections of one rank. Thread-safe; transfers follow one another by number.
 class MeshSockets {
  public:
   // Meets the other ranks at the socket `meeting_name`; ends early if `aborted` says so.

@@ -1,0 +1,137 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Kernels to be timed, whatever the device: tensors, and calls that are ready to run on them.
+
+#ifndef ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
+#define ZEROTH_BENCHMARKS_KERNEL_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "benchmark/benchmark.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// A device, its kernels, and tensors to run them on. One stream, one thread.
+class KernelBench {
+ public:
+  absl::Status Open(const std::string& device, const KernelOptions& options = {});
+
+  Device& device() { return *device_; }
+  Kernels& kernels() { return *kernels_; }
+
+  // Normally distributed. Zeros would not do: products of them draw less power and run faster.
+  absl::StatusOr<Tensor> Values(const Shape& shape, DType dtype, float stddev = 1.0f);
+  absl::StatusOr<Tensor> Zeros(const Shape& shape, DType dtype);
+  // Uniform on [0, vocab).
+  absl::StatusOr<Tensor> Tokens(const Shape& shape, int64_t vocab);
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+  Tensor pattern_;  // of which all values are repetitions
+};
+
+// A call that is ready to run; what it refers to outlives it.
+using Op = std::function<absl::Status()>;
+
+// The activations of one step, [batch * seq, dim], that kernels whose limit is memory run on.
+struct Activations {
+  const char* model;
+  int64_t batch;
+  int64_t seq;
+  int64_t dim;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t hidden;  // of the MLP
+  int64_t vocab;
+  DType dtype = DType::kBFloat16;
+  DType gradient_dtype = DType::kFloat32;  // of parameters
+
+  int64_t rows() const { return batch * seq; }
+};
+using Prepare = std::function<absl::StatusOr<Op>(KernelBench& bench, const Activations& on)>;
+
+absl::StatusOr<Op> PrepareAdd(KernelBench& bench, const Activations& on);
+absl::StatusOr<Op> PrepareScale(KernelBench& bench, const Activations& on);
+Prepare PrepareCast(DType from, DType to);
+absl::StatusOr<Op> PrepareGelu(KernelBench& bench, const Activations& on);
+absl::StatusOr<Op> PrepareGeluBackward(KernelBench& bench, const Activations& on);
+absl::StatusOr<Op> PrepareSwiGlu(KernelBench& bench, const Activations& on);
+absl::StatusOr<Op> PrepareSwiGluBackward(KernelBench& bench, const Activations& on);
+// Norms read x and the residual, and write their sum and y. Backward may add to dx, as a residual
+// stream does.
+absl::StatusOr<Op> PrepareLayerNorm(KernelBench& bench, const Activations& on);
+Prepare PrepareLayerNormBackward(bool accumulate_dx);
+absl::StatusOr<Op> PrepareRmsNorm(KernelBench& bench, const Activations& on);
+Prepare PrepareRmsNormBackward(bool accumulate_dx);
+// Queries and keys, in place.
+absl::StatusOr<Op> PrepareRope(KernelBench& bench, const Activations& on);
+// `positions`: adds those too.
+Prepare PrepareEmbedding(bool positions);
+// Reads dout, and adds to rows of the table's gradient, or writes the whole table.
+Prepare PrepareEmbeddingBackward(bool accumulate);
+absl::StatusOr<Op> PreparePositionBackward(KernelBench& bench, const Activations& on);
+absl::StatusOr<Op> PrepareBiasGradient(KernelBench& bench, const Activations& on);
+// On fp32 parameters and moments and gradients of the activations' type, rows * dim of them.
+absl::StatusOr<Op> PrepareAdamW(KernelBench& bench, const Activations& on);
+// The same elements as a model has them: a matrix of so many rows (0: hidden), which decays, then
+// its vectors, which do not and are too small to fill a GPU; in one call, or in one for each.
+Prepare PrepareAdamWRanges(int64_t matrix_rows, bool one_by_one);
+// On parameters and gradients of the activations' type.
+Prepare PrepareLowAdamW(DType moment_dtype);
+absl::StatusOr<Op> PrepareAddSquares(KernelBench& bench, const Activations& on);
+
+// A linear layer as a model has it.
+struct Layer {
+  const char* model;
+  const char* name;
+  int64_t tokens;
+  int64_t in;
+  int64_t out;
+  bool gpt2;                 // weights [in, out] and a bias; otherwise [out, in] and none
+  bool before_gelu = false;  // forward ends in the activation
+  bool after_gelu = false;   // the gradient of its input goes through it
+
+  Shape weight_shape() const { return gpt2 ? Shape({in, out}) : Shape({out, in}); }
+  double flops() const { return 2.0 * static_cast<double>(tokens * in * out); }
+};
+enum class Pass : uint8_t { kForward, kInputGradient, kWeightGradient };
+
+// y = x w + bias; dx = dy w^T, times gelu' where the layer is behind one; dw = x^T dy in fp32.
+absl::StatusOr<GemmArgs> LayerProduct(KernelBench& bench, const Layer& layer, Pass pass,
+                                      DType dtype);
+
+// Attention, or its backward. Operations are counted below the diagonal only.
+absl::StatusOr<Op> PrepareAttention(KernelBench& bench, Kernels& kernels,
+                                    const AttentionShape& shape, DType dtype, bool backward);
+double AttentionFlops(const AttentionShape& shape, bool backward);
+
+// The output projection with its loss and gradients, that of the weight in fp32.
+struct Loss {
+  int64_t rows;
+  int64_t dim;
+  int64_t vocab;
+  bool accumulate = false;  // into the weight's gradient
+
+  double flops() const { return 6.0 * static_cast<double>(rows * dim * vocab); }
+};
+absl::StatusOr<Op> PrepareLoss(KernelBench& bench, const Loss& loss, DType dtype);
+
+// The body of a benchmark whose work may fail.
+void SkipOnError(benchmark::State& state, const absl::Status& status);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_BENCHMARKS_KERNEL_BENCH_H_

@@ -1,0 +1,239 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A GPU's kernels at the shapes of one training step of three models on one GPU, against a large
+// square product of the same precision and a plain copy of 512 MiB, measured in turn.
+//
+// Kernels whose limit is memory run in bf16; GB/s of the best call counts what must be read and
+// written, copy_GB/s what the copy reads and writes. Those that read more than they write may
+// exceed it. Products, attention and the output projection with its loss: TFLOP/s of the best call
+// beside peak_TFLOP/s. Causal attention counts the scores below the diagonal only; the loss's floor
+// holds its products and one reading of fp32 logits and one writing of their bf16 gradients.
+//
+// ratio_to_floor: the floor's time over that of the best call, 1 being the floor.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+
+#include "zeroth/benchmarks/cuda_bench.h"
+#include "zeroth/benchmarks/kernel_bench.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/fp8/fp8_format.h"
+#include "zeroth/kernels/gemm/gemm.h"
+
+namespace zeroth {
+namespace {
+
+constexpr DType kBf16 = DType::kBFloat16;
+constexpr DType kFp32 = DType::kFloat32;
+
+constexpr Activations kModels[] = {
+    {"gpt2_124m", 64, 1024, 768, 12, 12, 3072, 50304},
+    {"llama_1b", 16, 2048, 2048, 32, 4, 5632, 32000},
+};
+
+// A kernel whose limit is memory, and the bytes that it must move for the activations.
+struct Case {
+  const char* name;
+  DType dtype;
+  double (*bytes)(const Activations& on);
+  Prepare prepare;
+};
+
+double Bytes(double bytes, int64_t rows, int64_t columns) {
+  return bytes * static_cast<double>(rows * columns);
+}
+// So many for each element of [rows, dim], and of [rows, hidden].
+template <int kBytes>
+double OfDim(const Activations& on) {
+  return Bytes(kBytes, on.rows(), on.dim);
+}
+template <int kBytes>
+double OfHidden(const Activations& on) {
+  return Bytes(kBytes, on.rows(), on.hidden);
+}
+double OfHeads(const Activations& on) {
+  return Bytes(4, on.rows(), (on.heads + on.kv_heads) * (on.dim / on.heads));
+}
+// Of a table in fp32, written whole.
+double WithTable(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.vocab, on.dim); }
+double WithPositions(const Activations& on) { return OfDim<2>(on) + Bytes(4, on.seq, on.dim); }
+
+const Case kCases[] = {
+    {"Add", kBf16, OfDim<6>, PrepareAdd},
+    {"Scale", kBf16, OfDim<4>, PrepareScale},
+    {"CastFp32ToBf16", kBf16, OfDim<6>, PrepareCast(kFp32, kBf16)},
+    {"Gelu", kBf16, OfHidden<4>, PrepareGelu},
+    {"GeluBackward", kBf16, OfHidden<6>, PrepareGeluBackward},
+    {"SwiGlu", kBf16, OfHidden<6>, PrepareSwiGlu},
+    {"SwiGluBackward", kBf16, OfHidden<10>, PrepareSwiGluBackward},
+    {"LayerNormResidual", kBf16, OfDim<8>, PrepareLayerNorm},
+    {"LayerNormBackward", kBf16, OfDim<8>, PrepareLayerNormBackward(true)},
+    {"RmsNormResidual", kBf16, OfDim<8>, PrepareRmsNorm},
+    {"RmsNormBackward", kBf16, OfDim<8>, PrepareRmsNormBackward(true)},
+    {"Rope", kBf16, OfHeads, PrepareRope},
+    {"Embedding", kBf16, OfDim<4>, PrepareEmbedding(true)},
+    {"EmbeddingBackward", kBf16, WithTable, PrepareEmbeddingBackward(false)},
+    {"PositionBackward", kBf16, WithPositions, PreparePositionBackward},
+    {"BiasGradient", kBf16, OfHidden<2>, PrepareBiasGradient},
+    {"AdamW", kFp32, OfDim<28>, PrepareAdamW},
+    {"AdamWRanges", kFp32, OfDim<28>, PrepareAdamWRanges(0, false)},
+    {"AdamWRangesOneByOne", kFp32, OfDim<28>, PrepareAdamWRanges(0, true)},
+    {"AdamWBf16State", kBf16, OfDim<14>, PrepareLowAdamW(kBf16)},
+    {"AdamW8BitState", kBf16, OfDim<10>, PrepareLowAdamW(DType::kUInt8)},
+    {"AddSquares", kFp32, OfDim<4>, PrepareAddSquares},
+};
+
+absl::Status RunCase(benchmark::State& state, const Case& test, Activations on) {
+  on.dtype = test.dtype;
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, test.prepare(*bench, on));
+  return bench->Run(state, {/*flops=*/0, test.bytes(on)}, op);
+}
+
+constexpr Layer kLayers[] = {
+    {"gpt2_124m", "qkv", 65536, 768, 2304, true},
+    {"gpt2_124m", "attention_out", 65536, 768, 768, true},
+    {"gpt2_124m", "mlp_up", 65536, 768, 3072, true, true},
+    {"gpt2_124m", "mlp_down", 65536, 3072, 768, true, false, true},
+    {"gpt2_1558m", "qkv", 16384, 1600, 4800, true},
+    {"gpt2_1558m", "attention_out", 16384, 1600, 1600, true},
+    {"gpt2_1558m", "mlp_up", 16384, 1600, 6400, true, true},
+    {"gpt2_1558m", "mlp_down", 16384, 6400, 1600, true, false, true},
+    {"llama_1b", "query", 32768, 2048, 2048, false},
+    {"llama_1b", "key", 32768, 2048, 256, false},
+    {"llama_1b", "mlp_gate", 32768, 2048, 5632, false},
+    {"llama_1b", "mlp_down", 32768, 5632, 2048, false},
+};
+
+absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Precision precision) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  const DType dtype = precision == Precision::kBFloat16 ? kBf16 : kFp32;
+  ZEROTH_ASSIGN_OR_RETURN(const GemmArgs args, LayerProduct(*bench, layer, pass, dtype));
+  return bench->Run(state, {layer.flops(), 0, precision},
+                    [&] { return kernels::Gemm(bench->KernelsFor(precision), args); });
+}
+
+// The forward product of a layer in 8-bit floats: alone, against what a large one reaches, or with
+// the casts that go before it, against a large product in bf16: above 1, the casts pay.
+absl::Status RunLayerFp8(benchmark::State& state, const Layer& layer, bool with_casts) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor x, bench->Values(Shape({layer.tokens, layer.in}), kBf16));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, bench->Values(layer.weight_shape(), kBf16, 0.02f));
+  ZEROTH_ASSIGN_OR_RETURN(CastFp8Args x_cast, bench->Fp8Cast(x, /*transposed=*/false));
+  ZEROTH_ASSIGN_OR_RETURN(const CastFp8Args weight_cast, bench->Fp8Cast(weight, layer.gpt2));
+  Fp8GemmArgs gemm;
+  gemm.a = {x_cast.codes, x_cast.format, x_cast.scale};
+  gemm.b = {layer.gpt2 ? weight_cast.codes_transposed : weight_cast.codes, weight_cast.format,
+            weight_cast.scale};
+  ZEROTH_ASSIGN_OR_RETURN(gemm.c, bench->Zeros(Shape({layer.tokens, layer.out}), kBf16));
+  // For backward, which is why the input is cast both ways.
+  ZEROTH_ASSIGN_OR_RETURN(
+      x_cast.codes_transposed,
+      bench->Zeros(Shape({layer.in, PaddedFp8Depth(layer.tokens)}), DType::kUInt8));
+  const auto cast = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(kernels::CastFp8(bench->kernels(), x_cast));
+    return kernels::CastFp8(bench->kernels(), weight_cast);
+  };
+  ZEROTH_RETURN_IF_ERROR(cast());
+  const Precision floor = with_casts ? Precision::kBFloat16 : Precision::kFp8;
+  return bench->Run(state, {layer.flops(), 0, floor}, [&]() -> absl::Status {
+    if (with_casts) ZEROTH_RETURN_IF_ERROR(cast());
+    return kernels::Fp8Gemm(bench->kernels(), gemm);
+  });
+}
+
+absl::Status RunAttention(benchmark::State& state, const AttentionShape& shape, bool by_cudnn,
+                          bool backward) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  Kernels& kernels = by_cudnn ? bench->cudnn_kernels() : bench->kernels();
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, PrepareAttention(*bench, kernels, shape, kBf16, backward));
+  return bench->Run(state, {AttentionFlops(shape, backward)}, op);
+}
+
+absl::Status RunLoss(benchmark::State& state, const Loss& loss) {
+  ZEROTH_ASSIGN_OR_RETURN(CudaBench* const bench, CudaBench::Get());
+  ZEROTH_ASSIGN_OR_RETURN(const Op op, PrepareLoss(*bench, loss, kBf16));
+  return bench->Run(state, {loss.flops(), Bytes(4 + 2, loss.rows, loss.vocab)}, op);
+}
+
+void Register(const std::string& name, std::function<absl::Status(benchmark::State&)> run) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [run](benchmark::State& state) { SkipOnError(state, run(state)); })
+      ->UseManualTime()
+      ->Iterations(20)
+      ->Unit(benchmark::kMillisecond);
+}
+
+void RegisterLayers() {
+  for (const Layer& layer : kLayers) {
+    const std::string name = absl::StrCat(layer.model, "/", layer.name);
+    const auto product = [&](const char* precision_name, const char* pass_name, Pass pass,
+                             Precision precision) {
+      Register(absl::StrCat("BM_Gemm", precision_name, "/", name, pass_name),
+               [=](auto& state) { return RunLayer(state, layer, pass, precision); });
+    };
+    for (const auto& [pass_name, pass] :
+         {std::pair("_forward", Pass::kForward), std::pair("_dx", Pass::kInputGradient),
+          std::pair("_dw", Pass::kWeightGradient)}) {
+      product("Bf16", pass_name, pass, Precision::kBFloat16);
+      product("Fp32", pass_name, pass, Precision::kFloat32);
+    }
+    product("Tf32", "_forward", Pass::kForward, Precision::kTf32);
+    for (const bool with_casts : {false, true}) {
+      Register(absl::StrCat(with_casts ? "BM_LinearFp8/" : "BM_GemmFp8/", name, "_forward"),
+               [=](auto& state) { return RunLayerFp8(state, layer, with_casts); });
+    }
+  }
+}
+
+[[maybe_unused]] const bool registered = [] {
+  for (const Case& test : kCases) {
+    for (const Activations& on : kModels) {
+      Register(absl::StrCat("BM_", test.name, "/", on.model),
+               [&](auto& state) { return RunCase(state, test, on); });
+    }
+  }
+  constexpr Layer kSquare = {"", "", 8192, 8192, 8192, /*gpt2=*/false};
+  for (const auto& [name, precision] :
+       {std::pair("bf16", Precision::kBFloat16), std::pair("tf32", Precision::kTf32),
+        std::pair("fp32", Precision::kFloat32)}) {
+    Register(absl::StrCat("BM_SquareGemm/", name), [=, precision = precision](auto& state) {
+      return RunLayer(state, kSquare, Pass::kForward, precision);
+    });
+  }
+  Register("BM_SquareGemm/fp8", [=](auto& state) { return RunLayerFp8(state, kSquare, false); });
+  RegisterLayers();
+  for (const auto& [model, shape] :
+       {std::pair("gpt2_124m", AttentionShape{64, 1024, 12, 12, 64}),
+        std::pair("gpt2_1558m", AttentionShape{16, 1024, 25, 25, 64}),
+        std::pair("llama_1b", AttentionShape{16, 2048, 32, 4, 64}),
+        std::pair("head_dim_128", AttentionShape{8, 4096, 16, 4, 128})}) {
+    for (const bool by_cudnn : {false, true}) {
+      for (const bool backward : {false, true}) {
+        Register(absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/",
+                              by_cudnn ? "cudnn/" : "flash/", model),
+                 [=, shape = shape](auto& state) {
+                   return RunAttention(state, shape, by_cudnn, backward);
+                 });
+      }
+    }
+  }
+  for (const auto& [model, loss] : {std::pair("gpt2_124m", Loss{65536, 768, 50304}),
+                                    std::pair("gpt2_1558m", Loss{16384, 1600, 50304}),
+                                    std::pair("llama_1b", Loss{32768, 2048, 32000})}) {
+    Register(absl::StrCat("BM_LinearCrossEntropy/", model),
+             [loss = loss](auto& state) { return RunLoss(state, loss); });
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,110 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Encoding of English text by one thread, in processor time, beside Python's package "tokenizers" in the same run,
+// which is the floor. --tokenizer=DIRECTORY with a tokenizer.json, --text=FILE;
+// --python=INTERPRETER with the package.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "benchmark/benchmark.h"
+
+#include "zeroth/benchmarks/benchmark_flag.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+const BenchmarkFlag tokenizer_flag("tokenizer", "tests/testdata/tokenizers/llama3");
+const BenchmarkFlag text_flag("text", "");
+const BenchmarkFlag python_flag("python", "");
+
+constexpr size_t kTextBytes = size_t{8} << 20;
+
+// The file, or this project's README and licence over and over.
+const std::string& Text() {
+  static const std::string text = [] {
+    std::string all;
+    if (!text_flag.value().empty()) {
+      all = ReadFile(text_flag.value()).value_or("");
+    } else {
+      for (const char* const name : {"README.md", "LICENSE"}) all += ReadFile(name).value_or("");
+      while (!all.empty() && all.size() < kTextBytes) all += all;
+    }
+    all.resize(std::min(all.size(), kTextBytes));
+    return all;
+  }();
+  return text;
+}
+
+// Processor seconds that Python takes for the text, the best of three; 0 if it has no such package.
+double PythonSeconds() {
+  static const double seconds = [] {
+    std::string python = python_flag.value();
+    if (python.empty()) {
+      const char* const file = std::getenv("INTERPRETER_FILE");
+      python = std::string(
+          absl::StripSuffix(file == nullptr ? std::string() : ReadFile(file).value_or(""), "\n"));
+    }
+    if (python.empty()) python = "python3";
+    const std::string copy =
+        absl::StrCat("/tmp/zeroth_tokenizer_benchmark_", std::to_string(getpid()));
+    if (!WriteFileDurably(copy, Text()).ok()) return 0.0;
+    const std::string command =
+        absl::StrCat(python, " benchmarks/tokenizers_seconds.py '", tokenizer_flag.value(),
+                     "/tokenizer.json' ", copy, " 2>/dev/null");
+    double result = 0;
+    if (FILE* const pipe = popen(command.c_str(), "r")) {
+      char line[64] = {};
+      if (std::fgets(line, sizeof(line), pipe) == nullptr ||
+          !absl::SimpleAtod(absl::StripSuffix(line, "\n"), &result))
+        result = 0;
+      pclose(pipe);
+    }
+    std::remove(copy.c_str());
+    return result;
+  }();
+  return seconds;
+}
+
+void BM_Encode(benchmark::State& state) {
+  const auto tokenizer = OpenTokenizer(tokenizer_flag.value(), {.parse_special = true});
+  if (!tokenizer.ok() || Text().empty()) {
+    state.SkipWithError(tokenizer.ok() ? "no text" : tokenizer.status().ToString().c_str());
+    return;
+  }
+  const double python = PythonSeconds();
+  size_t ids = 0;
+  for (auto _ : state) {
+    ids = 0;
+    const absl::Status status =
+        (*tokenizer)->EncodeTo(Text(), false, [&ids](absl::Span<const int32_t> piece) {
+          ids += piece.size();
+        });
+    if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+  }
+  const auto bytes = static_cast<double>(Text().size());
+  state.counters["MB/s"] =
+      benchmark::Counter(bytes * 1e-6, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["ids"] = static_cast<double>(ids);
+  if (python > 0) {
+    state.counters["python_MB/s"] = bytes * 1e-6 / python;
+    // Above 1: faster than the other.
+    state.counters["ratio_to_floor"] =
+        benchmark::Counter(python, benchmark::Counter::kIsIterationInvariantRate);
+  }
+}
+BENCHMARK(BM_Encode)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace zeroth

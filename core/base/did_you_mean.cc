@@ -1,0 +1,75 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/did_you_mean.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace zeroth {
+namespace {
+
+// Insertions, deletions and replacements that make one of the other, and swaps of neighbours.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      now[j] =
+          std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        now[j] = std::min(now[j], before[j - 2] + 1);
+      }
+    }
+    before = last;
+    last = now;
+  }
+  return last[b.size()];
+}
+
+std::vector<std::string> Hints(absl::string_view unknown,
+                               absl::Span<const NamedElsewhere> elsewhere,
+                               absl::Span<const std::string> ours, absl::string_view prefix) {
+  const std::string name =
+      absl::StrReplaceAll(absl::AsciiStrToLower(unknown), {{"-", "_"}, {".", "_"}});
+  for (const NamedElsewhere& known : elsewhere) {
+    const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
+    if (std::find(names.begin(), names.end(), name) != names.end()) return {known.ours};
+  }
+  // A typing error in one letter of three or four; in more, it is another word.
+  size_t nearest = std::max<size_t>(1, name.size() / 4);
+  std::vector<std::string> hints;
+  for (const std::string& our : ours) {
+    const size_t distance = EditDistance(name, our);
+    if (distance < nearest) hints.clear();
+    if (distance > nearest) continue;
+    nearest = distance;
+    hints.push_back(absl::StrCat(prefix, our));
+  }
+  if (hints.size() > 3) hints.resize(3);
+  return hints;
+}
+
+}  // namespace
+
+std::string DidYouMean(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
+                       absl::Span<const std::string> ours, absl::string_view prefix) {
+  const std::vector<std::string> hints = Hints(unknown, elsewhere, ours, prefix);
+  return hints.empty() ? "" : absl::StrCat("; did you mean ", absl::StrJoin(hints, " or "), "?");
+}
+
+std::string InsteadOf(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
+                      absl::Span<const std::string> ours) {
+  const std::string hint = DidYouMean(unknown, elsewhere, ours);
+  return absl::StrCat(hint.empty() ? "; this" : absl::StrCat(hint, " This"), " program has: ",
+                      ours.empty() ? "none; its deps lack them" : absl::StrJoin(ours, ", "));
+}
+
+}  // namespace zeroth

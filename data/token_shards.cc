@@ -1,0 +1,181 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/token_shards.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/llmc_header.h"
+#include "zeroth/data/npy_header.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kNpyHeaderBytes = 128;
+constexpr size_t kEndingBytes = 4;  // ".npy", ".bin"
+
+std::vector<uint8_t> NpyHeaderOf(size_t token_bytes, int64_t count) {
+  std::string text = absl::StrCat(kNpyMagic, absl::string_view("\x01\x00", 2),
+                                  absl::string_view("\x76\x00", 2), "{'descr': '<u", token_bytes,
+                                  "', 'fortran_order': False, 'shape': (", count, ",), }");
+  text.resize(kNpyHeaderBytes - 1, ' ');
+  text.push_back('\n');
+  return {text.begin(), text.end()};
+}
+
+std::vector<uint8_t> LlmcHeaderOf(size_t token_bytes, int64_t count) {
+  const int32_t fields[] = {token_bytes == 2 ? 20240520 : 20240801, token_bytes == 2 ? 1 : 7,
+                            static_cast<int32_t>(count)};
+  std::vector<uint8_t> header(kLlmcHeaderBytes);
+  std::memcpy(header.data(), fields, sizeof(fields));
+  return header;
+}
+
+}  // namespace
+
+absl::StatusOr<TokenShardWriter> TokenShardWriter::Create(const Options& options) {
+  TokenShardWriter writer(options);
+  if (!writer.is_npy() && !absl::EndsWith(options.path, ".bin")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.path, ": expected a name that ends in .bin (llm.c) or .npy"));
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (options.shard_tokens < 1 || options.shard_tokens > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shards of ", options.shard_tokens, " tokens, expected 1 to ", kMost));
+  }
+  return writer;
+}
+
+TokenShardWriter::TokenShardWriter(TokenShardWriter&& other) noexcept
+    : options_(std::move(other.options_)),
+      position_(other.position_),
+      fd_(std::exchange(other.fd_, -1)),
+      partial_(std::move(other.partial_)),
+      buffer_(std::move(other.buffer_)) {}
+
+TokenShardWriter::~TokenShardWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+bool TokenShardWriter::is_npy() const { return absl::EndsWith(options_.path, ".npy"); }
+
+size_t TokenShardWriter::header_bytes() const {
+  return is_npy() ? kNpyHeaderBytes : kLlmcHeaderBytes;
+}
+
+std::string TokenShardWriter::PathOf(int64_t shard) const {
+  const size_t stem = options_.path.size() - kEndingBytes;
+  return absl::StrFormat("%s-%05d%s", options_.path.substr(0, stem), shard,
+                         options_.path.substr(stem));
+}
+
+absl::Status TokenShardWriter::OpenShard() {
+  partial_ = PathOf(position_.shard) + ".partial";
+  const bool is_new = position_.tokens_in_shard == 0;
+  fd_ = TEMP_FAILURE_RETRY(
+      open(partial_.c_str(), O_WRONLY | O_CLOEXEC | (is_new ? O_CREAT | O_TRUNC : 0), 0666));
+  if (fd_ < 0) return ErrnoStatus(errno, absl::StrCat("open ", partial_));
+  return absl::OkStatus();
+}
+
+absl::Status TokenShardWriter::Resume(const Position& position) {
+  ZEROTH_CHECK(fd_ < 0 && buffer_.empty());
+  position_ = position;
+  if (position.tokens_in_shard == 0) return absl::OkStatus();
+  // The shard may have been completed since.
+  const std::string complete = PathOf(position.shard);
+  if (access((complete + ".partial").c_str(), F_OK) != 0)
+    rename(complete.c_str(), (complete + ".partial").c_str());
+  ZEROTH_RETURN_IF_ERROR(OpenShard());
+  const auto bytes = static_cast<off_t>(
+      header_bytes() + static_cast<size_t>(position.tokens_in_shard) * token_bytes());
+  struct stat found = {};
+  if (fstat(fd_, &found) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
+  if (found.st_size < bytes) {
+    return absl::DataLossError(absl::StrCat(partial_, ": has ", found.st_size,
+                                            " bytes, expected at least ", bytes,
+                                            " of an interrupted run; remove it, and the .progress "
+                                            "file, to begin anew"));
+  }
+  if (ftruncate(fd_, bytes) != 0) return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
+  return absl::OkStatus();
+}
+
+absl::Status TokenShardWriter::Append(absl::Span<const int32_t> ids) {
+  constexpr size_t kBufferBytes = size_t{1} << 20;
+  while (!ids.empty()) {
+    if (fd_ < 0) ZEROTH_RETURN_IF_ERROR(OpenShard());
+    const int64_t buffered = static_cast<int64_t>(buffer_.size() / token_bytes());
+    const int64_t room = options_.shard_tokens - position_.tokens_in_shard - buffered;
+    const size_t count = std::min(ids.size(), static_cast<size_t>(room));
+    for (const int32_t id : ids.first(count)) {
+      const auto value = static_cast<uint32_t>(id);
+      for (size_t i = 0; i < token_bytes(); ++i)
+        buffer_.push_back(static_cast<uint8_t>(value >> (8 * i)));
+    }
+    ids.remove_prefix(count);
+    if (buffer_.size() >= kBufferBytes) ZEROTH_RETURN_IF_ERROR(Flush());
+    if (static_cast<int64_t>(count) < room) continue;
+    ZEROTH_RETURN_IF_ERROR(CloseShard());
+    ++position_.shard;
+    position_.tokens_in_shard = 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TokenShardWriter::Flush() {
+  if (fd_ < 0) return absl::OkStatus();
+  const auto place = static_cast<int64_t>(header_bytes()) +
+                     position_.tokens_in_shard * static_cast<int64_t>(token_bytes());
+  ZEROTH_RETURN_IF_ERROR(WriteAt(fd_, partial_, place, buffer_));
+  position_.tokens_in_shard += static_cast<int64_t>(buffer_.size() / token_bytes());
+  buffer_.clear();
+  if (TEMP_FAILURE_RETRY(fdatasync(fd_)) != 0)
+    return ErrnoStatus(errno, absl::StrCat("flush ", partial_));
+  return absl::OkStatus();
+}
+
+absl::Status TokenShardWriter::CloseShard() {
+  ZEROTH_RETURN_IF_ERROR(Flush());
+  const int64_t count = position_.tokens_in_shard;
+  ZEROTH_RETURN_IF_ERROR(
+      WriteAt(fd_, partial_, 0,
+              is_npy() ? NpyHeaderOf(token_bytes(), count) : LlmcHeaderOf(token_bytes(), count)));
+  return PublishFile(&fd_, partial_, PathOf(position_.shard));
+}
+
+absl::Status TokenShardWriter::Finish() {
+  ZEROTH_RETURN_IF_ERROR(Flush());
+  if (fd_ >= 0 && position_.tokens_in_shard > 0) {
+    ZEROTH_RETURN_IF_ERROR(CloseShard());
+    ++position_.shard;
+    position_.tokens_in_shard = 0;
+  }
+  if (position_.shard == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.path, ": there is no token to write"));
+  }
+  if (position_.shard > 1) return absl::OkStatus();
+  if (rename(PathOf(0).c_str(), options_.path.c_str()) != 0)
+    return ErrnoStatus(errno, absl::StrCat("rename ", PathOf(0), " to ", options_.path));
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_TOKEN_SHARDS_H_
+#define ZEROTH_DATA_TOKEN_SHARDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+// Writes a stream of token ids as files that token_file.h reads. A shard is written under its name
+// with ".partial", which it loses when it is complete, so that no reader takes a part for the
+// whole. Movable. Not thread-safe.
+class TokenShardWriter {
+ public:
+  struct Options {
+    // Ends in .npy or .bin (llm.c). Shards are NAME-00000.bin and so on; one alone is NAME.bin.
+    std::string path;
+    // Ids are below it: up to 65536 they take 16 bits, else 32.
+    int32_t vocab_size = 0;
+    // Most tokens of a shard.
+    int64_t shard_tokens = int64_t{1} << 30;
+  };
+  // What has been written, from which another writer goes on.
+  struct Position {
+    int64_t shard = 0;
+    int64_t tokens_in_shard = 0;
+  };
+
+  // InvalidArgument for another ending, or a number of tokens that the format cannot tell.
+  static absl::StatusOr<TokenShardWriter> Create(const Options& options);
+  TokenShardWriter(TokenShardWriter&& other) noexcept;
+  TokenShardWriter& operator=(TokenShardWriter&&) = delete;
+  ~TokenShardWriter();
+
+  // Cuts off what was written behind `position`. DataLoss if there is less.
+  absl::Status Resume(const Position& position);
+  const Position& position() const { return position_; }
+
+  absl::Status Append(absl::Span<const int32_t> ids);
+  // What was appended is on stable storage when this returns.
+  absl::Status Flush();
+  // Completes the last shard. FailedPrecondition if there is no token at all.
+  absl::Status Finish();
+
+ private:
+  explicit TokenShardWriter(const Options& options) : options_(options) {}
+  bool is_npy() const;
+  size_t token_bytes() const { return options_.vocab_size <= 65536 ? 2 : 4; }
+  size_t header_bytes() const;
+  std::string PathOf(int64_t shard) const;
+  absl::Status OpenShard();
+  absl::Status CloseShard();
+
+  Options options_;
+  Position position_;
+  int fd_ = -1;
+  std::string partial_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_TOKEN_SHARDS_H_

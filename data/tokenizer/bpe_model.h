@@ -1,0 +1,106 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Byte-pair encoding (Sennrich et al., 2016; over bytes: Radford et al., 2019) of single words.
+
+#ifndef ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_
+#define ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace zeroth {
+
+// Vocabulary and merges as a file has them.
+struct BpeParts {
+  std::vector<std::pair<std::string, int32_t>> vocab;
+  // In the order of their ranks.
+  std::vector<std::pair<std::string, std::string>> merges;
+  // Whether tokens are spelled in GPT-2's byte alphabet and words are bytes. Else symbols are
+  // characters.
+  bool byte_level = false;
+  std::optional<std::string> unk_token;
+  bool fuse_unk = false;
+  // A character without a token becomes the tokens <0x00> to <0xFF> of its bytes.
+  bool byte_fallback = false;
+  // A word that is a token is that token, whatever the merges say.
+  bool ignore_merges = false;
+};
+
+// Immutable and thread-safe.
+class BpeModel {
+ public:
+  // Where a word has so many bytes that might all merge it is cut nevertheless, so that memory is
+  // bounded.
+  static constexpr size_t kMaxPartBytes = size_t{1} << 20;
+
+  // InvalidArgument names what is wrong: ids that are negative, repeat or leave large gaps, a
+  // merge (by its number, from 1) of or into something that is not in the vocabulary, an unknown
+  // unk_token, or a byte that has no token.
+  static absl::StatusOr<BpeModel> Create(const BpeParts& parts);
+
+  // Above the largest id.
+  int32_t vocab_size() const { return vocab_size_; }
+  // As the vocabulary spells it.
+  std::optional<int32_t> Find(absl::string_view token) const;
+
+  bool leaves_words_whole() const { return ignore_merges_; }
+  // The id of a word that is a token and is left whole (ignore_merges); nothing otherwise.
+  std::optional<int32_t> FindWord(absl::string_view word) const;
+  // Appends the ids of a word, or of a part that IndependentLength has found: the pair of lowest
+  // rank is merged first, the leftmost of several. Takes n log n steps for n bytes.
+  void EncodePart(absl::string_view part, std::vector<int32_t>* ids) const;
+  // Bytes at the front of `word`, which is not empty, that no merge can join with what is behind
+  // them: the fewest, or kMaxPartBytes, or all.
+  size_t IndependentLength(absl::string_view word) const;
+  // Whether a token may have the one character directly before the other.
+  bool MayMerge(uint32_t left, uint32_t right) const;
+
+ private:
+  struct Merge {
+    int32_t rank;
+    int32_t result;
+  };
+  BpeModel() = default;
+  absl::Status AddVocab(const BpeParts& parts);
+  absl::Status AddMerges(const BpeParts& parts);
+  // The merge of two adjacent tokens; null if they do not merge.
+  const Merge* FindMerge(int32_t left, int32_t right) const;
+  // Appends the symbols that merging begins with.
+  void AppendSymbols(absl::string_view word, std::vector<int32_t>* ids) const;
+  void MergeShort(size_t begin, std::vector<int32_t>* ids) const;
+  void MergeLong(size_t begin, std::vector<int32_t>* ids) const;
+
+  static constexpr int32_t kNone = -1;
+
+  bool byte_level_ = false;
+  bool fuse_unk_ = false;
+  bool ignore_merges_ = false;
+  // Whether every character has tokens of its own. Those without may be joined or left out, so that
+  // what is around them meets.
+  bool covers_all_ = false;
+  int32_t vocab_size_ = 0;
+  int32_t unk_ = kNone;
+  absl::flat_hash_map<std::string, int32_t> ids_;    // by the spelling
+  absl::flat_hash_map<std::string, int32_t> words_;  // byte_level: by the bytes; else empty
+  std::array<int32_t, 256> id_of_byte_{};  // byte_level: of the byte; else of <0x..>, or kNone
+  absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id << 32 | right id
+  // The characters (byte_level: bytes) between which a merge may happen.
+  std::bitset<256 * 256> low_pairs_;
+  absl::flat_hash_set<uint64_t> high_pairs_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_TOKENIZER_BPE_MODEL_H_

@@ -1,0 +1,244 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/tokenizer/bpe_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/tokenizer/word_cache.h"
+#include "zeroth/data/unicode.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kFlushIds = 8192;
+
+}  // namespace
+
+struct BpeTokenizer::Scratch {
+  void Emit(int32_t id, Sink sink) {
+    ids.push_back(id);
+    if (ids.size() >= kFlushIds) Flush(sink);
+  }
+  void Flush(Sink sink) {
+    if (!ids.empty()) sink(ids);
+    ids.clear();
+  }
+
+  Regex::Scratch regex;
+  WordCache cache;
+  std::string normalized;
+  std::vector<int32_t> ids;  // not yet in the sink
+};
+
+class BpeTokenizer::Borrowed {
+ public:
+  explicit Borrowed(const BpeTokenizer& owner) : owner_(owner) {
+    absl::MutexLock lock(&owner.mutex_);
+    if (!owner.idle_.empty()) {
+      scratch_ = std::move(owner.idle_.back());
+      owner.idle_.pop_back();
+    } else {
+      scratch_ = std::make_unique<Scratch>();
+    }
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  ~Borrowed() {
+    scratch_->ids.clear();
+    // A long text's copy is not kept.
+    scratch_->normalized = std::string();
+    absl::MutexLock lock(&owner_.mutex_);
+    owner_.idle_.push_back(std::move(scratch_));
+  }
+  Scratch& operator*() const { return *scratch_; }
+
+ private:
+  const BpeTokenizer& owner_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts, BpeModel model)
+    : parts_(std::move(parts)), model_(std::move(model)) {}
+BpeTokenizer::~BpeTokenizer() = default;
+
+absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Create(BpeTokenizerParts parts) {
+  parts.bpe.byte_level = parts.pre_tokenizer.byte_level();
+  ZEROTH_ASSIGN_OR_RETURN(BpeModel model, BpeModel::Create(parts.bpe));
+  std::unique_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(std::move(parts), std::move(model)));
+  BpeParts& bpe = tokenizer->parts_.bpe;
+  tokenizer->spelling_of_.resize(static_cast<size_t>(tokenizer->model_.vocab_size()));
+  for (auto& [token, id] : bpe.vocab)
+    tokenizer->spelling_of_[static_cast<size_t>(id)] = std::move(token);
+  bpe = BpeParts();
+  ZEROTH_RETURN_IF_ERROR(tokenizer->AddTokens());
+  tokenizer->cuts_at_spaces_ = tokenizer->DecideCutsAtSpaces();
+  return tokenizer;
+}
+
+absl::Status BpeTokenizer::AddTokens() {
+  Regex::Scratch scratch;
+  for (const AddedToken& token : parts_.added_tokens) {
+    const auto wrong = [&token](absl::string_view what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the added token \"", token.content, "\" has id ", token.id, ", ", what));
+    };
+    const auto id = static_cast<size_t>(token.id);
+    if (const auto known = model_.Find(token.content); known && *known != token.id)
+      return wrong(absl::StrCat("and in the vocabulary ", *known));
+    if (id > 2 * (spelling_of_.size() + parts_.added_tokens.size()) + 1024)
+      return wrong(absl::StrCat("far above the vocabulary of ", spelling_of_.size()));
+    if (id >= spelling_of_.size()) spelling_of_.resize(id + 1);
+    if (!spelling_of_[id].empty() && spelling_of_[id] != token.content)
+      return wrong(absl::StrCat("which \"", spelling_of_[id], "\" has"));
+    spelling_of_[id] = token.content;
+    if (!token.normalized) {
+      raw_.Add(token, token.content, parts_.parse_special);
+      continue;
+    }
+    std::string spelling = token.content;
+    ZEROTH_RETURN_IF_ERROR(parts_.normalizer.Apply(false, &spelling, scratch));
+    normalized_.Add(token, spelling, parts_.parse_special);
+  }
+  std::vector<int32_t> used = {parts_.end_of_text};
+  used.insert(used.end(), parts_.prefix.begin(), parts_.prefix.end());
+  used.insert(used.end(), parts_.suffix.begin(), parts_.suffix.end());
+  for (const int32_t id : used) {
+    if (id < 0 || static_cast<size_t>(id) >= spelling_of_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the special token ", id, " is outside the vocabulary of ", spelling_of_.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool BpeTokenizer::DecideCutsAtSpaces() const {
+  if (!raw_.CutsAtSpaces() || !normalized_.CutsAtSpaces()) return false;
+  // A part that begins behind an added token has to be told from one that goes on with a text.
+  if (parts_.normalizer.prepends() && raw_.finds_any()) return false;
+  if (!parts_.normalizer.CutsAtSpaces(parts_.pre_tokenizer.has_expressions())) return false;
+  if (parts_.pre_tokenizer.CutsAtSpaces()) return true;
+  if (parts_.pre_tokenizer.has_expressions()) return false;
+  // Words go on over spaces, or what stands for them, but tokens may not.
+  constexpr uint32_t kMetaspace = 0x2581;
+  for (uint32_t c = 0x21; c < 0x7F; ++c) {
+    if (model_.MayMerge(c, ' ') || model_.MayMerge(c, kMetaspace)) return false;
+  }
+  return model_.IndependentLength("a \xE2\x96\x81") == 1;
+}
+
+std::optional<int32_t> BpeTokenizer::Find(absl::string_view token) const {
+  for (const AddedToken& added : parts_.added_tokens) {
+    if (added.content == token) return added.id;
+  }
+  return model_.Find(token);
+}
+
+absl::Status BpeTokenizer::EncodeTo(absl::string_view text, bool continues, Sink sink) const {
+  const Borrowed borrowed(*this);
+  Scratch& scratch = *borrowed;
+  ZEROTH_RETURN_IF_ERROR(
+      raw_.Split(text, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
+        if (token == nullptr)
+          return EncodePiece(part, part.data() == text.data(), continues, scratch, sink);
+        scratch.Emit(token->id, sink);
+        return absl::OkStatus();
+      }));
+  scratch.Flush(sink);
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool begins_text, bool continues,
+                                       Scratch& scratch, Sink sink) const {
+  if (!parts_.normalizer.empty()) {
+    scratch.normalized.assign(piece.data(), piece.size());
+    ZEROTH_RETURN_IF_ERROR(
+        parts_.normalizer.Apply(begins_text && continues, &scratch.normalized, scratch.regex));
+    piece = scratch.normalized;
+  }
+  const bool at_start = begins_text && !continues;
+  return normalized_.Split(
+      piece, [&](absl::string_view part, const AddedToken* token) -> absl::Status {
+        if (token == nullptr)
+          return EncodeNormalized(part, at_start && part.data() == piece.data(), scratch, sink);
+        scratch.Emit(token->id, sink);
+        return absl::OkStatus();
+      });
+}
+
+absl::Status BpeTokenizer::EncodeNormalized(absl::string_view piece, bool at_start,
+                                            Scratch& scratch, Sink sink) const {
+  // What is not UTF-8 makes words of its own, which no expression sees.
+  while (!piece.empty()) {
+    const size_t valid = ValidUtf8Length(piece);
+    ZEROTH_RETURN_IF_ERROR(parts_.pre_tokenizer.ForEachWord(
+        piece.substr(0, valid), at_start, scratch.regex, [&](absl::string_view word) {
+          EncodeWord(word, scratch, sink);
+          return absl::OkStatus();
+        }));
+    piece.remove_prefix(valid);
+    at_start = false;
+    size_t invalid = 0;
+    while (invalid < piece.size() &&
+           DecodeUtf8(piece.substr(invalid)).code_point == DecodedChar::kInvalid)
+      ++invalid;
+    if (invalid > 0) EncodeWord(piece.substr(0, invalid), scratch, sink);
+    piece.remove_prefix(invalid);
+  }
+  return absl::OkStatus();
+}
+
+void BpeTokenizer::EncodeCached(absl::string_view word, bool is_whole, Scratch& scratch) const {
+  size_t count = 0;
+  if (const auto* const cached = scratch.cache.Find(word, &count)) {
+    scratch.ids.insert(scratch.ids.end(), cached->begin(),
+                       cached->begin() + static_cast<std::ptrdiff_t>(count));
+    return;
+  }
+  const size_t begin = scratch.ids.size();
+  if (const auto id = is_whole ? model_.FindWord(word) : std::nullopt) {
+    scratch.ids.push_back(*id);
+  } else {
+    model_.EncodePart(word, &scratch.ids);
+  }
+  scratch.cache.Add(word, absl::MakeConstSpan(scratch.ids).subspan(begin));
+}
+
+void BpeTokenizer::EncodeWord(absl::string_view word, Scratch& scratch, Sink sink) const {
+  if (word.size() <= WordCache::kMaxWordBytes) {
+    EncodeCached(word, true, scratch);
+  } else if (const auto id = model_.FindWord(word)) {
+    scratch.ids.push_back(*id);
+  } else {
+    // A long word, as where all text is one, is made of parts that no merge joins.
+    while (!word.empty()) {
+      const absl::string_view part = word.substr(0, model_.IndependentLength(word));
+      // A part may be spelled as a word that is left whole, and has other ids then.
+      if (part.size() <= WordCache::kMaxWordBytes && !model_.leaves_words_whole()) {
+        EncodeCached(part, false, scratch);
+      } else {
+        model_.EncodePart(part, &scratch.ids);
+      }
+      if (scratch.ids.size() >= kFlushIds) scratch.Flush(sink);
+      word.remove_prefix(part.size());
+    }
+  }
+  if (scratch.ids.size() >= kFlushIds) scratch.Flush(sink);
+}
+
+absl::StatusOr<std::string> BpeTokenizer::DecodeIds(absl::Span<const int32_t> ids,
+                                                    bool replace_invalid) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    const std::string& spelling = spelling_of_[static_cast<size_t>(id)];
+    // An id that no token has says nothing.
+    if (!spelling.empty()) tokens.push_back(spelling);
+  }
+  return parts_.decoder.Decode(std::move(tokens), replace_invalid);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,93 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_
+#define ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/data/tokenizer/added_tokens.h"
+#include "zeroth/data/tokenizer/bpe_model.h"
+#include "zeroth/data/tokenizer/normalizer.h"
+#include "zeroth/data/tokenizer/pre_tokenizer.h"
+#include "zeroth/data/tokenizer/token_decoder.h"
+
+namespace zeroth {
+
+// The parts of a tokenizer.json, in the order in which text passes through them.
+struct BpeTokenizerParts {
+  std::string name;
+  std::vector<AddedToken> added_tokens;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  BpeParts bpe;  // byte_level is taken from pre_tokenizer
+  std::vector<int32_t> prefix;
+  std::vector<int32_t> suffix;
+  TokenDecoder decoder;
+  int32_t end_of_text = 0;
+  // Whether text that spells a special token becomes that token.
+  bool parse_special = false;
+};
+
+// As Hugging Face's library "tokenizers": added tokens are found in the text, what is between them
+// is normalised and cut into words, and the bytes or characters of each word are merged.
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // InvalidArgument if the parts do not fit each other.
+  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Create(BpeTokenizerParts parts);
+  ~BpeTokenizer() override;
+
+  std::string name() const override { return parts_.name; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(spelling_of_.size()); }
+  int32_t end_of_text() const override { return parts_.end_of_text; }
+  absl::Span<const int32_t> prefix() const override { return parts_.prefix; }
+  absl::Span<const int32_t> suffix() const override { return parts_.suffix; }
+  std::optional<int32_t> Find(absl::string_view token) const override;
+  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override;
+  bool CutsAtSpaces() const override { return cuts_at_spaces_; }
+
+ protected:
+  absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids,
+                                        bool replace_invalid) const override;
+
+ private:
+  struct Scratch;
+  class Borrowed;
+
+  BpeTokenizer(BpeTokenizerParts parts, BpeModel model);
+  absl::Status AddTokens();
+  bool DecideCutsAtSpaces() const;
+  // A part of the text without added tokens. `begins_text`: it is at the front of the text.
+  absl::Status EncodePiece(absl::string_view piece, bool begins_text, bool continues,
+                           Scratch& scratch, Sink sink) const;
+  absl::Status EncodeNormalized(absl::string_view piece, bool at_start, Scratch& scratch,
+                                Sink sink) const;
+  void EncodeWord(absl::string_view word, Scratch& scratch, Sink sink) const;
+  // `is_whole`: the word is no part of a longer one.
+  void EncodeCached(absl::string_view word, bool is_whole, Scratch& scratch) const;
+
+  BpeTokenizerParts parts_;
+  const BpeModel model_;
+  std::vector<std::string> spelling_of_;  // by id; empty where an id is not used
+  AddedTokenFinder raw_;
+  AddedTokenFinder normalized_;
+  bool cuts_at_spaces_ = false;
+  // What calls work with, one at a time each; kept, so that many small texts are fast, too.
+  mutable absl::Mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_TOKENIZER_BPE_TOKENIZER_H_

@@ -1,0 +1,64 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/tokenizer/json_fields.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+absl::Status Wrong(const char* name, const nlohmann::json& found, absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, "\" is ", found.is_null() ? "missing or null" : found.type_name(),
+                   ", expected ", expected));
+}
+
+}  // namespace
+
+const nlohmann::json& FieldOf(const nlohmann::json& json, const char* name) {
+  static const nlohmann::json null;
+  if (!json.is_object()) return null;
+  const auto found = json.find(name);
+  return found == json.end() ? null : *found;
+}
+
+absl::StatusOr<std::string> StringField(const nlohmann::json& json, const char* name) {
+  const nlohmann::json& field = FieldOf(json, name);
+  if (!field.is_string()) return Wrong(name, field, "a string");
+  return field.get<std::string>();
+}
+
+absl::StatusOr<bool> BoolField(const nlohmann::json& json, const char* name, bool fallback) {
+  const nlohmann::json& field = FieldOf(json, name);
+  if (field.is_null()) return fallback;
+  if (!field.is_boolean()) return Wrong(name, field, "true or false");
+  return field.get<bool>();
+}
+
+absl::StatusOr<int64_t> IntField(const nlohmann::json& json, const char* name) {
+  const nlohmann::json& field = FieldOf(json, name);
+  if (!field.is_number_integer()) return Wrong(name, field, "a whole number");
+  return field.get<int64_t>();
+}
+
+absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, const char* name) {
+  const nlohmann::json& field = FieldOf(json, name);
+  if (!field.is_array()) return Wrong(name, field, "an array");
+  return &field;
+}
+
+absl::StatusOr<std::string> TypeOf(const nlohmann::json& json) { return StringField(json, "type"); }
+
+absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::string_view known) {
+  return absl::UnimplementedError(
+      absl::StrCat("the ", what, " \"", type, "\" is not known to Zeroth, which knows ", known));
+}
+
+absl::Status TooDeep(absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ", what, " holds more than ", kMaxSequenceDepth, " Sequences in each other"));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,29 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_
+#define ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/data/tokenizer/tokenizer_json.h"
+
+namespace zeroth {
+
+// The files that make the tokenizer at `path`, which is one of them or a directory: there
+// tokenizer.json comes first (with tokenizer_config.json, if there is one), then tokenizer.model,
+// then vocab.json with merges.txt. A file is a tokenizer.json if its name ends in .json, and
+// SentencePiece's if it ends in .model. NotFound if there is none, naming what was looked for.
+absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
+
+// The tokenizer at `path`. Errors name the file, and the part of it that is wrong or unknown.
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,
+                                                         const TokenizerOptions& options = {});
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_TOKENIZER_OPEN_TOKENIZER_H_

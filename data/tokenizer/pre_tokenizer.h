@@ -1,0 +1,81 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_
+#define ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/data/tokenizer/replacement.h"
+
+namespace zeroth {
+
+// The "pre_tokenizer" of a tokenizer.json: cuts text into words, across which no tokens merge.
+// Knows ByteLevel, Split, Digits, Metaspace and Sequence. Immutable and thread-safe.
+class PreTokenizer {
+ public:
+  // Receives the words in order; a word is valid during the call only.
+  using Sink = absl::FunctionRef<absl::Status(absl::string_view)>;
+
+  // Every text is one word.
+  PreTokenizer() = default;
+  // Unimplemented names a kind that is not known; InvalidArgument a part that is wrong.
+  static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
+  // As GPT-2's, which is {"type": "ByteLevel", "add_prefix_space": false}.
+  static absl::StatusOr<PreTokenizer> Gpt2();
+
+  // Whether the vocabulary spells the bytes of words in GPT-2's alphabet. Words are bytes here.
+  bool byte_level() const { return byte_level_; }
+  // Whether an expression cuts words, which must see spaces as spaces.
+  bool has_expressions() const;
+  // Whether no word goes on behind a place that is before a space and behind a printing ASCII
+  // character, whatever the text.
+  bool CutsAtSpaces() const;
+
+  // Cuts `piece`, which is valid UTF-8. `at_start`: it begins the whole text.
+  absl::Status ForEachWord(absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+                           Sink sink) const;
+
+ private:
+  enum class Kind { kSplit, kPrefixSpace, kMetaspace };
+  enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+  enum class Prepend { kAlways, kFirst, kNever };
+  struct Stage {
+    Kind kind = Kind::kSplit;
+    TextPattern pattern;                      // kSplit
+    Behavior behavior = Behavior::kIsolated;  // kSplit
+    bool invert = false;                      // kSplit
+    std::string replacement;                  // kMetaspace
+    Prepend prepend = Prepend::kAlways;       // kMetaspace
+  };
+  struct Part {
+    size_t begin;
+    size_t end;
+    bool is_delimiter;
+  };
+
+  absl::Status Add(const nlohmann::json& json, int depth);
+  absl::Status AddByteLevel(bool add_prefix_space, bool use_regex);
+  absl::Status AddSplit(const nlohmann::json& json);
+  absl::Status AddMetaspace(const nlohmann::json& json);
+  absl::Status AddExpression(absl::string_view pattern);
+  absl::Status Run(size_t stage, absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+                   Sink sink) const;
+  absl::Status Split(size_t stage, absl::string_view piece, bool at_start, Regex::Scratch& scratch,
+                     Sink sink) const;
+  static std::vector<Part> Join(Behavior behavior, const std::vector<Part>& parts);
+
+  std::vector<Stage> stages_;
+  bool byte_level_ = false;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_DATA_TOKENIZER_PRE_TOKENIZER_H_

@@ -1,0 +1,222 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "zeroth/data/tokenizer/regex.h"
+
+#include <pcre2.h>
+
+#include <array>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+// What stands in a class for \s and \w: PCRE2 10.42 counts U+180E as a space, and neither marks nor
+// joiners as parts of words.
+constexpr char kSpaces[] =
+    R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+constexpr char kWordCharacters[] =
+    R"(\p{L}\p{M}\p{Nl}\p{Nd}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
+    R"(\x{1F170}-\x{1F189})";
+
+std::string MessageOf(int code) {
+  std::array<PCRE2_UCHAR, 256> text;
+  pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+// Rewrites what Oniguruma and PCRE2 read differently.
+class Translator {
+ public:
+  explicit Translator(absl::string_view pattern) : rest_(pattern) {}
+
+  absl::StatusOr<std::string> Run() {
+    while (!rest_.empty()) {
+      if (rest_[0] == '\\') {
+        ZEROTH_RETURN_IF_ERROR(Escape());
+      } else if (in_class_) {
+        ZEROTH_RETURN_IF_ERROR(InClass());
+      } else {
+        if (rest_[0] == '[') {
+          in_class_ = true;
+          Copy(absl::StartsWith(rest_, "[^") ? 2 : 1);
+          // A bracket in the first place is one of the class.
+          if (absl::StartsWith(rest_, "]")) Copy(1);
+          continue;
+        }
+        Copy(1);
+      }
+    }
+    return out_;
+  }
+
+ private:
+  void Copy(size_t count) {
+    absl::StrAppend(&out_, rest_.substr(0, count));
+    rest_.remove_prefix(count);
+  }
+
+  absl::Status Refuse(absl::string_view what) const {
+    return absl::UnimplementedError(absl::StrCat("has ", what, ", which Zeroth does not know"));
+  }
+
+  absl::Status InClass() {
+    if (absl::StartsWith(rest_, "[:")) {
+      const size_t end = rest_.find(":]");
+      if (end == absl::string_view::npos) return Refuse("an unfinished \"[:\"");
+      Copy(end + 2);
+      return absl::OkStatus();
+    }
+    if (rest_[0] == '[') return Refuse("a class within a class");
+    if (absl::StartsWith(rest_, "&&")) return Refuse("an intersection of classes (&&)");
+    if (rest_[0] == ']') in_class_ = false;
+    Copy(1);
+    return absl::OkStatus();
+  }
+
+  absl::Status Escape() {
+    if (rest_.size() < 2) return Refuse("a backslash at its end");
+    const char kind = rest_[1];
+    switch (kind) {
+      case 's':
+      case 'w': {
+        const char* const characters = kind == 's' ? kSpaces : kWordCharacters;
+        absl::StrAppend(&out_, in_class_ ? "" : "[", characters, in_class_ ? "" : "]");
+        rest_.remove_prefix(2);
+        return absl::OkStatus();
+      }
+      case 'S':
+      case 'W': {
+        if (in_class_) return Refuse(absl::StrCat("\\", rest_.substr(1, 1), " in a class"));
+        absl::StrAppend(&out_, "[^", kind == 'S' ? kSpaces : kWordCharacters, "]");
+        rest_.remove_prefix(2);
+        return absl::OkStatus();
+      }
+      case 'p':
+      case 'P':
+        return Property();
+      case 'd':
+      case 'D':
+      case 'A':
+      case 'z':
+      case 'x':
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'v':
+        // \v is one vertical tab to Oniguruma and a class to PCRE2.
+        if (kind == 'v') {
+          absl::StrAppend(&out_, "\\x0B");
+          rest_.remove_prefix(2);
+          return absl::OkStatus();
+        }
+        Copy(2);
+        return absl::OkStatus();
+      default:
+        if (absl::ascii_isalnum(static_cast<unsigned char>(kind)))
+          return Refuse(absl::StrCat("the escape \\", rest_.substr(1, 1)));
+        Copy(2);
+        return absl::OkStatus();
+    }
+  }
+
+  // \p{L}, \p{Lu}, \p{^L}; longer names are scripts, which PCRE2 would extend without "sc:".
+  absl::Status Property() {
+    const size_t close = rest_.find('}');
+    if (rest_.size() < 4 || rest_[2] != '{' || close == absl::string_view::npos)
+      return Refuse("a property without braces");
+    const absl::string_view name = rest_.substr(3, close - 3);
+    const absl::string_view bare = name.substr(absl::StartsWith(name, "^") ? 1 : 0);
+    if (bare.size() <= 2) {
+      Copy(close + 1);
+      return absl::OkStatus();
+    }
+    absl::StrAppend(&out_, rest_.substr(0, 3), name.substr(0, name.size() - bare.size()),
+                    "sc:", bare, "}");
+    rest_.remove_prefix(close + 1);
+    return absl::OkStatus();
+  }
+
+  absl::string_view rest_;
+  std::string out_;
+  bool in_class_ = false;
+};
+
+}  // namespace
+
+struct Regex::Scratch::Memory {
+  Memory()
+      : match(pcre2_match_data_create(1, nullptr)),
+        context(pcre2_match_context_create(nullptr)),
+        // Grows on demand; repeated groups take some of it for each repetition.
+        stack(pcre2_jit_stack_create(size_t{32} << 10, size_t{16} << 20, nullptr)) {
+    ZEROTH_CHECK(match != nullptr && context != nullptr && stack != nullptr);
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    pcre2_match_data_free(match);
+    pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
+  }
+
+  pcre2_match_data* const match;
+  pcre2_match_context* const context;
+  pcre2_jit_stack* const stack;
+};
+
+Regex::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {}
+Regex::Scratch::~Scratch() = default;
+Regex::Scratch::Scratch(Scratch&&) noexcept = default;
+
+absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
+  const std::string where = absl::StrCat("the regular expression \"", pattern, "\"");
+  const absl::StatusOr<std::string> run = Translator(pattern).Run();
+  if (!run.ok()) return Annotate(run.status(), where);
+  const std::string& translated = *run;
+  int error = 0;
+  size_t place = 0;
+  // Oniguruma's ^ and $ are ends of lines.
+  pcre2_code* const code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
+  if (code == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", MessageOf(error)));
+  }
+  Regex regex(pattern);
+  regex.code_ = std::shared_ptr<void>(
+      code, [](void* owned) { pcre2_code_free(static_cast<pcre2_code*>(owned)); });
+  // Where the system has no just-in-time compiler, pcre2_match interprets.
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  return regex;
+}
+
+absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
+                                         Scratch& scratch) const {
+  Scratch::Memory& memory = *scratch.memory_;
+  const int result = pcre2_match(static_cast<const pcre2_code*>(code_.get()),
+                                 reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                                 PCRE2_NO_UTF_CHECK, memory.match, memory.context);
+  if (result == PCRE2_ERROR_NOMATCH) return Match();
+  if (result < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", pattern_,
+                                                     "\" gave up at byte ", from, " of a text of ",
+                                                     text.size(), ": ", MessageOf(result)));
+  }
+  const size_t* const ends = pcre2_get_ovector_pointer(memory.match);
+  // \K and lookbehind could say otherwise; neither passes the translation.
+  ZEROTH_CHECK(ends[0] >= from && ends[0] <= ends[1]);
+  return Match{ends[0], ends[1], true};
+}
+
+}  // namespace zeroth

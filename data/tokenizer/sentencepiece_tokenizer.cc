@@ -1,0 +1,130 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/tokenizer/sentencepiece_tokenizer.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/tokenizer/sentencepiece_library.h"
+#include "zeroth/data/unicode.h"
+
+namespace zeroth {
+namespace {
+
+// What a space is in a piece.
+constexpr char kMetaspace[] = "\xE2\x96\x81";
+
+absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
+  if (error.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
+}
+
+std::string_view Std(absl::string_view text) { return {text.data(), text.size()}; }
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  absl::Status Load(absl::string_view model) {
+    ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Load(Std(model)), "no SentencePiece model"));
+    if (library_.end_of_text() < 0) {
+      return absl::InvalidArgumentError(
+          "the SentencePiece model has no end token (eos_id), which separates documents");
+    }
+    if (library_.begin_of_text() >= 0) prefix_[0] = library_.begin_of_text();
+    bool ends_words_at_spaces = true;
+    for (int id = 0; id < library_.size(); ++id) {
+      const std::string& piece = library_.Piece(id);
+      // Behind what a piece begins with there may be no space.
+      size_t begin = 0;
+      while (absl::StartsWith(absl::string_view(piece).substr(begin), kMetaspace))
+        begin += sizeof(kMetaspace) - 1;
+      if (piece.find(kMetaspace, begin) != std::string::npos) ends_words_at_spaces = false;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> two, Encode("a b"));
+    ZEROTH_ASSIGN_OR_RETURN(std::vector<int32_t> one, Encode("a"));
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> other, Encode("b"));
+    // Where every text begins with a space of its own, a later part can do without the one that it
+    // begins with.
+    one.insert(one.end(), other.begin(), other.end());
+    cuts_at_spaces_ = ends_words_at_spaces && one == two;
+    return absl::OkStatus();
+  }
+
+  std::string name() const override { return "sentencepiece"; }
+  int32_t vocab_size() const override { return library_.size(); }
+  int32_t end_of_text() const override { return library_.end_of_text(); }
+  absl::Span<const int32_t> prefix() const override {
+    return absl::MakeConstSpan(prefix_).subspan(0, library_.begin_of_text() >= 0 ? 1 : 0);
+  }
+  std::optional<int32_t> Find(absl::string_view token) const override {
+    const int id = library_.IdOf(Std(token));
+    // What is not there is the unknown token.
+    if (library_.Piece(id) != token) return std::nullopt;
+    return id;
+  }
+
+  absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const override {
+    if (continues && cuts_at_spaces_ && absl::StartsWith(text, " ")) text.remove_prefix(1);
+    std::vector<int> ids;
+    ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Encode(Std(text), &ids), "SentencePiece"));
+    constexpr size_t kPiece = 8192;
+    for (size_t begin = 0; begin < ids.size(); begin += kPiece)
+      sink(absl::MakeConstSpan(ids).subspan(begin, kPiece));
+    return absl::OkStatus();
+  }
+  bool CutsAtSpaces() const override { return cuts_at_spaces_; }
+
+ protected:
+  absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids,
+                                        bool replace_invalid) const override {
+    // Control tokens would vanish; their spelling stands for them, as with other tokenizers.
+    std::string text;
+    std::vector<int> run;
+    const auto flush = [&]() -> absl::Status {
+      std::string part;
+      ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Decode(run, &part), "SentencePiece"));
+      run.clear();
+      text += part;
+      return absl::OkStatus();
+    };
+    for (const int32_t id : ids) {
+      if (!library_.IsControl(id)) {
+        run.push_back(id);
+        continue;
+      }
+      ZEROTH_RETURN_IF_ERROR(flush());
+      text += library_.Piece(id);
+    }
+    ZEROTH_RETURN_IF_ERROR(flush());
+    return replace_invalid ? ReplaceInvalidUtf8(text) : text;
+  }
+
+ private:
+  SentencePieceLibrary library_;
+  std::array<int32_t, 1> prefix_ = {};
+  bool cuts_at_spaces_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
+                                                                  bool parse_special) {
+  if (parse_special) {
+    return absl::UnimplementedError(
+        "special tokens in text (--parse_special) need a tokenizer.json; a SentencePiece .model "
+        "does not say what they mean there");
+  }
+  auto tokenizer = std::make_unique<SentencePieceTokenizer>();
+  ZEROTH_RETURN_IF_ERROR(tokenizer->Load(model));
+  return tokenizer;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,164 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/tokenizer/token_decoder.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/byte_alphabet.h"
+#include "zeroth/data/tokenizer/json_fields.h"
+#include "zeroth/data/unicode.h"
+
+namespace zeroth {
+namespace {
+
+// The byte that "<0x0A>" stands for.
+std::optional<char> ByteOf(absl::string_view token) {
+  uint32_t byte = 0;
+  const bool fits = token.size() == 6 && absl::StartsWith(token, "<0x") && token[5] == '>' &&
+                    absl::ascii_isxdigit(static_cast<unsigned char>(token[3])) &&
+                    absl::ascii_isxdigit(static_cast<unsigned char>(token[4])) &&
+                    absl::SimpleHexAtoi(token.substr(3, 2), &byte);
+  return fits ? std::optional<char>(static_cast<char>(byte)) : std::nullopt;
+}
+
+std::vector<std::string> FuseBytes(const std::vector<std::string>& tokens, bool replace_invalid) {
+  std::vector<std::string> out;
+  std::string bytes;
+  const auto flush = [&] {
+    if (bytes.empty()) return;
+    if (replace_invalid && ValidUtf8Length(bytes) < bytes.size()) {
+      out.insert(out.end(), bytes.size(), "\uFFFD");
+    } else {
+      out.push_back(bytes);
+    }
+    bytes.clear();
+  };
+  for (const std::string& token : tokens) {
+    if (const std::optional<char> byte = ByteOf(token)) {
+      bytes.push_back(*byte);
+    } else {
+      flush();
+      out.push_back(token);
+    }
+  }
+  flush();
+  return out;
+}
+
+void Strip(const std::string& what, int64_t start, int64_t stop, std::string* token) {
+  absl::string_view rest = *token;
+  for (; start > 0 && absl::StartsWith(rest, what); --start) rest.remove_prefix(what.size());
+  for (; stop > 0 && absl::EndsWith(rest, what); --stop) rest.remove_suffix(what.size());
+  *token = std::string(rest);
+}
+
+}  // namespace
+
+TokenDecoder TokenDecoder::ByteLevel() {
+  TokenDecoder decoder;
+  Step step;
+  step.kind = Kind::kByteLevel;
+  decoder.steps_.push_back(std::move(step));
+  return decoder;
+}
+
+absl::StatusOr<TokenDecoder> TokenDecoder::FromJson(const nlohmann::json& json) {
+  TokenDecoder decoder;
+  if (!json.is_null()) ZEROTH_RETURN_IF_ERROR_WITH(decoder.Add(json, 0), "decoder");
+  return decoder;
+}
+
+absl::Status TokenDecoder::Add(const nlohmann::json& json, int depth) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
+  Step step;
+  if (type == "Sequence") {
+    if (depth == kMaxSequenceDepth) return TooDeep("decoder");
+    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json* steps, ArrayField(json, "decoders"));
+    for (const nlohmann::json& each : *steps) ZEROTH_RETURN_IF_ERROR(Add(each, depth + 1));
+    return absl::OkStatus();
+  }
+  if (type == "ByteLevel") {
+    step.kind = Kind::kByteLevel;
+  } else if (type == "ByteFallback") {
+    step.kind = Kind::kByteFallback;
+  } else if (type == "Fuse") {
+    step.kind = Kind::kFuse;
+  } else if (type == "Replace") {
+    step.kind = Kind::kReplace;
+    ZEROTH_ASSIGN_OR_RETURN(step.replace, Replacement::FromJson(json));
+  } else if (type == "Strip") {
+    step.kind = Kind::kStrip;
+    ZEROTH_ASSIGN_OR_RETURN(step.text, StringField(json, "content"));
+    ZEROTH_ASSIGN_OR_RETURN(step.start, IntField(json, "start"));
+    ZEROTH_ASSIGN_OR_RETURN(step.stop, IntField(json, "stop"));
+    if (step.text.empty()) return absl::InvalidArgumentError("\"content\" of Strip is empty");
+  } else if (type == "Metaspace") {
+    step.kind = Kind::kMetaspace;
+    ZEROTH_ASSIGN_OR_RETURN(step.text, StringField(json, "replacement"));
+    if (step.text.empty()) return absl::InvalidArgumentError("\"replacement\" is empty");
+    ZEROTH_ASSIGN_OR_RETURN(step.drops_first, BoolField(json, "add_prefix_space", true));
+    if (!FieldOf(json, "prepend_scheme").is_null()) {
+      ZEROTH_ASSIGN_OR_RETURN(const std::string scheme, StringField(json, "prepend_scheme"));
+      step.drops_first = scheme != "never";
+    }
+  } else {
+    return UnknownKind("decoder", type,
+                       "ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip, Sequence");
+  }
+  steps_.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+absl::Status TokenDecoder::Apply(const Step& step, bool replace_invalid,
+                                 std::vector<std::string>* tokens) {
+  switch (step.kind) {
+    case Kind::kByteLevel: {
+      std::string bytes;
+      // A token with a character outside the alphabet is one that was added, and is text.
+      for (const std::string& token : *tokens) bytes += AlphabetToBytes(token).value_or(token);
+      if (replace_invalid) bytes = ReplaceInvalidUtf8(bytes);
+      *tokens = {std::move(bytes)};
+      return absl::OkStatus();
+    }
+    case Kind::kByteFallback:
+      *tokens = FuseBytes(*tokens, replace_invalid);
+      return absl::OkStatus();
+    case Kind::kMetaspace:
+      for (size_t i = 0; i < tokens->size(); ++i) {
+        const bool dropped = i == 0 && step.drops_first;
+        (*tokens)[i] = absl::StrReplaceAll((*tokens)[i], {{step.text, dropped ? "" : " "}});
+      }
+      return absl::OkStatus();
+    case Kind::kReplace: {
+      Regex::Scratch scratch;
+      for (std::string& token : *tokens)
+        ZEROTH_RETURN_IF_ERROR(step.replace.Apply(&token, scratch));
+      return absl::OkStatus();
+    }
+    case Kind::kFuse:
+      *tokens = {absl::StrJoin(*tokens, "")};
+      return absl::OkStatus();
+    case Kind::kStrip:
+      for (std::string& token : *tokens) Strip(step.text, step.start, step.stop, &token);
+      return absl::OkStatus();
+  }
+  return absl::InternalError("a decoder of no kind");
+}
+
+absl::StatusOr<std::string> TokenDecoder::Decode(std::vector<std::string> tokens,
+                                                 bool replace_invalid) const {
+  for (const Step& step : steps_) ZEROTH_RETURN_IF_ERROR(Apply(step, replace_invalid, &tokens));
+  return absl::StrJoin(tokens, steps_.empty() ? " " : "");
+}
+
+}  // namespace zeroth

@@ -1,0 +1,172 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Texts that Hugging Face's library "tokenizers", and SentencePiece's for Python, have encoded.
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+#include "zeroth/data/tokenizer/sentencepiece_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+std::string FolderOf(const std::string& name) {
+  return absl::StrCat("tests/testdata/tokenizers/", name);
+}
+
+nlohmann::json CasesOf(const std::string& name) {
+  auto cases = ReadJsonFile(FolderOf(name) + "/cases.json");
+  EXPECT_TRUE(cases.ok()) << cases.status();
+  return cases.ok() ? *std::move(cases) : nlohmann::json::array();
+}
+
+class TokenizerFixturesTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const bool json = GetParam() != "sentencepiece";
+    auto opened = OpenTokenizer(FolderOf(GetParam()), {.parse_special = json});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    tokenizer_ = *std::move(opened);
+    cases_ = CasesOf(GetParam());
+    ASSERT_EQ(cases_.size(), 150u);
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  nlohmann::json cases_;
+};
+
+TEST_P(TokenizerFixturesTest, IdsAndTexts) {
+  for (const nlohmann::json& each : cases_) {
+    const auto text = each["text"].get<std::string>();
+    const auto expected = each["ids"].get<std::vector<int32_t>>();
+    const auto ids = tokenizer_->Encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ids, expected) << text;
+    EXPECT_EQ(*tokenizer_->DecodeUtf8Text(expected), each["decoded"].get<std::string>());
+    if (!each.contains("ids_with_special")) continue;
+    std::vector<int32_t> with_special(tokenizer_->prefix().begin(), tokenizer_->prefix().end());
+    with_special.insert(with_special.end(), ids->begin(), ids->end());
+    with_special.insert(with_special.end(), tokenizer_->suffix().begin(),
+                        tokenizer_->suffix().end());
+    EXPECT_EQ(with_special, each["ids_with_special"].get<std::vector<int32_t>>()) << text;
+  }
+}
+
+// The promise of CutsAtSpaces, on random joins of the texts, cut at every place there is.
+TEST_P(TokenizerFixturesTest, PartsHaveTheIdsOfTheWhole) {
+  // What Llama 2 puts before a text it puts behind a special token, too.
+  if (GetParam() == "llama2") {
+    EXPECT_FALSE(tokenizer_->CutsAtSpaces());
+    tokenizer_ = *OpenTokenizer(FolderOf(GetParam()));
+  }
+  ASSERT_TRUE(tokenizer_->CutsAtSpaces());
+  std::mt19937 random(41);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::string text;
+    for (int i = 0; i < 6; ++i) {
+      text += cases_[random() % cases_.size()]["text"].get<std::string>();
+      if (random() % 2 == 0) text += ' ';
+    }
+    const std::vector<int32_t> whole = *tokenizer_->Encode(text);
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      if (text[cut] != ' ' || text[cut - 1] < 0x21 || text[cut - 1] > 0x7E) continue;
+      if (random() % 4 != 0) continue;
+      std::vector<int32_t> parts;
+      const auto append = [&parts](absl::Span<const int32_t> piece) {
+        parts.insert(parts.end(), piece.begin(), piece.end());
+      };
+      ASSERT_TRUE(tokenizer_->EncodeTo(text.substr(0, cut), false, append).ok());
+      ASSERT_TRUE(tokenizer_->EncodeTo(text.substr(cut), true, append).ok());
+      ASSERT_EQ(parts, whole) << text << " cut at " << cut;
+    }
+  }
+}
+
+TEST_P(TokenizerFixturesTest, AnyBytesAreEncoded) {
+  std::mt19937 random(43);
+  const bool keeps_all = GetParam() == "gpt2_json" || GetParam() == "llama3";
+  for (int trial = 0; trial < 200; ++trial) {
+    std::string text;
+    for (uint32_t i = random() % 200; i > 0; --i) text.push_back(static_cast<char>(random()));
+    const auto ids = tokenizer_->Encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    if (keeps_all) {
+      ASSERT_EQ(*tokenizer_->Decode(*ids), text);
+    }
+    // Valid UTF-8, which JSON demands.
+    EXPECT_NO_THROW(nlohmann::json(*tokenizer_->DecodeUtf8Text(*ids)).dump());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerFixturesTest,
+                         ::testing::Values("gpt2_json", "llama3", "qwen2", "llama2",
+                                           "sentencepiece"),
+                         [](const auto& each) { return each.param; });
+
+// Whatever is not understood is refused by its name.
+TEST(TokenizerJsonTest, UnknownAndBadPartsAreNamed) {
+  auto read = ReadJsonFile(FolderOf("llama3") + "/tokenizer.json");
+  ASSERT_TRUE(read.ok());
+  const nlohmann::json good = *read;
+  ASSERT_TRUE(TokenizerFromJson(good, nullptr, {}).ok());
+  const auto error = [&good](const char* pointer, const char* value) {
+    nlohmann::json bad = good;
+    bad[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+    return std::string(TokenizerFromJson(bad, nullptr, {}).status().message());
+  };
+  const auto expect = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(error("/pre_tokenizer", R"({"type": "BertPreTokenizer"})"),
+         "the pre-tokenizer \"BertPreTokenizer\" is not known to Zeroth, which knows ByteLevel");
+  expect(error("/pre_tokenizer/pretokenizers/0/behavior", "\"Sideways\""), "\"Sideways\"");
+  expect(error("/pre_tokenizer/pretokenizers/0/pattern", R"({"Regex": "(a"})"),
+         "the regular expression \"(a\"");
+  expect(error("/pre_tokenizer/pretokenizers/0/pattern", R"({"Regex": "\\h+"})"), "the escape \\h");
+  expect(error("/pre_tokenizer/pretokenizers/0/pattern", R"({"Regex": "[a&&b]"})"), "&&");
+  expect(error("/normalizer", R"({"type": "Precompiled"})"), "the normalizer \"Precompiled\"");
+  expect(error("/decoder", R"({"type": "WordPiece"})"), "the decoder \"WordPiece\"");
+  expect(error("/post_processor", R"({"type": "BertProcessing"})"),
+         "the post-processor \"BertProcessing\"");
+  expect(error("/model/type", "\"Unigram\""), "the model \"Unigram\"");
+  expect(error("/model/dropout", "0.1"), "\"dropout\" is set");
+  expect(error("/model/unk_token", "\"<none>\""), "\"<none>\" is not in the vocabulary");
+  expect(error("/model/merges/3", "[\"a\"]"), "merge 4 is no");
+  expect(error("/added_tokens/0/id", "5"), "has id 5");
+  expect(error("/added_tokens", "[]"), "no token that ends a text");
+}
+
+TEST(TokenizerJsonTest, TheConfigSaysWhatEndsAText) {
+  const auto json = ReadJsonFile(FolderOf("llama3") + "/tokenizer.json");
+  ASSERT_TRUE(json.ok());
+  const auto end = [&json](const char* config) -> absl::StatusOr<int32_t> {
+    auto tokenizer = TokenizerFromJson(*json, nlohmann::json::parse(config), {});
+    if (!tokenizer.ok()) return tokenizer.status();
+    return (*tokenizer)->end_of_text();
+  };
+  EXPECT_EQ(*end("null"), 901);
+  EXPECT_EQ(*end(R"({"eos_token": "<|eot_id|>"})"), 904);
+  EXPECT_EQ(*end(R"({"eos_token": {"content": "<|eot_id|>"}})"), 904);
+  EXPECT_EQ(end(R"({"eos_token": "<|nowhere|>"})").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SentencePieceTest, BadFilesAreRefused) {
+  for (const char* const bytes : {"", "no model", "\x0a\xff"}) {
+    EXPECT_EQ(SentencePieceFromBytes(bytes, false).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  const auto special = OpenTokenizer(FolderOf("sentencepiece"), {.parse_special = true});
+  EXPECT_EQ(special.status().code(), absl::StatusCode::kUnimplemented) << special.status();
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,1 @@
+../import_workspace/main.cc

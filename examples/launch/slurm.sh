@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+#
+#SBATCH --job-name=zeroth
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=8
+#SBATCH --time=04:00:00
+#SBATCH --signal=TERM@120
+#SBATCH --requeue
+#
+# A rank for each GPU. Two minutes before its time ends, the run saves a checkpoint and stops; queued
+# again, it goes on from there. For CPUs: leave out --gpus-per-node, and train with --comm=mpi instead.
+set -euo pipefail
+
+shared="${SHARED:?a folder that all nodes see, as SHARED=/shared/me}"
+
+srun --kill-on-bad-exit=1 zeroth-train \
+  --device=cuda --comm=nccl \
+  --strategy=hybrid_shard --shard_size=8 --param_dtype=bf16 --reduce_dtype=bf16 \
+  --model=llama_1b --tokenizer="$shared/tokenizer" --seq_len=2048 --batch_size=4 \
+  --data="$shared/tokens/*.bin" --out="$shared/run" --resume=auto --checkpoint_every=500 --async_checkpoint

@@ -1,0 +1,195 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/moe/moe.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/operation.h"
+
+namespace zeroth::kernels {
+namespace {
+
+// Pairs of tokens and experts are counted in int32.
+bool CheckCounts(Operation& op, int64_t tokens, int64_t top_k) {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  return op.Require(top_k == 0 || tokens <= most / top_k, "rows",
+                    absl::StrCat("are ", tokens, " x ", top_k, ", expected at most ", most));
+}
+
+bool CheckRouted(Operation& op, const char* field, const Tensor& tensor, int64_t tokens,
+                 int64_t experts) {
+  if (!op.MinRank(field, tensor, 2)) return false;
+  const int64_t top_k = tensor.dim(-1);
+  op.Require(top_k >= 1 && top_k <= experts, field,
+             absl::StrCat("has ", top_k, " experts for each token, expected 1 to ", experts));
+  return CheckCounts(op, tokens, top_k);
+}
+
+// The fields that Scatter, Combine and RowDots share.
+bool CheckRows(Operation& op, const Tensor& tokens, const Tensor& rows, const Tensor& weights,
+               const Tensor& grouped, SharedType& type, RowsCall& call) {
+  if (!op.MinRank("tokens", tokens, 2) || !op.MinRank("rows", rows, 2)) return false;
+  call.dim = tokens.dim(-1);
+  call.tokens = call.dim == 0 ? 0 : tokens.numel() / call.dim;
+  call.top_k = rows.dim(-1);
+  op.Rows("tokens", tokens, call.tokens, call.dim, type);
+  op.Rows("rows", rows, call.tokens, call.top_k, DType::kInt32);
+  if (weights.defined()) op.Rows("weights", weights, call.tokens, call.top_k, DType::kFloat32);
+  op.Rows("grouped", grouped, call.tokens * call.top_k, call.dim, type);
+  if (!CheckCounts(op, call.tokens, call.top_k)) return false;
+  call.dtype = type.dtype;
+  call.rows = rows.data<int32_t>();
+  return true;
+}
+
+bool CheckOffsets(Operation& op, const Tensor& offsets, size_t experts) {
+  return op.Exactly("offsets", offsets, {static_cast<int64_t>(experts) + 1}, DType::kInt32);
+}
+
+}  // namespace
+
+absl::Status Route(Kernels& kernels, const RouteArgs& args) {
+  Operation op("Route", kernels);
+  if (!op.MinRank("logits", args.logits, 2)) return op.status();
+  RouteCall call;
+  call.experts = args.logits.dim(-1);
+  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
+  if (!CheckRouted(op, "weights", args.weights, call.tokens, call.experts)) return op.status();
+  call.top_k = args.weights.dim(-1);
+  SharedType type;
+  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  op.Rows("weights", args.weights, call.tokens, call.top_k, DType::kFloat32);
+  op.Rows("experts", args.routing.experts, call.tokens, call.top_k, DType::kInt32);
+  op.Rows("rows", args.routing.rows, call.tokens, call.top_k, DType::kInt32);
+  if (!CheckOffsets(op, args.routing.offsets, static_cast<size_t>(call.experts))) {
+    return op.status();
+  }
+  call.dtype = type.dtype;
+  call.normalize = args.normalize;
+  call.logits = args.logits.raw_data();
+  call.weights = args.weights.data<float>();
+  call.chosen = args.routing.experts.data<int32_t>();
+  call.rows = args.routing.rows.data<int32_t>();
+  call.offsets = args.routing.offsets.data<int32_t>();
+  return op.Run(call);
+}
+
+absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args) {
+  Operation op("RouteBackward", kernels);
+  if (!op.MinRank("logits", args.logits, 2)) return op.status();
+  RouteBackwardCall call;
+  call.experts = args.logits.dim(-1);
+  call.tokens = call.experts == 0 ? 0 : args.logits.numel() / call.experts;
+  if (!CheckRouted(op, "experts", args.experts, call.tokens, call.experts)) return op.status();
+  call.top_k = args.experts.dim(-1);
+  SharedType type;
+  op.Rows("logits", args.logits, call.tokens, call.experts, type);
+  op.Rows("experts", args.experts, call.tokens, call.top_k, DType::kInt32);
+  op.Rows("dweights", args.dweights, call.tokens, call.top_k, DType::kFloat32);
+  if (!op.Rows("dlogits", args.dlogits, call.tokens, call.experts, type)) return op.status();
+  call.dtype = type.dtype;
+  call.normalize = args.normalize;
+  call.logits = args.logits.raw_data();
+  call.chosen = args.experts.data<int32_t>();
+  call.dweights = args.dweights.data<float>();
+  call.dlogits = args.dlogits.raw_data();
+  return op.Run(call);
+}
+
+absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
+  Operation op("Scatter", kernels);
+  SharedType type;
+  ScatterCall call;
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+    return op.status();
+  }
+  call.from = args.tokens.raw_data();
+  call.weights = DataOrNull(args.weights);
+  call.grouped = args.grouped.raw_data();
+  return op.Run(call);
+}
+
+absl::Status Combine(Kernels& kernels, const CombineArgs& args) {
+  Operation op("Combine", kernels);
+  SharedType type;
+  CombineCall call;
+  if (!CheckRows(op, args.tokens, args.rows, args.weights, args.grouped, type, call)) {
+    return op.status();
+  }
+  call.grouped = args.grouped.raw_data();
+  call.weights = DataOrNull(args.weights);
+  call.to = args.tokens.raw_data();
+  call.accumulate = args.accumulate;
+  return op.Run(call);
+}
+
+absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args) {
+  Operation op("RowDots", kernels);
+  SharedType type;
+  RowDotsCall call;
+  if (!op.Place("dweights", args.dweights) ||
+      !CheckRows(op, args.tokens, args.rows, args.dweights, args.grouped, type, call)) {
+    return op.status();
+  }
+  call.from = args.tokens.raw_data();
+  call.grouped = args.grouped.raw_data();
+  call.dweights = args.dweights.data<float>();
+  return op.Run(call);
+}
+
+absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
+  Operation op("GroupedGemm", kernels);
+  SharedType type;
+  GroupedGemmCall call;
+  CheckOffsets(op, args.offsets, args.b.size());
+  if (!op.Inside("a", args.a, type) || !op.Inside("c", args.c, type)) return op.status();
+  call.rows = args.a.rows;
+  call.k = args.a.cols;
+  call.n = args.c.cols;
+  op.Sized("c", args.c, call.rows, call.n, type);
+  for (const Tensor& b : args.b) {
+    const Shape shape = args.transpose_b ? Shape({call.n, call.k}) : Shape({call.k, call.n});
+    if (!op.Exactly("b", b, shape, type)) return op.status();
+    call.b.push_back(b.raw_data());
+  }
+  if (!op.ok()) return op.status();
+  call.dtype = type.dtype;
+  call.offsets = args.offsets.data<int32_t>();
+  call.a = args.a.raw_data();
+  call.lda = args.a.stride;
+  call.transpose_b = args.transpose_b;
+  call.c = args.c.raw_data();
+  call.ldc = args.c.stride;
+  call.accumulate = args.accumulate;
+  return op.Run(call);
+}
+
+absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args) {
+  Operation op("GroupedGradient", kernels);
+  SharedType type;
+  SharedType c_type;
+  GroupedGradientCall call;
+  CheckOffsets(op, args.offsets, args.c.size());
+  if (!op.Inside("a", args.a, type) || !op.Inside("b", args.b, type)) return op.status();
+  call.rows = args.a.rows;
+  call.m = args.a.cols;
+  call.n = args.b.cols;
+  op.Sized("b", args.b, call.rows, call.n, type);
+  for (const GroupedGradientArgs::Output& c : args.c) {
+    if (!op.Exactly("c", c.tensor, Shape({call.m, call.n}), c_type)) return op.status();
+    call.c.push_back({c.tensor.raw_data(), c.accumulate});
+  }
+  if (!op.ok()) return op.status();
+  call.dtype = type.dtype;
+  call.c_dtype = c_type.dtype;
+  call.offsets = args.offsets.data<int32_t>();
+  call.a = args.a.raw_data();
+  call.lda = args.a.stride;
+  call.b = args.b.raw_data();
+  call.ldb = args.b.stride;
+  return op.Run(call);
+}
+
+}  // namespace zeroth::kernels

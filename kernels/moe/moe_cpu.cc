@@ -1,0 +1,317 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
+#include "zeroth/kernels/moe/moe.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/moe/moe_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+#include "zeroth/kernels/cpu/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zeroth::cpu {
+namespace HWY_NAMESPACE {
+
+// The logits of one token in fp32, exactly.
+template <typename T>
+HWY_INLINE void Widen(const T* from, int64_t count, float* to) {
+  Transform(
+      static_cast<size_t>(count), to, [](auto, auto x) HWY_ATTR { return x; }, from);
+}
+
+void LoadLogits(DType dtype, const void* logits, int64_t token, int64_t experts, float* to) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    Widen(static_cast<const decltype(element)*>(logits) + token * experts, experts, to);
+  });
+}
+
+void StoreLogits(DType dtype, const float* from, int64_t token, int64_t experts, void* dlogits) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    Transform(
+        static_cast<size_t>(experts), static_cast<decltype(element)*>(dlogits) + token * experts,
+        [](auto, auto x) HWY_ATTR { return x; }, from);
+  });
+}
+
+// Tokens [begin, end).
+void ScatterRows(const ScatterCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    for (int64_t token = begin; token < end; ++token) {
+      for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
+        const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
+        Transform(
+            static_cast<size_t>(call.dim),
+            static_cast<T*>(call.grouped) + call.rows[pair] * call.dim,
+            [weight](auto d, auto x) HWY_ATTR { return hn::Mul(x, hn::Set(d, weight)); },
+            static_cast<const T*>(call.from) + token * call.dim);
+      }
+    }
+  });
+}
+
+// Columns of a sum of several rows are added up here, in fp32.
+constexpr int64_t kSumColumns = 256;
+
+void CombineRows(const CombineCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    float sums[kSumColumns];
+    for (int64_t token = begin; token < end; ++token) {
+      for (int64_t column = 0; column < call.dim; column += kSumColumns) {
+        const auto count = static_cast<size_t>(std::min(kSumColumns, call.dim - column));
+        T* const to = static_cast<T*>(call.to) + token * call.dim + column;
+        std::fill_n(sums, count, 0.0f);
+        if (call.accumulate) {
+          Transform(
+              count, sums, [](auto, auto x) HWY_ATTR { return x; }, to);
+        }
+        for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
+          const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
+          Transform(
+              count, sums,
+              [weight](auto d, auto sum, auto x)
+                  HWY_ATTR { return hn::MulAdd(hn::Set(d, weight), x, sum); },
+              sums, static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim + column);
+        }
+        Transform(
+            count, to, [](auto, auto x) HWY_ATTR { return x; }, sums);
+      }
+    }
+  });
+}
+
+void DotRows(const RowDotsCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    for (int64_t token = begin; token < end; ++token) {
+      for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
+        call.dweights[pair] = Reduce(
+            static_cast<size_t>(call.dim),
+            [](auto, auto sum, auto a, auto b) HWY_ATTR { return hn::MulAdd(a, b, sum); },
+            static_cast<const T*>(call.from) + token * call.dim,
+            static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim);
+      }
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace zeroth::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace zeroth::cpu {
+namespace {
+
+HWY_EXPORT(LoadLogits);
+HWY_EXPORT(StoreLogits);
+HWY_EXPORT(ScatterRows);
+HWY_EXPORT(CombineRows);
+HWY_EXPORT(DotRows);
+
+// Turns logits into probabilities.
+void Softmax(absl::Span<float> values) {
+  float max = -std::numeric_limits<float>::infinity();
+  for (const float value : values) max = std::max(max, value);
+  float sum = 0.0f;
+  for (float& value : values) sum += value = std::exp(value - max);
+  for (float& value : values) value /= sum;
+}
+
+// The `top_k` largest, the largest first. NaNs come last.
+void Choose(absl::Span<const float> probabilities, int64_t top_k, int32_t* chosen) {
+  const auto above = [&](int32_t a, int32_t b) {
+    const float left = probabilities[static_cast<size_t>(a)];
+    const float right = probabilities[static_cast<size_t>(b)];
+    if (std::isnan(left) != std::isnan(right)) return std::isnan(right);
+    return left > right || (!(left < right) && a < b);
+  };
+  std::vector<int32_t> order(probabilities.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  std::partial_sort(order.begin(), order.begin() + top_k, order.end(), above);
+  std::copy_n(order.begin(), top_k, chosen);
+}
+
+void RouteTokens(const RouteCall& call, int64_t begin, int64_t end) {
+  std::vector<float> row(static_cast<size_t>(call.experts));
+  for (int64_t token = begin; token < end; ++token) {
+    HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, call.experts, row.data());
+    Softmax(absl::MakeSpan(row));
+    int32_t* const chosen = call.chosen + token * call.top_k;
+    Choose(row, call.top_k, chosen);
+    float sum = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) sum += row[static_cast<size_t>(chosen[k])];
+    const float divisor = call.normalize ? sum : 1.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      call.weights[token * call.top_k + k] = row[static_cast<size_t>(chosen[k])] / divisor;
+    }
+  }
+}
+
+absl::Status Route(const RouteCall& call, CpuKernels&) {
+  ParallelFor(call.tokens, RowGrain(4 * call.experts),
+              [&](int64_t, int64_t begin, int64_t end) { RouteTokens(call, begin, end); });
+  // A counting sort, which keeps the order of tokens.
+  std::fill_n(call.offsets, call.experts + 1, 0);
+  const int64_t pairs = call.tokens * call.top_k;
+  for (int64_t pair = 0; pair < pairs; ++pair) ++call.offsets[call.chosen[pair] + 1];
+  for (int64_t e = 0; e < call.experts; ++e) call.offsets[e + 1] += call.offsets[e];
+  std::vector<int32_t> next(call.offsets, call.offsets + call.experts);
+  for (int64_t pair = 0; pair < pairs; ++pair) call.rows[pair] = next[call.chosen[pair]]++;
+  return absl::OkStatus();
+}
+const OnCpu<Route> route;
+
+void RouteTokensBackward(const RouteBackwardCall& call, int64_t begin, int64_t end) {
+  std::vector<float> row(static_cast<size_t>(call.experts));
+  for (int64_t token = begin; token < end; ++token) {
+    HWY_DYNAMIC_DISPATCH(LoadLogits)(call.dtype, call.logits, token, call.experts, row.data());
+    Softmax(absl::MakeSpan(row));
+    const int32_t* const chosen = call.chosen + token * call.top_k;
+    const float* const dweights = call.dweights + token * call.top_k;
+    float sum = 0.0f;
+    float mean = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      sum += row[static_cast<size_t>(chosen[k])];
+      mean += row[static_cast<size_t>(chosen[k])] * dweights[k];
+    }
+    // Of a softmax over the chosen alone the others are no part.
+    if (call.normalize) {
+      mean /= sum;
+      std::vector<float> weights;
+      for (int64_t k = 0; k < call.top_k; ++k) {
+        weights.push_back(row[static_cast<size_t>(chosen[k])] / sum);
+      }
+      std::fill(row.begin(), row.end(), 0.0f);
+      for (int64_t k = 0; k < call.top_k; ++k) {
+        row[static_cast<size_t>(chosen[k])] = weights[static_cast<size_t>(k)];
+      }
+    }
+    std::vector<float> gradient(row.size(), 0.0f);
+    for (int64_t k = 0; k < call.top_k; ++k) gradient[static_cast<size_t>(chosen[k])] = dweights[k];
+    for (size_t e = 0; e < row.size(); ++e) row[e] *= gradient[e] - mean;
+    HWY_DYNAMIC_DISPATCH(StoreLogits)(call.dtype, row.data(), token, call.experts, call.dlogits);
+  }
+}
+
+absl::Status RouteBackward(const RouteBackwardCall& call, CpuKernels&) {
+  ParallelFor(call.tokens, RowGrain(4 * call.experts),
+              [&](int64_t, int64_t begin, int64_t end) { RouteTokensBackward(call, begin, end); });
+  return absl::OkStatus();
+}
+const OnCpu<RouteBackward> route_backward;
+
+// `rows` are read where nobody checks them any more.
+absl::Status CheckRows(const RowsCall& call) {
+  const int64_t pairs = call.tokens * call.top_k;
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (call.rows[pair] >= 0 && call.rows[pair] < pairs) continue;
+    return absl::InvalidArgumentError(absl::StrCat("mixture of experts: rows is ", call.rows[pair],
+                                                   " at ", pair, ", expected 0 to ", pairs - 1));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Call>
+absl::Status ForTokens(const Call& call, void (*piece)(const Call&, int64_t, int64_t)) {
+  ZEROTH_RETURN_IF_ERROR(CheckRows(call));
+  ParallelFor(call.tokens, RowGrain(call.dim * call.top_k),
+              [&](int64_t, int64_t begin, int64_t end) { piece(call, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status Scatter(const ScatterCall& call, CpuKernels&) {
+  return ForTokens(call, HWY_DYNAMIC_DISPATCH(ScatterRows));
+}
+const OnCpu<Scatter> scatter;
+
+absl::Status Combine(const CombineCall& call, CpuKernels&) {
+  return ForTokens(call, HWY_DYNAMIC_DISPATCH(CombineRows));
+}
+const OnCpu<Combine> combine;
+
+absl::Status RowDots(const RowDotsCall& call, CpuKernels&) {
+  return ForTokens(call, HWY_DYNAMIC_DISPATCH(DotRows));
+}
+const OnCpu<RowDots> row_dots;
+
+absl::Status CheckOffsets(const int32_t* offsets, size_t experts, int64_t rows) {
+  bool right = offsets[0] == 0 && offsets[experts] == rows;
+  for (size_t e = 0; e < experts; ++e) right = right && offsets[e] <= offsets[e + 1];
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("mixture of experts: offsets do not go from 0 up to ", rows, " rows"));
+}
+
+const void* Advanced(const void* at, int64_t elements, DType dtype) {
+  return static_cast<const char*>(at) + elements * static_cast<int64_t>(SizeOf(dtype));
+}
+
+absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
+  ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.b.size(), call.rows));
+  for (size_t e = 0; e < call.b.size(); ++e) {
+    GemmCall product;
+    product.m = call.offsets[e + 1] - call.offsets[e];
+    product.n = call.n;
+    product.k = call.k;
+    product.dtype = product.c_dtype = call.dtype;
+    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.lda = call.lda;
+    product.b = call.b[e];
+    product.transpose_b = call.transpose_b;
+    product.ldb = call.transpose_b ? call.k : call.n;
+    product.c = const_cast<void*>(Advanced(call.c, call.offsets[e] * call.ldc, call.dtype));
+    product.ldc = call.ldc;
+    product.accumulate = call.accumulate;
+    product.any_team = kernels.any_team();
+    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
+  }
+  return absl::OkStatus();
+}
+const OnCpu<GroupedGemm> grouped_gemm;
+
+absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernels) {
+  ZEROTH_RETURN_IF_ERROR(CheckOffsets(call.offsets, call.c.size(), call.rows));
+  for (size_t e = 0; e < call.c.size(); ++e) {
+    GemmCall product;
+    product.m = call.m;
+    product.n = call.n;
+    product.k = call.offsets[e + 1] - call.offsets[e];
+    product.dtype = call.dtype;
+    product.c_dtype = call.c_dtype;
+    product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
+    product.lda = call.lda;
+    product.transpose_a = true;
+    product.b = Advanced(call.b, call.offsets[e] * call.ldb, call.dtype);
+    product.ldb = call.ldb;
+    product.c = call.c[e].c;
+    product.ldc = call.n;
+    product.accumulate = call.c[e].accumulate;
+    product.any_team = kernels.any_team();
+    ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));
+  }
+  return absl::OkStatus();
+}
+const OnCpu<GroupedGradient> grouped_gradient;
+
+}  // namespace
+}  // namespace zeroth::cpu
+#endif  // HWY_ONCE

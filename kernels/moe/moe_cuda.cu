@@ -1,0 +1,405 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/elements.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/moe/moe.h"
+
+namespace zeroth::cuda {
+namespace {
+
+// The largest logit of a token, and what the sum of exponentials below it comes to; one thread's
+// work, since there are far fewer experts than tokens.
+template <typename T>
+struct Softmax {
+  __device__ __forceinline__ Softmax(const T* row, int64_t experts) {
+    max = -INFINITY;
+    for (int64_t e = 0; e < experts; ++e) max = fmaxf(max, ToFloat(row[e]));
+    float sum = 0.0f;
+    for (int64_t e = 0; e < experts; ++e) sum = __fadd_rn(sum, expf(ToFloat(row[e]) - max));
+    inverse = 1.0f / sum;
+  }
+  __device__ __forceinline__ float Of(T logit) const {
+    return expf(ToFloat(logit) - max) * inverse;
+  }
+
+  float max;
+  float inverse;  // of the sum
+};
+
+// Whether logit a of expert i comes before logit b of expert j. NaNs come last.
+__device__ __forceinline__ bool Above(float a, int64_t i, float b, int64_t j) {
+  if (isnan(a) != isnan(b)) return isnan(b);
+  return a > b || (!(a < b) && i < j);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) ChooseExperts(RouteCall call) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t token = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; token < call.tokens;
+       token += step) {
+    const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
+    const Softmax<T> softmax(row, call.experts);
+    int64_t last = -1;
+    float total = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      // The first of those that come after the last one.
+      int64_t best = -1;
+      for (int64_t e = 0; e < call.experts; ++e) {
+        const float logit = ToFloat(row[e]);
+        if (last >= 0 && !Above(ToFloat(row[last]), last, logit, e)) continue;
+        if (best < 0 || Above(logit, e, ToFloat(row[best]), best)) best = e;
+      }
+      last = best;
+      const float p = softmax.Of(row[best]);
+      call.chosen[token * call.top_k + k] = static_cast<int32_t>(best);
+      call.weights[token * call.top_k + k] = p;
+      total = __fadd_rn(total, p);
+    }
+    if (!call.normalize) continue;
+    const float inverse = 1.0f / total;
+    for (int64_t k = 0; k < call.top_k; ++k) call.weights[token * call.top_k + k] *= inverse;
+  }
+}
+
+// A warp for each expert, which goes over all pairs in order: it counts its own into
+// offsets[expert + 1], or, when these are sums, numbers them.
+template <bool kAssign>
+__global__ void __launch_bounds__(32) GroupPairs(RouteCall call) {
+  const auto expert = static_cast<int32_t>(blockIdx.x);
+  const auto lane = static_cast<int64_t>(threadIdx.x);
+  const int64_t pairs = call.tokens * call.top_k;
+  int32_t row = kAssign ? call.offsets[expert] : 0;
+  for (int64_t begin = 0; begin < pairs; begin += 32) {
+    const int64_t pair = begin + lane;
+    const bool mine = pair < pairs && call.chosen[pair] == expert;
+    const unsigned all = __ballot_sync(kWholeWarp, mine ? 1 : 0);
+    if (kAssign && mine) call.rows[pair] = row + __popc(all & ((1u << lane) - 1u));
+    row += __popc(all);
+  }
+  if (!kAssign && lane == 0) call.offsets[expert + 1] = row;
+}
+
+__global__ void __launch_bounds__(32) SumOffsets(RouteCall call) {
+  if (threadIdx.x != 0) return;
+  int32_t sum = 0;
+  call.offsets[0] = 0;
+  for (int64_t e = 0; e < call.experts; ++e) call.offsets[e + 1] = sum += call.offsets[e + 1];
+}
+
+absl::Status Route(const RouteCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const LaunchShape by_expert = {dim3(static_cast<unsigned>(call.experts)), dim3(32)};
+  if (call.tokens > 0) {
+    ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&](auto tag) {
+      return ZEROTH_LAUNCH((ChooseExperts<typename decltype(tag)::type>),
+                           MapShape(call.tokens, target.multiprocessors), target.stream, call);
+    }));
+  }
+  ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH((GroupPairs<false>), by_expert, target.stream, call));
+  ZEROTH_RETURN_IF_ERROR(
+      ZEROTH_LAUNCH(SumOffsets, (LaunchShape{dim3(1), dim3(32)}), target.stream, call));
+  return ZEROTH_LAUNCH((GroupPairs<true>), by_expert, target.stream, call);
+}
+const OnCuda<Route> route;
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads) RouteGradient(RouteBackwardCall call) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t token = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; token < call.tokens;
+       token += step) {
+    const T* const row = static_cast<const T*>(call.logits) + token * call.experts;
+    T* const drow = static_cast<T*>(call.dlogits) + token * call.experts;
+    const int32_t* const chosen = call.chosen + token * call.top_k;
+    const float* const dweights = call.dweights + token * call.top_k;
+    const Softmax<T> softmax(row, call.experts);
+    float total = 0.0f;
+    float mean = 0.0f;
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const float p = softmax.Of(row[chosen[k]]);
+      total = __fadd_rn(total, p);
+      mean = __fmaf_rn(p, dweights[k], mean);
+    }
+    const float inverse = call.normalize ? 1.0f / total : 1.0f;
+    if (call.normalize) mean *= inverse;
+    for (int64_t e = 0; e < call.experts; ++e) {
+      // Of a softmax over the chosen alone the others are no part.
+      const float p = call.normalize ? 0.0f : softmax.Of(row[e]);
+      drow[e] = FromFloat<T>(-p * mean);
+    }
+    for (int64_t k = 0; k < call.top_k; ++k) {
+      const float p = softmax.Of(row[chosen[k]]) * inverse;
+      drow[chosen[k]] = FromFloat<T>(p * (dweights[k] - mean));
+    }
+  }
+}
+
+absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) {
+  if (call.tokens == 0) return absl::OkStatus();
+  const LaunchTarget& target = kernels.target();
+  return DispatchType(call.dtype, [&](auto tag) {
+    return ZEROTH_LAUNCH((RouteGradient<typename decltype(tag)::type>),
+                         MapShape(call.tokens, target.multiprocessors), target.stream, call);
+  });
+}
+const OnCuda<RouteBackward> route_backward;
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    ScatterRows(ScatterCall call) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  const int64_t items = call.tokens * call.top_k * call.dim;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+    const int64_t pair = item / call.dim;
+    const int64_t column = item % call.dim;
+    const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
+    const float x =
+        ToFloat(static_cast<const T*>(call.from)[pair / call.top_k * call.dim + column]);
+    static_cast<T*>(call.grouped)[call.rows[pair] * call.dim + column] = FromFloat<T>(weight * x);
+  }
+}
+
+absl::Status Scatter(const ScatterCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const int64_t items = call.tokens * call.top_k * call.dim;
+  if (items == 0) return absl::OkStatus();
+  return DispatchType(call.dtype, [&](auto tag) {
+    return ZEROTH_LAUNCH((ScatterRows<typename decltype(tag)::type>),
+                         MapShape(items, target.multiprocessors), target.stream, call);
+  });
+}
+const OnCuda<Scatter> scatter;
+
+template <typename T>
+__global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
+    CombineRows(CombineCall call) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  const int64_t items = call.tokens * call.dim;
+  for (int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += step) {
+    const int64_t token = item / call.dim;
+    const int64_t column = item % call.dim;
+    T* const to = static_cast<T*>(call.to) + item;
+    float sum = call.accumulate ? ToFloat(*to) : 0.0f;
+    for (int64_t pair = token * call.top_k; pair < (token + 1) * call.top_k; ++pair) {
+      const float weight = call.weights == nullptr ? 1.0f : call.weights[pair];
+      const T* const row = static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim;
+      sum = __fmaf_rn(weight, ToFloat(row[column]), sum);
+    }
+    *to = FromFloat<T>(sum);
+  }
+}
+
+absl::Status Combine(const CombineCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  const int64_t items = call.tokens * call.dim;
+  if (items == 0) return absl::OkStatus();
+  return DispatchType(call.dtype, [&](auto tag) {
+    return ZEROTH_LAUNCH((CombineRows<typename decltype(tag)::type>),
+                         MapShape(items, target.multiprocessors), target.stream, call);
+  });
+}
+const OnCuda<Combine> combine;
+
+constexpr int kDotWarps = 4;
+
+template <typename T>
+__global__ void __launch_bounds__(kDotWarps * 32) DotRows(RowDotsCall call) {
+  const int64_t pair = int64_t{blockIdx.x} * kDotWarps + threadIdx.x / 32;
+  if (pair >= call.tokens * call.top_k) return;
+  const T* const token = static_cast<const T*>(call.from) + pair / call.top_k * call.dim;
+  const T* const row = static_cast<const T*>(call.grouped) + call.rows[pair] * call.dim;
+  float sum = 0.0f;
+  for (int64_t i = threadIdx.x % 32; i < call.dim; i += 32) {
+    sum = __fmaf_rn(ToFloat(token[i]), ToFloat(row[i]), sum);
+  }
+  sum = WarpSum(sum);
+  if (threadIdx.x % 32 == 0) call.dweights[pair] = sum;
+}
+
+absl::Status RowDots(const RowDotsCall& call, CudaKernels& kernels) {
+  const int64_t pairs = call.tokens * call.top_k;
+  if (pairs == 0) return absl::OkStatus();
+  return DispatchType(call.dtype, [&](auto tag) {
+    return ZEROTH_LAUNCH((DotRows<typename decltype(tag)::type>), WarpPerRowShape(pairs, kDotWarps),
+                         kernels.target().stream, call);
+  });
+}
+const OnCuda<RowDots> row_dots;
+
+// Products by tiles of kTile x kTile elements, one a thread, of operands that pass through shared
+// memory. Nobody on the host knows how many rows an expert has, so the grid has a row of tiles for
+// each that there may be, and blocks find their expert.
+constexpr int kTile = 16;
+constexpr int64_t kMostExperts = 128;  // of a launch, whose parameters must hold their addresses
+
+struct GroupedGemmParams {
+  int64_t n, k, lda, ldc;
+  bool transpose_b;
+  bool accumulate;
+  const int32_t* offsets;  // of the launch's first expert
+  int experts;
+  int column_tiles;
+  const void* a;
+  void* c;
+  const void* b[kMostExperts];
+};
+
+struct GroupedGradientParams {
+  int64_t m, n, lda, ldb;
+  const int32_t* offsets;
+  int column_tiles;
+  int tiles;  // of an expert
+  const void* a;
+  const void* b;
+  void* c[kMostExperts];
+  bool accumulate[kMostExperts];
+};
+static_assert(sizeof(GroupedGemmParams) <= kKernelParameterBytes);
+static_assert(sizeof(GroupedGradientParams) <= kKernelParameterBytes);
+
+// One tile of operands to shared memory; `load_a(row, depth)` and `load_b(depth, column)` give
+// zeros outside.
+template <typename LoadA, typename LoadB>
+__device__ __forceinline__ float TileProduct(int64_t depths, const LoadA& load_a,
+                                             const LoadB& load_b) {
+  ZEROTH_SHARED(float, a_tile, [kTile * (kTile + 1)]);
+  ZEROTH_SHARED(float, b_tile, [kTile * (kTile + 1)]);
+  const auto x = static_cast<int>(threadIdx.x);
+  const auto y = static_cast<int>(threadIdx.y);
+  float sum = 0.0f;
+  for (int64_t depth = 0; depth < depths; depth += kTile) {
+    a_tile[y * (kTile + 1) + x] = load_a(depth + x);
+    b_tile[y * (kTile + 1) + x] = load_b(depth + y);
+    __syncthreads();
+    for (int i = 0; i < kTile; ++i) {
+      sum = __fmaf_rn(a_tile[y * (kTile + 1) + i], b_tile[i * (kTile + 1) + x], sum);
+    }
+    __syncthreads();
+  }
+  return sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kTile* kTile) GroupedGemmKernel(GroupedGemmParams p) {
+  int tile = static_cast<int>(blockIdx.x) / p.column_tiles;
+  int expert = 0;
+  for (; expert < p.experts; ++expert) {
+    const int tiles = (p.offsets[expert + 1] - p.offsets[expert] + kTile - 1) / kTile;
+    if (tile < tiles) break;
+    tile -= tiles;
+  }
+  if (expert == p.experts) return;
+  const int64_t row = p.offsets[expert] + tile * kTile + static_cast<int>(threadIdx.y);
+  const int64_t column =
+      static_cast<int>(blockIdx.x) % p.column_tiles * kTile + static_cast<int>(threadIdx.x);
+  const bool has_row = row < p.offsets[expert + 1];
+  const T* const a = static_cast<const T*>(p.a);
+  const T* const b = static_cast<const T*>(p.b[expert]);
+  const float sum = TileProduct(
+      p.k,
+      [&](int64_t depth) {
+        return has_row && depth < p.k ? ToFloat(a[row * p.lda + depth]) : 0.0f;
+      },
+      [&](int64_t depth) {
+        if (depth >= p.k || column >= p.n) return 0.0f;
+        return ToFloat(p.transpose_b ? b[column * p.k + depth] : b[depth * p.n + column]);
+      });
+  if (!has_row || column >= p.n) return;
+  T* const c = static_cast<T*>(p.c) + row * p.ldc + column;
+  *c = FromFloat<T>(p.accumulate ? __fadd_rn(ToFloat(*c), sum) : sum);
+}
+
+template <typename T, typename C>
+__global__ void __launch_bounds__(kTile* kTile) GroupedGradientKernel(GroupedGradientParams p) {
+  const int expert = static_cast<int>(blockIdx.x) / p.tiles;
+  const int tile = static_cast<int>(blockIdx.x) % p.tiles;
+  const int64_t row = tile / p.column_tiles * kTile + static_cast<int>(threadIdx.y);
+  const int64_t column = tile % p.column_tiles * kTile + static_cast<int>(threadIdx.x);
+  const int64_t first = p.offsets[expert];
+  const int64_t count = p.offsets[expert + 1] - first;
+  const T* const a = static_cast<const T*>(p.a) + first * p.lda;
+  const T* const b = static_cast<const T*>(p.b) + first * p.ldb;
+  const float sum = TileProduct(
+      count,
+      [&](int64_t depth) {
+        return row < p.m && depth < count ? ToFloat(a[depth * p.lda + row]) : 0.0f;
+      },
+      [&](int64_t depth) {
+        return column < p.n && depth < count ? ToFloat(b[depth * p.ldb + column]) : 0.0f;
+      });
+  if (row >= p.m || column >= p.n) return;
+  C* const c = static_cast<C*>(p.c[expert]) + row * p.n + column;
+  *c = FromFloat<C>(p.accumulate[expert] ? __fadd_rn(ToFloat(*c), sum) : sum);
+}
+
+int64_t TilesOf(int64_t size) { return (size + kTile - 1) / kTile; }
+
+absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
+  if (call.rows == 0 || call.n == 0) return absl::OkStatus();
+  const auto experts = static_cast<int64_t>(call.b.size());
+  for (int64_t first = 0; first < experts; first += kMostExperts) {
+    const int64_t count = std::min(kMostExperts, experts - first);
+    GroupedGemmParams p = {};
+    p.n = call.n;
+    p.k = call.k;
+    p.lda = call.lda;
+    p.ldc = call.ldc;
+    p.transpose_b = call.transpose_b;
+    p.accumulate = call.accumulate;
+    p.offsets = call.offsets + first;
+    p.experts = static_cast<int>(count);
+    p.column_tiles = static_cast<int>(TilesOf(call.n));
+    p.a = call.a;
+    p.c = call.c;
+    std::copy_n(call.b.begin() + first, count, p.b);
+    // Each expert's last tile may be begun and not filled.
+    const int64_t row_tiles = call.rows / kTile + std::min(count, call.rows);
+    const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
+                               dim3(kTile, kTile)};
+    ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&](auto tag) {
+      return ZEROTH_LAUNCH((GroupedGemmKernel<typename decltype(tag)::type>), shape,
+                           kernels.target().stream, p);
+    }));
+  }
+  return absl::OkStatus();
+}
+const OnCuda<GroupedGemm> grouped_gemm;
+
+absl::Status GroupedGradient(const GroupedGradientCall& call, CudaKernels& kernels) {
+  if (call.m == 0 || call.n == 0) return absl::OkStatus();
+  const auto experts = static_cast<int64_t>(call.c.size());
+  for (int64_t first = 0; first < experts; first += kMostExperts) {
+    const int64_t count = std::min(kMostExperts, experts - first);
+    GroupedGradientParams p = {};
+    p.m = call.m;
+    p.n = call.n;
+    p.lda = call.lda;
+    p.ldb = call.ldb;
+    p.offsets = call.offsets + first;
+    p.column_tiles = static_cast<int>(TilesOf(call.n));
+    p.tiles = p.column_tiles * static_cast<int>(TilesOf(call.m));
+    p.a = call.a;
+    p.b = call.b;
+    for (int64_t e = 0; e < count; ++e) {
+      p.c[e] = call.c[static_cast<size_t>(first + e)].c;
+      p.accumulate[e] = call.c[static_cast<size_t>(first + e)].accumulate;
+    }
+    const LaunchShape shape = {dim3(static_cast<unsigned>(count * p.tiles)), dim3(kTile, kTile)};
+    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
+      return ZEROTH_LAUNCH(
+          (GroupedGradientKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>),
+          shape, kernels.target().stream, p);
+    }));
+  }
+  return absl::OkStatus();
+}
+const OnCuda<GroupedGradient> grouped_gradient;
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,258 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/kernels/moe/moe.h"
+#include "zeroth/kernels/moe/moe_reference.h"
+#include "zeroth/kernels/testing/kernels_suite.h"
+#include "zeroth/kernels/testing/rounding.h"
+
+namespace zeroth::testing {
+
+using reference::RouteShape;
+
+class MoeSuite : public KernelsSuite {
+ protected:
+  RouteShape RandomShape() {
+    RouteShape shape;
+    shape.tokens = RandomSize(0, 70);
+    shape.experts = RandomSize(1, 40);
+    shape.top_k = RandomSize(1, std::min<int64_t>(shape.experts, 9));
+    shape.normalize = RandomSize(0, 1) == 1;
+    return shape;
+  }
+  Tensor UnwrittenInts(const Shape& shape) {
+    return UploadTokens(shape, std::vector<int32_t>(static_cast<size_t>(shape.numel()), -7));
+  }
+  std::vector<int32_t> Ints(const Tensor& tensor) { return *tensor.ToHost<int32_t>(); }
+
+  struct Run {
+    Tensor logits;
+    Tensor weights;
+    Routing routing;
+  };
+  Run RunRoute(const RouteShape& shape, const std::vector<float>& logits, DType dtype) {
+    RouteArgs args;
+    args.logits = Upload({shape.tokens, shape.experts}, logits, dtype);
+    args.normalize = shape.normalize;
+    args.weights = Unwritten({shape.tokens, shape.top_k});
+    args.routing.experts = UnwrittenInts({shape.tokens, shape.top_k});
+    args.routing.rows = UnwrittenInts({shape.tokens, shape.top_k});
+    args.routing.offsets = UnwrittenInts({shape.experts + 1});
+    const absl::Status status = kernels::Route(kernels(), args);
+    EXPECT_TRUE(status.ok()) << status;
+    return {args.logits, args.weights, args.routing};
+  }
+  // A routing of random tokens, of which some experts get none.
+  reference::Routed RandomRouting(const RouteShape& shape) {
+    std::vector<double> logits = ToDouble(RandomNormal(shape.tokens * shape.experts));
+    for (int64_t i = 0; i < shape.tokens * shape.experts; ++i) {
+      if (i % shape.experts % 3 == 1) logits[static_cast<size_t>(i)] -= 20;
+    }
+    return reference::Route(shape, logits);
+  }
+};
+
+TEST_P(MoeSuite, RoutesToTheMostProbable) {
+  for (int i = 0; i < 60; ++i) {
+    const RouteShape shape = RandomShape();
+    const DType dtype = kElementTypes[i % 3];
+    const std::vector<float> logits =
+        RoundTo(dtype, RandomNormal(shape.tokens * shape.experts, i % 2 == 0 ? 1.0f : 10.0f));
+    const Run run = RunRoute(shape, logits, dtype);
+    const reference::Routed expected = reference::Route(shape, ToDouble(logits));
+    EXPECT_EQ(Ints(run.routing.experts), expected.experts);
+    EXPECT_EQ(Ints(run.routing.rows), expected.rows);
+    EXPECT_EQ(Ints(run.routing.offsets), expected.offsets);
+    ExpectClose(Download(run.weights), expected.weights, 2e-6, 1e-30, "weights");
+    const std::vector<float> dweights = RandomNormal(shape.tokens * shape.top_k);
+    RouteBackwardArgs back;
+    back.logits = run.logits;
+    back.normalize = shape.normalize;
+    back.experts = run.routing.experts;
+    back.dweights = Upload({shape.tokens, shape.top_k}, dweights);
+    back.dlogits = Unwritten({shape.tokens, shape.experts}, dtype);
+    ASSERT_TRUE(kernels::RouteBackward(kernels(), back).ok());
+    ExpectCloseIn(dtype, Download(back.dlogits),
+                  reference::RouteBackward(shape, ToDouble(logits), ToDouble(dweights)), 2e-6, 1e-7,
+                  "dlogits");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(MoeSuite, EqualLogitsGoToTheLowerNumberAndNanIsNotHidden) {
+  const RouteShape shape{3, 6, 2, true};
+  std::vector<float> logits(18, 0.5f);
+  logits[6 + 4] = 2.0f;
+  logits[12 + 1] = std::numeric_limits<float>::quiet_NaN();
+  const Run run = RunRoute(shape, logits, DType::kFloat32);
+  const std::vector<int32_t> experts = Ints(run.routing.experts);
+  EXPECT_EQ(std::vector<int32_t>(experts.begin(), experts.begin() + 4),
+            (std::vector<int32_t>{0, 1, 4, 0}));
+  EXPECT_NE(experts[4], experts[5]) << "two experts, whatever the logits";
+  const std::vector<float> weights = Download(run.weights);
+  EXPECT_EQ(weights[0], 0.5f);
+  EXPECT_TRUE(std::isnan(weights[4]) && std::isnan(weights[5]));
+}
+
+TEST_P(MoeSuite, TokensGoToTheirRowsAndBack) {
+  for (int i = 0; i < 40; ++i) {
+    RouteShape shape = RandomShape();
+    const DType dtype = kElementTypes[i % 3];
+    const int64_t dim = RandomSize(1, 300);
+    const int64_t pairs = shape.tokens * shape.top_k;
+    const reference::Routed routed = RandomRouting(shape);
+    const std::vector<float> x = RoundTo(dtype, RandomNormal(shape.tokens * dim));
+    const std::vector<float> y = RoundTo(dtype, RandomNormal(pairs * dim));
+    const std::vector<float> w = RandomNormal(pairs);
+    const bool weighted = i % 2 == 0;
+    const Tensor rows = UploadTokens({shape.tokens, shape.top_k}, routed.rows);
+    const Tensor weights = weighted ? Upload({shape.tokens, shape.top_k}, w) : Tensor();
+    const Tensor tokens = Upload({shape.tokens, dim}, x, dtype);
+    const Tensor grouped = Unwritten({pairs, dim}, dtype);
+    ASSERT_TRUE(kernels::Scatter(kernels(), {tokens, rows, weights, grouped}).ok());
+    std::vector<double> scattered(static_cast<size_t>(pairs * dim));
+    std::vector<double> combined = ToDouble(x);
+    std::vector<double> dots(static_cast<size_t>(pairs));
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const double weight = weighted ? w[pair] : 1.0;
+      for (int64_t c = 0; c < dim; ++c) {
+        const int64_t token = pair / shape.top_k * dim + c;
+        const int64_t row = routed.rows[pair] * dim + c;
+        scattered[row] = weight * x[token];
+        combined[token] += weight * y[row];
+        dots[pair] += static_cast<double>(x[token]) * y[row];
+      }
+    }
+    ExpectCloseIn(dtype, Download(grouped), scattered, 1e-7, 0, "scattered");
+    const Tensor back = Upload({pairs, dim}, y, dtype);
+    const Tensor dweights = Unwritten({shape.tokens, shape.top_k});
+    ASSERT_TRUE(kernels::RowDots(kernels(), {tokens, back, rows, dweights}).ok());
+    ExpectClose(Download(dweights), dots, 3e-6, 1e-6, "dweights");
+    CombineArgs combine{back, rows, weights, tokens, /*accumulate=*/true};
+    ASSERT_TRUE(kernels::Combine(kernels(), combine).ok());
+    ExpectCloseIn(dtype, Download(tokens), combined, 1e-6, 1e-6, "combined");
+    combine.tokens = Unwritten({shape.tokens, dim}, dtype);
+    combine.accumulate = false;
+    for (size_t t = 0; t < combined.size(); ++t) combined[t] -= x[t];
+    ASSERT_TRUE(kernels::Combine(kernels(), combine).ok());
+    ExpectCloseIn(dtype, Download(combine.tokens), combined, 1e-6, 1e-6, "combined anew");
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
+  for (int i = 0; i < 30; ++i) {
+    const RouteShape shape = RandomShape();
+    const DType dtype = kElementTypes[i % 3];
+    const DType grad_dtype = kElementTypes[i / 3 % 3];
+    if (dtype != DType::kFloat32 && grad_dtype != DType::kFloat32 && dtype != grad_dtype) continue;
+    const int64_t k = RandomSize(1, 50);
+    const int64_t n = RandomSize(1, 50);
+    const bool transpose_b = i % 2 == 0;
+    const reference::Routed routed = RandomRouting(shape);
+    const int64_t rows = shape.tokens * shape.top_k;
+    const std::vector<float> a = RoundTo(dtype, RandomNormal(rows * k));
+    const std::vector<float> dc = RoundTo(dtype, RandomNormal(rows * n));
+    // Side by side with something else, as gate and up are.
+    const Tensor wide = Upload({rows, n + 3}, std::vector<float>((n + 3) * rows, 1.0f), dtype);
+    GroupedGemmArgs gemm;
+    gemm.offsets = UploadTokens({shape.experts + 1}, routed.offsets);
+    gemm.a = Upload({rows, k}, a, dtype);
+    gemm.transpose_b = transpose_b;
+    gemm.c = Matrix(wide).Columns(2, n);
+    gemm.accumulate = i % 4 < 2;
+    GroupedGradientArgs gradient;
+    gradient.offsets = gemm.offsets;
+    gradient.a = gemm.a;
+    gradient.b = Upload({rows, n}, dc, dtype);
+    std::vector<double> expected(static_cast<size_t>(rows * n));
+    std::vector<std::vector<double>> expected_gradients;
+    for (int64_t e = 0; e < shape.experts; ++e) {
+      const std::vector<float> b = RoundTo(dtype, RandomNormal(k * n));
+      gemm.b.push_back(Upload(transpose_b ? Shape({n, k}) : Shape({k, n}), b, dtype));
+      const int64_t first = routed.offsets[e];
+      const int64_t count = routed.offsets[e + 1] - first;
+      const std::vector<double> part = reference::Product(
+          count, n, k, [&](int64_t r, int64_t c) { return double{a[(first + r) * k + c]}; },
+          [&](int64_t r, int64_t c) { return double{b[transpose_b ? c * k + r : r * n + c]}; });
+      std::copy(part.begin(), part.end(), expected.begin() + first * n);
+      const bool adds = e % 2 == 0;
+      gradient.c.push_back({adds ? Upload({k, n}, std::vector<float>(k * n, 2.0f), grad_dtype)
+                                 : Unwritten({k, n}, grad_dtype),
+                            adds});
+      expected_gradients.push_back(reference::Product(
+          k, n, count, [&](int64_t r, int64_t c) { return double{a[(first + c) * k + r]}; },
+          [&](int64_t r, int64_t c) { return double{dc[(first + r) * n + c]}; }));
+      if (adds) {
+        for (double& x : expected_gradients.back()) x += 2.0;
+      }
+    }
+    ASSERT_TRUE(kernels::GroupedGemm(kernels(), gemm).ok());
+    const std::vector<float> out = Download(wide);
+    std::vector<float> columns;
+    for (int64_t r = 0; r < rows; ++r) {
+      EXPECT_EQ(out[r * (n + 3) + 1], 1.0f);
+      EXPECT_EQ(out[r * (n + 3) + n + 2], 1.0f);
+      for (int64_t c = 0; c < n; ++c) columns.push_back(out[r * (n + 3) + 2 + c]);
+    }
+    if (gemm.accumulate) {
+      for (double& x : expected) x += 1.0;
+    }
+    ExpectCloseIn(dtype, columns, expected, 2e-6, 1e-6, "product");
+    ASSERT_TRUE(kernels::GroupedGradient(kernels(), gradient).ok());
+    for (int64_t e = 0; e < shape.experts; ++e) {
+      ExpectCloseIn(grad_dtype, Download(gradient.c[e].tensor), expected_gradients[e], 2e-6, 1e-5,
+                    "gradient");
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
+  RouteArgs args;
+  args.logits = Unwritten({4, 3});
+  args.weights = Unwritten({4, 5});
+  args.routing = {UnwrittenInts({4, 5}), UnwrittenInts({4, 5}), UnwrittenInts({4})};
+  ExpectInvalid(kernels::Route(kernels(), args), {"Route", "weights has 5 experts", "1 to 3"});
+  args.weights = Unwritten({4, 2});
+  ExpectInvalid(kernels::Route(kernels(), args), {"Route", "experts", "[4, 5]"});
+  args.routing = {UnwrittenInts({4, 2}), UnwrittenInts({4, 2}), UnwrittenInts({3})};
+  ExpectInvalid(kernels::Route(kernels(), args), {"Route", "offsets", "[3]", "[4]"});
+  GroupedGemmArgs gemm;
+  gemm.offsets = UnwrittenInts({3});
+  gemm.a = Unwritten({4, 3});
+  gemm.c = Unwritten({4, 2});
+  gemm.b = {Unwritten({3, 2}), Unwritten({2, 3})};
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"GroupedGemm", "b", "[2, 3]", "[3, 2]"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, MoeSuite, ::testing::ValuesIn(TestedDevices()));
+
+TEST(MoeReference, BackwardIsTheGradientOfForward) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  for (const bool normalize : {false, true}) {
+    const RouteShape shape{3, 5, 2, normalize};
+    std::vector<double> logits(15);
+    std::vector<double> dweights(6);
+    for (double& x : logits) x = normal(random);
+    for (double& x : dweights) x = normal(random);
+    const auto loss = [&](const std::vector<double>& x) {
+      const std::vector<double> weights = reference::Route(shape, x).weights;
+      double sum = 0;
+      for (size_t i = 0; i < weights.size(); ++i) sum += weights[i] * dweights[i];
+      return sum;
+    };
+    ExpectGradient(loss, logits, reference::RouteBackward(shape, logits, dweights));
+  }
+}
+
+}  // namespace zeroth::testing

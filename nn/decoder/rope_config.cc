@@ -1,0 +1,124 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/decoder/rope_config.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/config_reader.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kParameters[] = "rope_parameters";
+constexpr char kScaling[] = "rope_scaling";
+constexpr char kTheta[] = "rope_theta";
+constexpr char kOriginal[] = "original_max_position_embeddings";
+
+double NumberOr(ConfigReader& reader, const char* key, double fallback) {
+  return reader.Has(key) ? reader.Number(key) : fallback;
+}
+
+// By how much YaRN lengthens vectors (its equation 22, with the coefficient that DeepSeek added).
+double YarnLength(double factor, double coefficient) {
+  return factor <= 1.0 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
+}
+
+void ReadLlama3(ConfigReader& reader, RopeSpec& spec) {
+  spec.type = RopeSpec::Type::kLlama3;
+  spec.factor = reader.Number("factor");
+  spec.low_freq_factor = reader.Number("low_freq_factor");
+  spec.high_freq_factor = reader.Number("high_freq_factor");
+  spec.original_context = static_cast<double>(reader.Size(kOriginal));
+  reader.Require(spec.high_freq_factor > spec.low_freq_factor, "high_freq_factor",
+                 "a number above low_freq_factor");
+}
+
+void ReadYarn(ConfigReader& reader, int64_t max_positions, RopeSpec& spec) {
+  spec.type = RopeSpec::Type::kYarn;
+  spec.original_context =
+      static_cast<double>(reader.Has(kOriginal) ? reader.Size(kOriginal) : max_positions);
+  spec.factor =
+      NumberOr(reader, "factor", static_cast<double>(max_positions) / spec.original_context);
+  spec.beta_fast = NumberOr(reader, "beta_fast", spec.beta_fast);
+  spec.beta_slow = NumberOr(reader, "beta_slow", spec.beta_slow);
+  reader.Require(spec.beta_fast > spec.beta_slow && spec.beta_slow > 0, "beta_fast",
+                 "a number above beta_slow, which is above 0");
+  if (reader.Has("truncate")) spec.truncate = reader.Flag("truncate");
+  const double mscale = NumberOr(reader, "mscale", 0.0);
+  const double mscale_all_dim = NumberOr(reader, "mscale_all_dim", 0.0);
+  spec.attention_factor = YarnLength(spec.factor, 1.0);
+  if (mscale > 0 && mscale_all_dim > 0) {
+    spec.attention_factor =
+        YarnLength(spec.factor, mscale) / YarnLength(spec.factor, mscale_all_dim);
+  }
+  spec.attention_factor = NumberOr(reader, "attention_factor", spec.attention_factor);
+}
+
+// `key` is where `rope` stands.
+absl::Status ReadObject(const nlohmann::json& rope, const char* key, int64_t max_positions,
+                        RopeSpec& spec) {
+  ConfigReader reader(rope, absl::StrCat(key, "."));
+  for (const auto& [name, value] : rope.items()) {
+    reader.Require(!value.is_object(), name, "one kind of rotary positions for all layers");
+  }
+  reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
+                 "1: heads are rotated as a whole");
+  spec.theta = NumberOr(reader, kTheta, spec.theta);
+  const std::string type = reader.Text("rope_type", reader.Text("type", "default"));
+  if (type == "linear") {
+    spec.type = RopeSpec::Type::kLinear;
+    spec.factor = reader.Number("factor");
+  } else if (type == "llama3") {
+    ReadLlama3(reader, spec);
+  } else if (type == "yarn") {
+    ReadYarn(reader, max_positions, spec);
+  } else if (type == "dynamic" || type == "longrope") {
+    reader.Require(false, reader.Has("rope_type") ? "rope_type" : "type",
+                   "default, linear, llama3 or yarn: frequencies that depend on the length of the "
+                   "sequence at hand would train another function at each length");
+  } else {
+    reader.Require(type == "default", reader.Has("rope_type") ? "rope_type" : "type",
+                   "default, linear, llama3 or yarn");
+  }
+  reader.Require(spec.factor > 0, "factor", "a number above 0");
+  return reader.status();
+}
+
+}  // namespace
+
+absl::StatusOr<RopeSpec> ReadRope(const nlohmann::json& config, const RopeSpec& base,
+                                  int64_t max_positions) {
+  ConfigReader reader(config);
+  RopeSpec spec = base;
+  spec.theta = NumberOr(reader, kTheta, spec.theta);
+  reader.Require(NumberOr(reader, "partial_rotary_factor", 1.0) == 1.0, "partial_rotary_factor",
+                 "1: heads are rotated as a whole");
+  for (const char* key : {kParameters, kScaling}) {
+    if (!reader.Has(key)) continue;
+    const nlohmann::json& rope = config.at(key);
+    reader.Require(rope.is_object(), key, "an object");
+    ZEROTH_RETURN_IF_ERROR(reader.status());
+    ZEROTH_RETURN_IF_ERROR(ReadObject(rope, key, max_positions, spec));
+    break;  // transformers 5 writes what it has read as rope_scaling as rope_parameters, too
+  }
+  reader.Require(spec.theta > 0, kTheta, "a number above 0");
+  ZEROTH_RETURN_IF_ERROR(reader.status());
+  return spec;
+}
+
+void CopyRope(const nlohmann::json& from, const RopeSpec& spec, nlohmann::json& to) {
+  const ConfigReader reader(from);
+  for (const char* key : {kTheta, kScaling, kParameters}) {
+    if (reader.Has(key)) to[key] = from.at(key);
+  }
+  if (to.contains(kTheta) || (to.contains(kParameters) && to[kParameters].contains(kTheta))) return;
+  to[kTheta] = spec.theta;
+}
+
+}  // namespace zeroth

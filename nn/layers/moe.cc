@@ -1,0 +1,60 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/layers/moe.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/linear.h"
+#include "zeroth/nn/ops/pointwise.h"
+
+namespace zeroth {
+
+Experts::Experts(std::string name, const MoeOptions& options) : Module(std::move(name)) {
+  for (int64_t expert = 0; expert < options.experts; ++expert) {
+    const auto add = [&](const std::string& projection, int64_t out, int64_t in, float std) {
+      return AddParameter(absl::StrCat(expert, ".", projection, ".weight"), Shape({out, in}),
+                          Initializer::Normal(std));
+    };
+    gate_.push_back(add(options.gate, options.hidden, options.dim, options.init_std));
+    up_.push_back(add(options.up, options.hidden, options.dim, options.init_std));
+    out_.push_back(add(options.out, options.dim, options.hidden, options.out_init_std));
+  }
+}
+
+absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const Tensor& offsets) {
+  return HookedOne(
+      context, x, [this, offsets](Context& c, const Value& in) -> absl::StatusOr<Value> {
+        ZEROTH_ASSIGN_OR_RETURN(const Value both, GroupedLinearOp(c, in, offsets, {gate_, up_}));
+        ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(c, both));
+        return GroupedLinearOp(c, hidden, offsets, {out_});
+      });
+}
+
+MoeMlp::MoeMlp(std::string name, const MoeOptions& options)
+    : MlpLayer(std::move(name)), top_k_(options.top_k), normalize_(options.normalize) {
+  router_ = AddParameter(options.router + ".weight", Shape({options.experts, options.dim}),
+                         Initializer::Normal(options.init_std));
+  experts_ = AddChild(std::make_unique<Experts>(Scoped(options.experts_name), options));
+}
+
+absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
+  return HookedOne(context, x, [this](Context& c, const Value& in) { return Compute(c, in); });
+}
+
+absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
+  const LinearPart router{router_, nullptr};
+  ZEROTH_ASSIGN_OR_RETURN(const Value logits,
+                          LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
+  ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, top_k_, normalize_));
+  ZEROTH_ASSIGN_OR_RETURN(const Value grouped, ScatterOp(context, x, routed.routing));
+  ZEROTH_ASSIGN_OR_RETURN(const Value out,
+                          experts_->Forward(context, grouped, routed.routing.offsets));
+  return CombineOp(context, out, routed, x.data.shape());
+}
+
+}  // namespace zeroth

@@ -1,0 +1,66 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_LAYERS_MOE_H_
+#define ZEROTH_NN_LAYERS_MOE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "zeroth/nn/layers/mlp.h"
+#include "zeroth/nn/module.h"
+#include "zeroth/nn/ops/moe.h"
+
+namespace zeroth {
+
+struct MoeOptions {
+  int64_t dim = 0;
+  int64_t hidden = 0;  // of each expert
+  int64_t experts = 0;
+  int64_t top_k = 0;       // experts of a token
+  bool normalize = false;  // a token's weights add up to 1
+  float init_std = 0.02f;
+  float out_init_std = 0.02f;  // of the experts' last matrices
+  // Parameters: ROUTER.weight [experts, dim], and for each expert EXPERTS.N.PROJECTION.weight with
+  // the projections gate, up and out, inside the module's name.
+  std::string router;
+  std::string experts_name;
+  std::string gate, up, out;
+};
+
+// The experts of one layer: a unit of their own by default (Role::kExperts), gathered together
+// because a batch has tokens for most of them.
+class Experts : public Module {
+ public:
+  Experts(std::string name, const MoeOptions& options);
+
+  // x [rows, dim], grouped as `offsets` says, → the same shape: down(silu(gate(x)) * up(x)) of each
+  // row's expert.
+  absl::StatusOr<Value> Forward(Context& context, const Value& x, const Tensor& offsets);
+  Role role() const override { return Role::kExperts; }
+
+ private:
+  ExpertWeights gate_, up_, out_;
+};
+
+// x [.., dim] → the same shape: the weighted sum of what its experts make of each token.
+class MoeMlp : public MlpLayer {
+ public:
+  MoeMlp(std::string name, const MoeOptions& options);
+
+  absl::StatusOr<Value> Forward(Context& context, const Value& x) override;
+
+ private:
+  absl::StatusOr<Value> Compute(Context& context, const Value& x);
+
+  const int64_t top_k_;
+  const bool normalize_;
+  Parameter* router_;
+  Experts* experts_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_LAYERS_MOE_H_

@@ -1,0 +1,164 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/moe.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+int64_t OutFeatures(const ExpertWeights& weights) { return weights.front()->shape().dim(0); }
+
+absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
+                                const Tensor& offsets, const Matrix& dy, const Tensor& x) {
+  if (!weights.front()->requires_grad()) return absl::OkStatus();
+  GroupedGradientArgs args;
+  args.offsets = offsets;
+  args.a = dy;
+  args.b = x;
+  for (Parameter* weight : weights) {
+    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight->TakeGradient());
+    args.c.push_back({slot.tensor, slot.accumulate});
+  }
+  return kernels::GroupedGradient(context.kernels(), args);
+}
+
+absl::StatusOr<std::vector<Tensor>> FullValuesOf(const ExpertWeights& weights) {
+  std::vector<Tensor> tensors;
+  for (const Parameter* weight : weights) {
+    ZEROTH_ASSIGN_OR_RETURN(tensors.emplace_back(), FullValues(*weight));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int64_t top_k,
+                                     bool normalize) {
+  const int64_t experts = logits.data.dim(-1);
+  if (top_k < 1 || top_k > experts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("routing to ", top_k, " of ", experts, " experts, expected 1 to ", experts));
+  }
+  const int64_t tokens = logits.data.numel() / experts;
+  const Shape pairs({tokens, top_k});
+  RouteArgs args;
+  args.logits = logits.data;
+  args.normalize = normalize;
+  ZEROTH_ASSIGN_OR_RETURN(args.weights, context.Empty(pairs, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(args.routing.experts, context.Empty(pairs, DType::kInt32));
+  ZEROTH_ASSIGN_OR_RETURN(args.routing.rows, context.Empty(pairs, DType::kInt32));
+  ZEROTH_ASSIGN_OR_RETURN(args.routing.offsets, context.Empty(Shape({experts + 1}), DType::kInt32));
+  ZEROTH_RETURN_IF_ERROR(kernels::Route(context.kernels(), args));
+  RoutedTokens routed{context.MakeValue(args.weights), args.routing};
+  if (logits.node == nullptr) return routed;
+  RecordBackward(context, routed.weights,
+                 [&context, args, node = logits.node](const Tensor& dweights) -> absl::Status {
+                   RouteBackwardArgs backward;
+                   backward.logits = args.logits;
+                   backward.normalize = args.normalize;
+                   backward.experts = args.routing.experts;
+                   backward.dweights = dweights;
+                   ZEROTH_ASSIGN_OR_RETURN(backward.dlogits,
+                                           context.Empty(args.logits.shape(), args.logits.dtype()));
+                   ZEROTH_RETURN_IF_ERROR(kernels::RouteBackward(context.kernels(), backward));
+                   return AddGradient(context, *node, std::move(backward.dlogits));
+                 });
+  return routed;
+}
+
+absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Routing& routing) {
+  ScatterArgs args;
+  args.tokens = x.data;
+  args.rows = routing.rows;
+  const Shape shape({routing.rows.numel(), x.data.dim(-1)});
+  ZEROTH_ASSIGN_OR_RETURN(args.grouped, context.Empty(shape, x.data.dtype()));
+  ZEROTH_RETURN_IF_ERROR(kernels::Scatter(context.kernels(), args));
+  Value result = context.MakeValue(args.grouped);
+  if (x.node == nullptr) return result;
+  RecordBackward(context, result,
+                 [&context, rows = args.rows, shape = x.data.shape(), dtype = x.data.dtype(),
+                  node = x.node](const Tensor& dgrouped) -> absl::Status {
+                   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
+                                           TakeGradient(context, *node, shape, dtype));
+                   return kernels::Combine(
+                       context.kernels(), {dgrouped, rows, Tensor(), slot.tensor, slot.accumulate});
+                 });
+  return result;
+}
+
+absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const RoutedTokens& routed,
+                                const Shape& shape) {
+  CombineArgs args;
+  args.grouped = grouped.data;
+  args.rows = routed.routing.rows;
+  args.weights = routed.weights.data;
+  ZEROTH_ASSIGN_OR_RETURN(args.tokens, context.Empty(shape, grouped.data.dtype()));
+  ZEROTH_RETURN_IF_ERROR(kernels::Combine(context.kernels(), args));
+  Value result = context.MakeValue(args.tokens);
+  RecordBackward(
+      context, result,
+      [&context, grouped_data = args.grouped, rows = args.rows, weights = args.weights,
+       node = grouped.node, weights_node = routed.weights.node](const Tensor& dy) -> absl::Status {
+        if (weights_node != nullptr) {
+          ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(weights.shape(), DType::kFloat32));
+          ZEROTH_RETURN_IF_ERROR(
+              kernels::RowDots(context.kernels(), {dy, grouped_data, rows, dweights}));
+          ZEROTH_RETURN_IF_ERROR(AddGradient(context, *weights_node, std::move(dweights)));
+        }
+        if (node == nullptr) return absl::OkStatus();
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dgrouped,
+                                context.Empty(grouped_data.shape(), grouped_data.dtype()));
+        ZEROTH_RETURN_IF_ERROR(kernels::Scatter(context.kernels(), {dy, rows, weights, dgrouped}));
+        return AddGradient(context, *node, std::move(dgrouped));
+      });
+  return result;
+}
+
+absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
+                                      const std::vector<ExpertWeights>& projections) {
+  const Tensor& x = grouped.data;
+  int64_t out = 0;
+  for (const ExpertWeights& weights : projections) out += OutFeatures(weights);
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape({x.dim(0), out}), x.dtype()));
+  int64_t column = 0;
+  for (const ExpertWeights& weights : projections) {
+    GroupedGemmArgs gemm;
+    gemm.offsets = offsets;
+    gemm.a = x;
+    ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValuesOf(weights));
+    gemm.transpose_b = true;
+    gemm.c = Matrix(y).Columns(column, OutFeatures(weights));
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
+                                weights.front()->name());
+    column += OutFeatures(weights);
+  }
+  Value result = context.MakeValue(std::move(y));
+  RecordBackward(
+      context, result,
+      [&context, x, node = grouped.node, offsets, projections](const Tensor& dy) -> absl::Status {
+        int64_t first = 0;
+        for (const ExpertWeights& weights : projections) {
+          const Matrix part = Matrix(dy).Columns(first, OutFeatures(weights));
+          first += OutFeatures(weights);
+          ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, offsets, part, x));
+          if (node == nullptr) continue;
+          ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *node, x));
+          GroupedGemmArgs gemm;
+          gemm.offsets = offsets;
+          gemm.a = part;
+          ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValuesOf(weights));
+          gemm.c = slot.tensor;
+          gemm.accumulate = slot.accumulate;
+          ZEROTH_RETURN_IF_ERROR(kernels::GroupedGemm(context.kernels(), gemm));
+        }
+        return absl::OkStatus();
+      });
+  return result;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,80 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer on each family: what it exports, as transformers reads it; recomputed activations,
+// adapters and resumed runs, to the bit.
+
+#include <filesystem>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/interop/python.h"
+
+namespace zeroth::testing {
+namespace {
+
+// An exit code of the script's for "no such package".
+constexpr int kNoPackage = 77;
+
+class FamilyTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string Recorded() const { return std::string("tests/testdata/") + GetParam(); }
+
+  // Four steps, with a checkpoint after each two; what lies in final/.
+  std::string Train(const fs::path& out, const Flags& more) {
+    const Outcome run = RunTrainer(
+        With({"--init_from=" + Recorded(), "--data=" + Recorded() + "/tokens.npy", "--seq_len=32",
+              "--lr=1e-2", "--batch_size=2", "--world_size=2", "--sample_tokens=0", "--steps=4",
+              "--checkpoint_every=2", "--keep_last=0", "--out=" + out.string()},
+             more));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return Read(out / "final/model.safetensors");
+  }
+};
+
+TEST_P(FamilyTest, WhatIsExportedIsWhatTransformersReads) {
+  const fs::path out = Scratch() / "out";
+  Train(out, {"--steps=0", "--checkpoint_every=0"});
+  // What the file says of rotary positions, of sizes and of the experts stands there again.
+  const nlohmann::json before = nlohmann::json::parse(Read(Recorded() + "/config.json"));
+  const nlohmann::json after = nlohmann::json::parse(Read(out / "final/config.json"));
+  for (const char* key :
+       {"model_type", "architectures", "rope_theta", "rope_scaling", "rope_parameters",
+        "sliding_window", "tie_word_embeddings", "hidden_size", "intermediate_size", "head_dim",
+        "num_key_value_heads", "rms_norm_eps", "num_local_experts", "num_experts_per_tok",
+        "moe_intermediate_size", "norm_topk_prob", "mlp_only_layers"}) {
+    if (!before.contains(key) || before[key].is_null()) continue;
+    EXPECT_EQ(after.value(key, nlohmann::json()), before[key]) << key;
+  }
+  EXPECT_EQ(after.contains("rope_parameters"), before.contains("rope_parameters"));
+  const PythonOutcome outcome =
+      RunPython("check_transformers.py", {(out / "final").string(), Recorded()});
+  if (outcome.exit_code == kNoPackage) {
+    GTEST_SKIP() << "Python has no packages torch and transformers, which are gigabytes: set "
+                    "ZEROTH_PYTHON to one in which you ran pip install torch transformers";
+  }
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
+}
+
+TEST_P(FamilyTest, RecomputedAndResumedRunsHaveTheSameBits) {
+  for (const Flags& adapters : {Flags{}, Flags{"--lora_rank=2"}}) {
+    SCOPED_TRACE(adapters.empty() ? "in full" : "adapters");
+    const fs::path out = Scratch() / (adapters.empty() ? "full" : "lora");
+    const std::string plain = Train(out / "plain", adapters);
+    EXPECT_NE(plain, Read(Recorded() + "/model.safetensors"));
+    const Flags recomputes = With(adapters, {"--activation_checkpointing=block"});
+    EXPECT_TRUE(Train(out / "recomputed", recomputes) == plain);
+    const Flags resumes = With(adapters, {"--resume=" + (out / "plain/step-00000002").string()});
+    EXPECT_TRUE(Train(out / "resumed", resumes) == plain);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FamilyTest,
+                         ::testing::Values("llama31_tiny", "mistral_tiny", "olmo2_tiny",
+                                           "qwen2_tiny", "qwen3_moe_tiny", "qwen3_tiny"),
+                         [](const auto& model) { return std::string(model.param); });
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+#
+# Installs the programs outside the build tree: stripped, as PREFIX/bin/zeroth-NAME, each with a manual
+# page and completion of its flags in Bash, both made from its own --help.
+#
+#   ./bazelw run //tools/install -- --prefix=/usr/local
+#
+# Bazel gives NAME=PROGRAM for each of them before the user's arguments.
+set -euo pipefail
+
+die() {
+  printf 'install: %s\n' "$@" >&2
+  exit 1
+}
+
+prefix=''
+programs=()
+for word in "$@"; do
+  case "$word" in
+    --prefix=?*) prefix="${word#--prefix=}" ;;
+    -*) die "there is no flag '$word'; expected --prefix=DIRECTORY" ;;
+    *=*) programs+=("$word") ;;
+    *) die "unexpected argument '$word'; expected --prefix=DIRECTORY" ;;
+  esac
+done
+[[ -n "$prefix" ]] || die "where to? Expected --prefix=DIRECTORY, as in --prefix=/usr/local"
+# Bazel runs programs elsewhere; a relative path is meant from where the user stands.
+[[ "$prefix" == /* ]] || prefix="${BUILD_WORKING_DIRECTORY:-$PWD}/$prefix"
+
+bin="$prefix/bin"
+man="$prefix/share/man/man1"
+completions="$prefix/share/bash-completion/completions"
+mkdir -p -- "$bin" "$man" "$completions" || die "cannot make directories in $prefix; choose another --prefix, or become root"
+
+for program in "${programs[@]}"; do
+  name="zeroth-${program%%=*}"
+  built="${program#*=}"
+  # Put in place whole, so that a running program keeps the file that it has.
+  strip -o "$bin/.$name" -- "$built"
+  chmod 755 "$bin/.$name"
+  mv -f -- "$bin/.$name" "$bin/$name"
+
+  help="$("$bin/$name" --help || true)"
+  [[ -n "$help" ]] || die "$name --help printed nothing"
+  {
+    printf '.TH %s 1 "" Zeroth\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[\\fIFLAGS\\fR]\n.SH DESCRIPTION\n.nf\n' \
+      "${name^^}" "$name" "$(sed -n "1s/^$name: //;1s/\\\\/\\\\e/g;1p" <<<"$help")" "$name"
+    # A line that begins with a dot or a quote would be a command.
+    sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^[.']/\\\\\&&/" <<<"$help"
+    printf '.fi\n'
+  } >"$man/$name.1"
+  {
+    printf 'complete -o nospace -o default -W "'
+    sed -n 's/^ *--\([a-z0-9_]*\).*/--\1=/p' <<<"$help" | sort -u | tr '\n' ' '
+    printf '" %s\n' "$name"
+  } >"$completions/$name"
+done
+echo "Installed ${#programs[@]} programs in $bin: ${programs[*]/%=*/}, each behind zeroth-."

@@ -1,0 +1,57 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_
+#define ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/data/documents.h"
+#include "zeroth/data/tokenizer.h"
+
+namespace zeroth {
+
+// Where encoded documents go: token shards, or JSON lines.
+class DocumentOutput {
+ public:
+  struct Options {
+    std::string path;
+    int64_t shard_tokens = 0;
+    std::optional<bool> add_special_tokens;
+  };
+  // What documents become, before it is written.
+  struct Piece {
+    std::vector<int32_t> ids;
+    std::string lines;
+    int64_t tokens = 0;
+  };
+
+  // By the path's ending: .jsonl, .bin or .npy. InvalidArgument for another. `tokenizer` outlives
+  // the result.
+  static absl::StatusOr<std::unique_ptr<DocumentOutput>> Create(const Tokenizer& tokenizer,
+                                                                const Options& options);
+  virtual ~DocumentOutput() = default;
+
+  // Whether a document must be one part.
+  virtual bool needs_whole_documents() const = 0;
+  // Thread-safe.
+  virtual absl::Status Encode(const std::vector<TextPart>& parts, Piece* piece) const = 0;
+
+  // Goes on from what Flush returned in an earlier process.
+  virtual absl::Status Resume(const nlohmann::json& position) = 0;
+  virtual absl::Status Append(const Piece& piece) = 0;
+  // What was appended is on stable storage when this returns; where that is.
+  virtual absl::StatusOr<nlohmann::json> Flush() = 0;
+  virtual absl::Status Finish() = 0;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_TOOLS_TOKENIZE_DOCUMENT_OUTPUT_H_

@@ -1,0 +1,132 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "zeroth/core/base/command_line.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/tokenize/tokenize.h"
+
+ABSL_FLAG(std::string, tokenizer, "",
+          "A directory with a tokenizer (tokenizer.json, tokenizer.model, or vocab.json and "
+          "merges.txt), one of these files, or byte. Required.");
+ABSL_FLAG(
+    std::string, in, "",
+    "What to tokenise: a text file, JSON lines (.jsonl, {\"text\": ...} each), a parquet file "
+    "with a column text, a directory, a pattern, or several separated by commas. Required.");
+ABSL_FLAG(
+    std::string, out, "",
+    "What to write: token shards, .bin (llm.c) or .npy, which --data of the trainer takes; "
+    "or JSON lines (.jsonl), {\"ids\": [...], \"text\": decoded} for each document. Required.");
+ABSL_FLAG(bool, parse_special, false,
+          "Text that spells a special token becomes that token, as with Hugging Face; otherwise it "
+          "is text like any other.");
+ABSL_FLAG(std::string, add_special_tokens, "auto",
+          "Whether the tokenizer's template, such as a begin-of-text token, is put around each "
+          "document: true, false, or auto: in token shards.");
+ABSL_FLAG(int64_t, shard_tokens, int64_t{1} << 30, "Most tokens of a shard.");
+ABSL_FLAG(int, threads, 0, "Threads that encode; 0: one for each core.");
+
+namespace zeroth {
+namespace {
+
+// One line that is written over on a terminal, and once in ten seconds elsewhere.
+class Progress {
+ public:
+  void Show(const TokenizeCounts& counts) {
+    const absl::Time now = absl::Now();
+    if (first_bytes_ < 0) {
+      // What an interrupted run had done says nothing about speed.
+      first_bytes_ = counts.bytes;
+      begin_ = now;
+    }
+    if (now - shown_ < (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) return;
+    shown_ = now;
+    const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - begin_));
+    const double rate = static_cast<double>(counts.bytes - first_bytes_) / seconds;
+    const double all = std::max(1.0, static_cast<double>(counts.all_bytes));
+    const double left = rate > 0 ? (all - static_cast<double>(counts.bytes)) / rate : 0;
+    std::fprintf(
+        stderr, "%s%s", terminal_ ? "\r" : "",
+        absl::StrFormat("tokenize  %.1f%%  %.1f MB  %d documents  %.2fM tokens  %.1f MB/s  "
+                        "left %.0f s%s",
+                        100 * static_cast<double>(counts.bytes) / all,
+                        static_cast<double>(counts.bytes) / 1e6, counts.documents,
+                        static_cast<double>(counts.tokens) / 1e6, rate / 1e6, left,
+                        terminal_ ? "  " : "\n")
+            .c_str());
+    written_ = terminal_;
+  }
+  void End() const {
+    if (written_) std::fputc('\n', stderr);
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  int64_t first_bytes_ = -1;
+  absl::Time begin_;
+  absl::Time shown_ = absl::InfinitePast();
+  bool written_ = false;
+};
+
+absl::Status TokenizeAsTold(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Makes token files, or JSON lines with ids, of text.\n\n"
+      "  ./bazelw run //tools/tokenize -- --tokenizer=path/to/model --in=corpus.jsonl "
+      "--out=corpus.bin\n\n"
+      "An interrupted run goes on where it was when it is started again with the same flags.");
+  ShowFlagsOf("tools/tokenize/main.cc");
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unexpected argument '", rest[1], "': flags start with --, as in --in=FILE; see --help"));
+  }
+  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+  TokenizeOptions options;
+  options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
+  options.in = absl::GetFlag(FLAGS_in);
+  options.out = absl::GetFlag(FLAGS_out);
+  options.parse_special = absl::GetFlag(FLAGS_parse_special);
+  options.shard_tokens = absl::GetFlag(FLAGS_shard_tokens);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  const std::string add = absl::GetFlag(FLAGS_add_special_tokens);
+  if (add == "true" || add == "false") {
+    options.add_special_tokens = add == "true";
+  } else if (add != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--add_special_tokens=", add, ": expected true, false or auto"));
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads=", options.threads, ": expected 0 to 1024"));
+  }
+  Progress progress;
+  const auto counts = TokenizeFiles(options, [&progress](const TokenizeCounts& now) {
+    progress.Show(now);
+    return absl::OkStatus();
+  });
+  progress.End();
+  if (!counts.ok()) return counts.status();
+  absl::PrintF("%d documents, %d tokens in %s\n", counts->documents, counts->tokens, options.out);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  return zeroth::RunProgram([&] { return zeroth::TokenizeAsTold(argc, argv); });
+}

@@ -1,0 +1,115 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tools/tokenize/parquet.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+#include "zeroth/core/base/file/errno_status.h"
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Exit codes of the script.
+constexpr int kNoPackage = 3;
+constexpr int kNoColumn = 4;
+
+constexpr char kScript[] = R"(
+import json, os, sys
+try:
+    import pyarrow.parquet
+except ImportError:
+    sys.exit(3)
+source, target = sys.argv[1:]
+file = pyarrow.parquet.ParquetFile(source)
+if 'text' not in file.schema_arrow.names:
+    print('columns of', source, file.schema_arrow.names, file=sys.stderr)
+    sys.exit(4)
+with open(target + '.next', 'w', encoding='utf-8') as lines:
+    for batch in file.iter_batches(columns=['text']):
+        for text in batch.column(0).to_pylist():
+            if text is not None:
+                lines.write(json.dumps({'text': text}) + '\n')
+os.replace(target + '.next', target)
+)";
+
+std::string TextOf(const std::string& out, size_t number) {
+  return absl::StrCat(out, ".parquet-", number, ".jsonl");
+}
+
+absl::Status MakeText(const std::string& parquet, const std::string& text) {
+  const char* const named = std::getenv("ZEROTH_PYTHON");
+  const std::string python = named != nullptr && *named != '\0' ? named : "python3";
+  const auto missing = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(parquet, ": parquet files are read by Python's package pyarrow, and ", what,
+                     ". Install it (pip install pyarrow) and name that Python by ZEROTH_PYTHON, or "
+                     "give JSON lines"));
+  };
+  std::vector<std::string> words = {python, "-c", kScript, parquet, text};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int spawned =
+      posix_spawnp(&child, python.c_str(), nullptr, nullptr, arguments.data(), environ);
+  if (spawned == ENOENT) return missing(absl::StrCat("there is no ", python));
+  if (spawned != 0) return ErrnoStatus(spawned, absl::StrCat("start ", python));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return ErrnoStatus(errno, absl::StrCat("wait for ", python));
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (code == 0) return absl::OkStatus();
+  if (code == kNoPackage) return missing(absl::StrCat(python, " does not have it"));
+  if (code == 127) return missing(absl::StrCat("there is no ", python));
+  if (code == kNoColumn) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parquet, ": has no column \"text\", which is what is tokenised"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(parquet, ": ", python, " could not read it; its words are above"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WithoutParquet(const std::string& in, const std::string& out) {
+  std::vector<std::string> items;
+  size_t number = 0;
+  for (const absl::string_view item : absl::StrSplit(in, ',')) {
+    items.emplace_back(item);
+    if (!absl::EndsWith(item, ".parquet")) continue;
+    std::error_code ignored;
+    if (!fs::is_regular_file(items.back(), ignored))
+      return absl::NotFoundError(absl::StrCat(item, ": there is no such file"));
+    std::string text = TextOf(out, number++);
+    if (!fs::exists(text, ignored)) ZEROTH_RETURN_IF_ERROR(MakeText(items.back(), text));
+    items.back() = std::move(text);
+  }
+  return absl::StrJoin(items, ",");
+}
+
+void RemoveParquetTexts(const std::string& out) {
+  std::error_code ignored;
+  for (size_t number = 0; fs::remove(TextOf(out, number), ignored); ++number) {
+  }
+}
+
+}  // namespace zeroth

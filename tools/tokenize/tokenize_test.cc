@@ -1,0 +1,203 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tools/tokenize/tokenize.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char kFolder[] = "tests/testdata/tokenizers/llama3";
+
+nlohmann::json Cases() { return *ReadJsonFile(absl::StrCat(kFolder, "/cases.json")); }
+
+std::string LinesOf(const nlohmann::json& cases) {
+  std::string lines;
+  for (const nlohmann::json& each : cases)
+    absl::StrAppend(&lines, nlohmann::json{{"text", each["text"]}}.dump(), "\n");
+  return lines;
+}
+
+std::vector<int32_t> TokensIn(const std::string& path) {
+  const auto source = OpenData(path, {nullptr, 1000});
+  EXPECT_TRUE(source.ok()) << source.status();
+  if (!source.ok()) return {};
+  std::vector<int32_t> ids(static_cast<size_t>((*source)->size()));
+  EXPECT_TRUE((*source)->Read(0, absl::MakeSpan(ids)).ok());
+  return ids;
+}
+
+absl::Status GoOn(const TokenizeCounts&) { return absl::OkStatus(); }
+
+TEST(TokenizeTest, JsonLinesHaveIdsAndText) {
+  const TemporaryDirectory dir;
+  const nlohmann::json cases = Cases();
+  TokenizeOptions options;
+  options.tokenizer = kFolder;
+  options.in = dir.Write("in.jsonl", LinesOf(cases));
+  options.out = dir.File("out.jsonl");
+  options.parse_special = true;
+  options.threads = 3;
+  for (const char* const ids : {"ids", "ids_with_special"}) {
+    options.add_special_tokens = std::string(ids) != "ids";
+    const auto counts = TokenizeFiles(options, GoOn);
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    EXPECT_EQ(counts->documents, 150);
+    EXPECT_EQ(counts->bytes, counts->all_bytes);
+    const std::vector<std::string> lines =
+        absl::StrSplit(ReadTestFile(options.out), '\n', absl::SkipEmpty());
+    ASSERT_EQ(lines.size(), cases.size());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const nlohmann::json line = nlohmann::json::parse(lines[i]);
+      EXPECT_EQ(line["ids"], cases[i][ids]);
+      if (*options.add_special_tokens) continue;
+      EXPECT_EQ(line["text"], cases[i]["decoded"]);
+    }
+  }
+}
+
+// Shards of every number of threads, and what the trainer makes of the text itself, are the same.
+TEST(TokenizeTest, ShardsHoldWhatTheTrainerReads) {
+  const TemporaryDirectory dir;
+  std::mt19937 random(3);
+  std::string text;
+  for (const nlohmann::json& each : Cases()) {
+    text += each["text"].get<std::string>() + " ";
+    for (uint32_t i = random() % 300; i > 0; --i) text += i % 7 == 0 ? "nearly " : "all";
+  }
+  const std::string in = dir.Write("in.jsonl", LinesOf(Cases())) + "," + dir.Write("a.txt", text);
+  const auto tokenizer = OpenTokenizer(kFolder);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto read = OpenData(in, {tokenizer->get(), 1000});
+  ASSERT_TRUE(read.ok()) << read.status();
+  std::vector<int32_t> expected(static_cast<size_t>((*read)->size()));
+  ASSERT_TRUE((*read)->Read(0, absl::MakeSpan(expected)).ok());
+  for (const int threads : {1, 2, 5}) {
+    for (const std::string name : {"out.bin", "out.npy"}) {
+      TokenizeOptions options;
+      options.tokenizer = kFolder;
+      options.in = in;
+      options.out = dir.File(absl::StrCat(threads, name));
+      options.threads = threads;
+      options.part_bytes = 3000;
+      const auto counts = TokenizeFiles(options, GoOn);
+      ASSERT_TRUE(counts.ok()) << counts.status();
+      EXPECT_EQ(counts->tokens, static_cast<int64_t>(expected.size()));
+      EXPECT_EQ(counts->documents, 151);
+      EXPECT_EQ(TokensIn(options.out), expected);
+      EXPECT_FALSE(std::filesystem::exists(options.out + ".progress"));
+    }
+  }
+}
+
+TEST(TokenizeTest, AnInterruptedRunGoesOnToTheToken) {
+  const TemporaryDirectory dir;
+  std::string text;
+  for (int i = 0; i < 4000; ++i) absl::StrAppend(&text, "word ", i, i % 9 == 0 ? "\n" : " ");
+  TokenizeOptions options;
+  options.tokenizer = kFolder;
+  options.in = absl::StrCat(dir.Write("a.txt", text), ",", dir.Write("b.jsonl", LinesOf(Cases())),
+                            ",", dir.Write("c.txt", text));
+  options.threads = 2;
+  options.part_bytes = 2000;
+  options.shard_tokens = 7000;
+  for (const std::string name : {"x.bin", "x.jsonl"}) {
+    options.out = dir.File("whole/" + name);
+    std::filesystem::create_directories(dir.File("whole"));
+    ASSERT_TRUE(TokenizeFiles(options, GoOn).ok());
+    for (int stop = 1; stop < 30; stop += 4) {
+      const std::string folder = absl::StrCat("stop", stop, name);
+      std::filesystem::create_directories(dir.File(folder));
+      options.out = dir.File(folder + "/" + name);
+      // Interrupted again and again, each time after so many batches.
+      int runs = 0;
+      while (true) {
+        int batches = 0;
+        const auto counts = TokenizeFiles(options, [&](const TokenizeCounts&) {
+          return ++batches < stop ? absl::OkStatus() : absl::CancelledError("stopped");
+        });
+        ++runs;
+        if (counts.ok()) break;
+        ASSERT_EQ(counts.status().code(), absl::StatusCode::kCancelled) << counts.status();
+        ASSERT_LT(runs, 200);
+      }
+      if (stop == 1) {
+        EXPECT_GT(runs, 3);
+      }
+      for (const auto& each : std::filesystem::directory_iterator(dir.File("whole"))) {
+        if (each.path().extension() != options.out.substr(options.out.rfind('.'))) continue;
+        const std::string file = each.path().filename().string();
+        ASSERT_EQ(ReadTestFile(dir.File(folder + "/" + file)), ReadTestFile(each.path().string()))
+            << file << " after stops of " << stop;
+      }
+    }
+  }
+}
+
+TEST(TokenizeTest, BadRequestsAreRefused) {
+  const TemporaryDirectory dir;
+  TokenizeOptions good;
+  good.tokenizer = kFolder;
+  good.in = dir.Write("in.txt", "text of some length, " + std::string(9000, 'x'));
+  good.out = dir.File("out.bin");
+  good.part_bytes = 100;
+  const auto error = [&](const TokenizeOptions& options) {
+    return std::string(TokenizeFiles(options, GoOn).status().message());
+  };
+  TokenizeOptions bad = good;
+  bad.in = "";
+  EXPECT_THAT(error(bad), HasSubstr("--tokenizer, --in and --out are all needed"));
+  bad = good;
+  bad.out = dir.File("out.txt");
+  EXPECT_THAT(error(bad), HasSubstr("expected a name that ends in .bin"));
+  bad = good;
+  bad.tokenizer = dir.path();
+  EXPECT_THAT(error(bad), HasSubstr("no tokenizer there"));
+  bad.in = dir.Write("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xff\"}\n");
+  bad.tokenizer = "byte";
+  EXPECT_THAT(error(bad), HasSubstr("bad.jsonl line 2"));
+  std::filesystem::remove(good.out + ".progress");
+
+  const auto stopped =
+      TokenizeFiles(good, [](const TokenizeCounts&) { return absl::CancelledError("stopped"); });
+  ASSERT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
+  bad = good;
+  bad.parse_special = true;
+  EXPECT_THAT(error(bad), HasSubstr("another tokenizer, other input or other flags"));
+  EXPECT_TRUE(TokenizeFiles(good, GoOn).ok());
+}
+
+TEST(TokenizeTest, ParquetNeedsPyarrow) {
+  const TemporaryDirectory dir;
+  TokenizeOptions options;
+  options.tokenizer = kFolder;
+  options.in = dir.Write("in.parquet", "PAR1");
+  options.out = dir.File("out.bin");
+  setenv("ZEROTH_PYTHON", dir.File("no_python").c_str(), 1);
+  const absl::Status status = TokenizeFiles(options, GoOn).status();
+  unsetenv("ZEROTH_PYTHON");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("pip install pyarrow"));
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,211 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a rank's run begins with and what it leaves: its directory, its state, checkpoints, models.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/nn/layers/attention.h"
+#include "zeroth/train/config_file.h"
+#include "zeroth/train/export.h"
+#include "zeroth/train/interrupt.h"
+#include "zeroth/train/rank_run.h"
+#include "zeroth/train/run_progress.h"
+
+namespace zeroth {
+namespace {
+
+// Periodic checkpoints that may fail one after the other before the run ends.
+constexpr int kMostFailedSaves = 3;
+
+}  // namespace
+
+absl::Status RankRun::AgreeOnOutput() {
+  if (!options_.out.empty() || job_.only_evaluates) return absl::OkStatus();
+  absl::StatusOr<std::string> made = "";
+  if (world_.rank() == 0) made = NewRunDirectory();
+  ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world_, device(), made.status(), "make a directory"));
+  ZEROTH_ASSIGN_OR_RETURN(job_.options.out,
+                          BroadcastText(world_, device(), 0, *made, "name the directory"));
+  return AgreeOnStatus(world_, device(), OpenOutput(job_), "open the directory");
+}
+
+absl::Status RankRun::ClearOutput() {
+  absl::Status status;
+  if (world_.rank() == 0 && options_.overwrite) status = RemoveEarlierRun(options_.out);
+  if (world_.rank() == 0 && status.ok()) {
+    status = WriteConfig(options_.out, AsTold(options_));
+  }
+  if (world_.rank() == 0 && status.ok()) status = PointLatestTo(options_.out);
+  return AgreeOnStatus(world_, device(), status, "clear the directory");
+}
+
+absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
+  Resumed resumed;
+  if (!options_.resume.empty() || options_.checkpoint_every > 0) {
+    ZEROTH_ASSIGN_OR_RETURN(content_, AgreedContent(*job_.data, world_, device()));
+  }
+  if (!options_.resume.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(resumed,
+                            Resume(options_, *trainer_, job_.source.Reader(options_.seed)));
+  }
+  LoaderOptions loader = LoaderOptionsFor(options_, world_.rank());
+  if (!resumed.progress.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
+  } else {
+    const RunProgress& progress = *resumed.progress;
+    first_step_ = progress.steps;
+    resumed_step_ = progress.steps;
+    skipped_steps_ = progress.skipped_steps;
+    // A place in other data, or in another order of them, means nothing.
+    const std::vector<std::string> others = Order().Differences(progress.data);
+    if (others.empty()) {
+      first_sequence_ = progress.sequences;
+    } else {
+      resumed.notes.push_back(absl::StrCat(
+          "resume    the data, or their order, are others, and are read from their beginning: ",
+          absl::StrJoin(others, "; ")));
+    }
+    loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(loader_, DataLoader::Create(job_.data, loader));
+  return resumed.notes;
+}
+
+absl::Status RankRun::SayAttention(std::vector<std::string>& notes) const {
+  std::optional<AttentionShape> shape = FindAttentionShape(trainer_->model());
+  if (!shape.has_value()) return absl::OkStatus();
+  shape->batch = options_.batch_size;
+  shape->seq = options_.seq_len;
+  ZEROTH_ASSIGN_OR_RETURN(const std::string attention,
+                          kernels::DescribeAttention(trainer_->kernels(), *shape,
+                                                     options_.mixed_precision().param_dtype));
+  if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
+  return absl::OkStatus();
+}
+
+DataOrder RankRun::Order() const {
+  return {job_.data->size(), content_, options_.seq_len, options_.seed, options_.shuffle};
+}
+
+absl::StatusOr<std::unique_ptr<RunCheckpoints>> RankRun::OpenCheckpoints() {
+  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
+  ZEROTH_ASSIGN_OR_RETURN(
+      auto files, ModelFiles(trainer_->model(), options_.mixed_precision().master_dtype, options));
+  return RunCheckpoints::Create(options_, *trainer_, std::move(files));
+}
+
+absl::Status RankRun::SaveCheckpoint(int64_t steps, bool last) {
+  absl::Status status;
+  if (checkpoints_->IsDue(steps, last)) {
+    RunProgress progress;
+    progress.steps = steps;
+    progress.skipped_steps = skipped_steps_;
+    progress.sequences = first_sequence_ + (steps - first_step_) * SequencesPerStep(options_);
+    progress.data = Order();
+    if (last) last_save_ = steps;
+    status = checkpoints_->Save(std::move(progress), last);
+  }
+  return JudgeSaves(status);
+}
+
+absl::Status RankRun::JudgeSaves(const absl::Status& status) {
+  const std::vector<FailedSave> failed = checkpoints_->TakeFailed();
+  if (!status.ok()) ZEROTH_RETURN_IF_ERROR(world_.status());
+  if (failed.empty()) ZEROTH_RETURN_IF_ERROR(status);
+  for (const FailedSave& save : failed) {
+    const absl::Status named =
+        Annotate(save.status, absl::StrCat("the checkpoint of step ", save.step));
+    if (save.step == last_save_) {
+      EndWith(named);
+    } else {
+      Warn(named);
+    }
+  }
+  if (failure_.ok() && checkpoints_->failures_in_a_row() >= kMostFailedSaves) {
+    EndWith(Annotate(failed.empty() ? status : failed.back().status,
+                     absl::StrCat(checkpoints_->failures_in_a_row(),
+                                  " checkpoints in a row could not be saved; the last")));
+  }
+  const std::optional<int64_t> before = checkpoints_->newest();
+  SayNotes(checkpoints_->TakeNotes());
+  if (checkpoints_->newest() != before) AnnounceInterrupt();
+  return absl::OkStatus();
+}
+
+absl::Status RankRun::Export() {
+  ZEROTH_RETURN_IF_ERROR(ExportTo(job_.final_directories));
+  if (trainer_->ema() == nullptr) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(trainer_->ema()->Swap());
+  ZEROTH_RETURN_IF_ERROR(ExportTo(job_.ema_directories));
+  return trainer_->ema()->Swap();
+}
+
+absl::Status RankRun::ExportTo(const ExportDirectories& directories) {
+  ZEROTH_ASSIGN_OR_RETURN(const ExportOptions options, ExportOptionsOf(job_));
+  if (!directories.model.empty()) {
+    ZEROTH_RETURN_IF_ERROR(
+        Exported(ExportModel(*trainer_, directories.model, options), directories.model));
+  }
+  if (directories.adapters.empty()) return absl::OkStatus();
+  return Exported(ExportAdapters(*trainer_, directories.adapters, options), directories.adapters);
+}
+
+absl::Status RankRun::Exported(const absl::Status& status, const std::string& directory) {
+  // Of a good export others may know as well, and have ended, so that their world is no more.
+  if (status.ok()) {
+    exported_.push_back(directory);
+    return absl::OkStatus();
+  }
+  ZEROTH_RETURN_IF_ERROR(world_.status());
+  EndWith(Annotate(status, absl::StrCat("the model in ", directory)));
+  return absl::OkStatus();
+}
+
+void RankRun::AnnounceInterrupt() {
+  if (reporter_ == nullptr) {
+    // Threads share a process with rank 0, and leave what it says.
+    if (!job_.ranks_are_threads) AnnounceOnInterrupt("", "");
+    return;
+  }
+  const std::optional<int64_t> saved =
+      checkpoints_ != nullptr && checkpoints_->newest() ? checkpoints_->newest() : resumed_step_;
+  const std::string lost =
+      saved ? absl::StrCat("what was learned since the checkpoint of step ", *saved)
+            : "all that this run has learned, since there is no checkpoint yet";
+  AnnounceOnInterrupt(
+      job_.only_evaluates
+          ? "\ninterrupt: an evaluation ends by itself; a second interrupt ends it at once\n"
+          : absl::StrCat("\ninterrupt: the run ends after this step, then saves ",
+                         checkpoints_ != nullptr
+                             ? absl::StrCat("a checkpoint in ", options_.out, " and ")
+                             : "",
+                         "the model in ", job_.final_directories.shown(),
+                         ". A second interrupt ends it at once; lost would be ", lost, ".\n"),
+      absl::StrCat("\ninterrupt: ended at once. Lost is ", job_.only_evaluates ? "nothing" : lost,
+                   ".\n"));
+}
+
+void RankRun::SayNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) Say(note);
+}
+
+void RankRun::EndWith(const absl::Status& status) {
+  if (status.ok()) return;
+  failure_ = failure_.ok()
+                 ? status
+                 : absl::Status(failure_.code(),
+                                absl::StrCat(failure_.message(), "\n  and: ", status.message()));
+}
+
+}  // namespace zeroth
