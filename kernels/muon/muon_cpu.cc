@@ -15,7 +15,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 
-#include "zeroth/kernels/cpu/simd-inl.h"
+#include "zeroth/kernels/cpu/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
