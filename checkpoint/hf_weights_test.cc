@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/checkpoint/hf_directory.h"
-
 #include <string>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/safetensors_writer.h"
 #include "zeroth/core/base/file/temporary_directory.h"
 

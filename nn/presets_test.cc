@@ -1,12 +1,12 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/nn/language_model.h"
-
 #include <map>
 #include <string>
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
+#include "zeroth/nn/language_model.h"
 
 namespace zeroth {
 namespace {
@@ -16,7 +16,7 @@ TEST(PresetsTest, HaveThePublishedNumbersOfParameters) {
       {"gpt2_124m", 124439808},   {"gpt2_355m", 354823168},   {"gpt2_774m", 774030080},
       {"gpt2_1558m", 1557611200}, {"llama_1b", 1100048384},   {"llama32_1b", 1235814400},
       {"llama3_8b", 8030261248},  {"mistral_7b", 7241732096}, {"olmo2_1b", 1484916736},
-      {"qwen25_0_5b", 494032768}, {"qwen3_0_6b", 596049920}, {"qwen3_30b_a3b", 30532122624}};
+      {"qwen25_0_5b", 494032768}, {"qwen3_0_6b", 596049920},  {"qwen3_30b_a3b", 30532122624}};
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<nlohmann::json> config = PresetConfig(name);
     ASSERT_TRUE(config.ok()) << config.status();

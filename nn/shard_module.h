@@ -25,8 +25,8 @@ namespace zeroth {
 // taken and no module outside uses.
 using WrapPolicy = std::function<bool(const Module& module, int64_t unwrapped_numel)>;
 
-// One unit for each block (Module::is_block), and one for the experts of each layer, which most of a
-// mixture's parameters are: the default.
+// One unit for each block (Module::is_block), and one for the experts of each layer, which most of
+// a mixture's parameters are: the default.
 WrapPolicy WrapBlocks();
 // A unit as soon as at least `min_numel` parameters come together.
 WrapPolicy WrapByMinNumel(int64_t min_numel);

@@ -22,8 +22,8 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   shape.batch = qkv.data.dim(0);
   shape.seq = qkv.data.dim(1);
   if (rope.has_value()) {
-    ZEROTH_RETURN_IF_ERROR(kernels::Rope(
-        context.kernels(), {shape, qkv.data, *rope, context.document_starts()}));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Rope(context.kernels(), {shape, qkv.data, *rope, context.document_starts()}));
   }
   AttentionArgs args;
   args.shape = shape;
@@ -39,24 +39,24 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   ZEROTH_RETURN_IF_ERROR(kernels::Attention(context.kernels(), args));
   Value result = context.MakeValue(args.out);
   if (context.recording() && qkv.node != nullptr) {
-    context.tape().Record(
-        [&context, args, node = qkv.node, out_node = result.node, rope]() -> absl::Status {
-          if (!out_node->grad.defined()) return absl::OkStatus();
-          AttentionBackwardArgs backward;
-          backward.shape = args.shape;
-          backward.dout = out_node->grad;
-          backward.qkv = args.qkv;
-          backward.starts = args.starts;
-          backward.out = args.out;
-          backward.lse = args.lse;
-          ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
-          ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
-          if (rope.has_value()) {
-            ZEROTH_RETURN_IF_ERROR(kernels::Rope(
-                context.kernels(), {args.shape, backward.dqkv, *rope, args.starts, /*inverse=*/true}));
-          }
-          return AddGradient(context, *node, std::move(backward.dqkv));
-        });
+    context.tape().Record([&context, args, node = qkv.node, out_node = result.node,
+                           rope]() -> absl::Status {
+      if (!out_node->grad.defined()) return absl::OkStatus();
+      AttentionBackwardArgs backward;
+      backward.shape = args.shape;
+      backward.dout = out_node->grad;
+      backward.qkv = args.qkv;
+      backward.starts = args.starts;
+      backward.out = args.out;
+      backward.lse = args.lse;
+      ZEROTH_ASSIGN_OR_RETURN(backward.dqkv, context.Empty(args.qkv.shape(), args.qkv.dtype()));
+      ZEROTH_RETURN_IF_ERROR(kernels::AttentionBackward(context.kernels(), backward));
+      if (rope.has_value()) {
+        ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+            context.kernels(), {args.shape, backward.dqkv, *rope, args.starts, /*inverse=*/true}));
+      }
+      return AddGradient(context, *node, std::move(backward.dqkv));
+    });
   }
   return result;
 }

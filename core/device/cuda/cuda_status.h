@@ -12,8 +12,8 @@ namespace zeroth::cuda {
 
 // OK, or an error with the expression that failed, CUDA's name for what went wrong, and its words.
 // ResourceExhausted for memory, FailedPrecondition for a missing driver or device, InvalidArgument
-// for arguments, Internal for everything else. The thread's last error is forgotten, which libraries
-// that look for one after their own launches would take for theirs.
+// for arguments, Internal for everything else. The thread's last error is forgotten, which
+// libraries that look for one after their own launches would take for theirs.
 absl::Status ToStatus(cudaError_t error, absl::string_view expression);
 
 }  // namespace zeroth::cuda
