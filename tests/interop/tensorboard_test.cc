@@ -37,6 +37,12 @@ std::map<std::string, int> EventFiles(const path& out) {
   return files;
 }
 
+void WriteText(const path& path) {
+  std::string words;
+  for (int i = 0; i < 400; ++i) words += "word " + std::to_string(i * i) + "\n";
+  testing::Write(path, words);
+}
+
 // What TensorBoard shows of the steps that metrics.jsonl has.
 void ExpectEventsAreMetrics(const path& out) {
   const nlohmann::json scalars = Events(out)["scalars"];
@@ -64,9 +70,7 @@ TEST(TensorboardTest, ReadsTheEventsOfRunsAndOfResumedOnes) {
   }
   const path out = testing::Scratch() / "out";
   const path text = testing::Scratch() / "text";
-  std::string words;
-  for (int i = 0; i < 400; ++i) words += "word " + std::to_string(i * i) + "\n";
-  testing::Write(text, words);
+  WriteText(text);
   const Flags flags = {"--data=" + text.string(),
                        "--eval_data=" + text.string(),
                        "--out=" + out.string(),
@@ -83,7 +87,7 @@ TEST(TensorboardTest, ReadsTheEventsOfRunsAndOfResumedOnes) {
   ASSERT_EQ(EventFiles(out).size(), 1u);
   ExpectEventsAreMetrics(out);
   const nlohmann::json events = Events(out);
-  for (const char* tag : {"memory/peak_MiB", "memory/peak_MiB_of_optimizer_state"}) {
+  for (const char* tag : {"memory/peak_MiB", "memory/peak_MiB_of_optimizer"}) {
     ASSERT_TRUE(events["scalars"].contains(tag)) << events["scalars"];
     EXPECT_GT(events["scalars"][tag][0][1].get<double>(), 0) << tag;
   }
@@ -113,10 +117,10 @@ TEST(TensorboardTest, KeepsWhatIsNotFinite) {
     GTEST_SKIP() << HowToGetPythonPackages();
   }
   const path text = testing::Scratch() / "text";
-  testing::Write(text, std::string(4096, 'x'));
+  WriteText(text);
   const path out = testing::Scratch() / "out";
   const auto run = testing::RunTrainer(
-      {"--data=" + text.string(), "--out=" + out.string(), "--steps=3", "--seq_len=16", "--lr=1e30",
+      {"--data=" + text.string(), "--out=" + out.string(), "--steps=6", "--seq_len=16", "--lr=1e38",
        "--lr_schedule=constant", "--warmup_steps=0", "--on_nonfinite=skip", "--sample_tokens=0"});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   bool seen = false;
