@@ -41,7 +41,7 @@ def check_table(program, device):
 
 
 def check_refusals(program):
-    for arguments, word in ((["--devise=cpu"], "--devise=cpu"), (["--device=tpu"], "tpu")):
+    for arguments, word in ((["--devise=cpu"], "'devise'"), (["--device=tpu"], "tpu")):
         done = subprocess.run([program] + arguments, text=True, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         expect(done.returncode == 1 and word in done.stderr, "%s: %s" % (arguments, done.stderr))
