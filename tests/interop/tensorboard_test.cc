@@ -124,7 +124,8 @@ TEST(TensorboardTest, KeepsWhatIsNotFinite) {
        "--lr_schedule=constant", "--warmup_steps=0", "--on_nonfinite=skip", "--sample_tokens=0"});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   bool seen = false;
-  for (const nlohmann::json& event : Events(out)["scalars"]["train/gradient_norm"]) {
+  const nlohmann::json events = Events(out);
+  for (const nlohmann::json& event : events["scalars"]["train/gradient_norm"]) {
     seen = seen || event[1].is_string();
   }
   EXPECT_TRUE(seen);
