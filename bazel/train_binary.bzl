@@ -8,7 +8,7 @@ def zeroth_train_binary(name, deps = [], **kwargs):
 
     Their targets register them at namespace scope (StrategyRegistration, ModelRegistration,
     OptimizerRegistration) and have `alwayslink = True`. The flags are the trainer's: --strategy and
-    --optimizer take the registered names, --model a config.json of the registered model_type.
+    --optimizer take the registered names, --model a registered preset, or a config.json of the registered model_type.
 
     Args:
       name: of the program.
