@@ -99,6 +99,12 @@ absl::StatusOr<RunProgress> LoadCheckpoint(const std::string& path, const TrainO
     progress.trainer.ema_updates = 0;
     notes.push_back("the average of the weights begins anew");
   }
+  loaded.incomplete.erase("ema");
+  if (!loaded.incomplete.empty()) {
+    notes.push_back(absl::StrCat("resume    the optimizer's ",
+                                 absl::StrJoin(loaded.incomplete, ", "),
+                                 " of some parameters begin at zero: the checkpoint has none"));
+  }
   // A scale that is asked for by another flag is not the checkpoint's to give.
   const auto scale_flag = progress.flags.find("loss_scale");
   if (scale_flag == progress.flags.end() || *scale_flag != options.loss_scale) {

@@ -2,6 +2,8 @@
 
 #include "zeroth/nn/ops/moe.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +17,14 @@ int64_t OutFeatures(const ExpertWeights& weights) { return weights.front()->shap
 
 absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
                                 const Tensor& offsets, const Matrix& dy, const Tensor& x) {
-  if (!weights.front()->requires_grad()) return absl::OkStatus();
+  const auto is_trained = [](const Parameter* weight) { return weight->requires_grad(); };
+  const auto trained = std::count_if(weights.begin(), weights.end(), is_trained);
+  if (trained == 0) return absl::OkStatus();
+  if (trained != static_cast<std::ptrdiff_t>(weights.size())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        weights.front()->name(), " and the same matrix of the other experts: ", trained, " of ",
+        weights.size(), " are trainable; freeze all of them or none"));
+  }
   GroupedGradientArgs args;
   args.offsets = offsets;
   args.a = dy;

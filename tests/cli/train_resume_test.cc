@@ -459,6 +459,16 @@ TEST(TrainResumeTest, WhatDoesNotFitIsSaid) {
   ExpectSaid(partial, "is not taken from the checkpoint");
 }
 
+TEST(TrainResumeTest, StateThatAnotherOptimizerLacksIsSaid) {
+  const fs::path out = Scratch() / "out";
+  MakeCheckpoints(out);
+  const Outcome run =
+      RunTrainer(With(Training(Scratch() / "other"),
+                      {"--optimizer=muon", "--resume=" + (out / "step-00000004").string()}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  ExpectSaid(run, "the optimizer's momentum of some parameters begin at zero");
+}
+
 TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
   const fs::path out = Scratch() / "out";
   ASSERT_EQ(RunTrainer(With(Training(out, 4), {"--checkpoint_every=4"})).exit_code, 0);
