@@ -24,7 +24,7 @@ constexpr char kSpaces[] =
     R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr char kWordCharacters[] =
     R"(\p{L}\p{M}\p{Nl}\p{Nd}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
-    R"(\x{1F170}-\x{1F189})";
+    R"(\x{1F170}-\x{1F189}\xB2\xB3\xB9\xBC-\xBE)";
 
 std::string MessageOf(int code) {
   std::array<PCRE2_UCHAR, 256> text;
@@ -51,6 +51,7 @@ class Translator {
           if (absl::StartsWith(rest_, "]")) Copy(1);
           continue;
         }
+        if (rest_[0] == '{' && !absl::EndsWith(out_, "\\x")) ZEROTH_RETURN_IF_ERROR(Interval());
         Copy(1);
       }
     }
@@ -67,13 +68,18 @@ class Translator {
     return absl::UnimplementedError(absl::StrCat("has ", what, ", which Zeroth does not know"));
   }
 
+  // At a brace: {n,m}+ repeats the interval to Oniguruma, and is possessive to PCRE2.
+  absl::Status Interval() const {
+    const absl::string_view digits_and_comma = "0123456789,";
+    const size_t end = rest_.find_first_not_of(digits_and_comma, 1);
+    if (end == absl::string_view::npos || rest_[end] != '}') return absl::OkStatus();
+    if (absl::StartsWith(rest_, "{,")) return Refuse("an interval without its beginning ({,n})");
+    if (absl::StartsWith(rest_.substr(end + 1), "+")) return Refuse("a repeated interval ({n,m}+)");
+    return absl::OkStatus();
+  }
+
   absl::Status InClass() {
-    if (absl::StartsWith(rest_, "[:")) {
-      const size_t end = rest_.find(":]");
-      if (end == absl::string_view::npos) return Refuse("an unfinished \"[:\"");
-      Copy(end + 2);
-      return absl::OkStatus();
-    }
+    if (absl::StartsWith(rest_, "[:")) return Refuse("a class by its name ([:...:])");
     if (rest_[0] == '[') return Refuse("a class within a class");
     if (absl::StartsWith(rest_, "&&")) return Refuse("an intersection of classes (&&)");
     if (rest_[0] == ']') in_class_ = false;

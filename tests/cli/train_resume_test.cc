@@ -480,13 +480,14 @@ TEST(TrainResumeTest, AFullDiskEndsTheRunInTheEndAndSparesWhatIsThere) {
     limit.rlim_cur = 700'000;
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     // More saves than there are host buffers, so that the third failure is known before the last
-    // save.
+    // save. In the background a fourth may have begun before that.
     const Outcome full =
         RunTrainer(With(Training(out, 40), {"--checkpoint_every=2", "--resume=auto", async}));
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(full.exit_code, 1) << full.output;
     EXPECT_NE(full.errors.find("File too large"), std::string::npos) << full.errors;
-    EXPECT_NE(full.errors.find("3 checkpoints in a row"), std::string::npos) << full.errors;
+    EXPECT_NE(full.errors.find(" checkpoints in a row could not be saved"), std::string::npos)
+        << full.errors;
     // The first two were warnings, and the model is there.
     ExpectSaid(full, "warning   the checkpoint of step 6");
     ExpectSaid(full, "stopped after ");

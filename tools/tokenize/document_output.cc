@@ -3,9 +3,11 @@
 #include "zeroth/tools/tokenize/document_output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -106,7 +108,16 @@ class JsonLines final : public DocumentOutput {
 
   absl::Status Resume(const nlohmann::json& position) override {
     ZEROTH_ASSIGN_OR_RETURN(written_, NumberIn(position, "bytes"));
+    // The run may have ended between its last document and its end.
+    if (access(partial_.c_str(), F_OK) != 0) rename(path_.c_str(), partial_.c_str());
     ZEROTH_RETURN_IF_ERROR(Open(0));
+    struct stat found;
+    if (fstat(fd_, &found) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
+    if (found.st_size < written_) {
+      return absl::DataLossError(absl::StrCat(
+          partial_, ": has ", found.st_size, " bytes, expected at least ", written_,
+          " of the interrupted run; remove it and ", path_, ".progress to begin anew"));
+    }
     if (ftruncate(fd_, written_) != 0) return ErrnoStatus(errno, absl::StrCat("cut ", partial_));
     return absl::OkStatus();
   }

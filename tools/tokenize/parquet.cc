@@ -3,6 +3,7 @@
 #include "zeroth/tools/tokenize/parquet.h"
 
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,8 +51,17 @@ with open(target + '.next', 'w', encoding='utf-8') as lines:
 os.replace(target + '.next', target)
 )";
 
-std::string TextOf(const std::string& out, size_t number) {
-  return absl::StrCat(out, ".parquet-", number, ".jsonl");
+// Named by what it was made of, so that the text of another file is never taken for it.
+absl::StatusOr<std::string> TextOf(const std::string& parquet, const std::string& out,
+                                   size_t number) {
+  struct stat found;
+  if (stat(parquet.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) {
+    return absl::NotFoundError(absl::StrCat(
+        parquet, ": there is no such file; parquet files are named one by one, without patterns"));
+  }
+  return absl::StrCat(out, ".parquet-", number, "-", found.st_dev, "-", found.st_ino, "-",
+                      found.st_size, "-", found.st_mtim.tv_sec, "-", found.st_mtim.tv_nsec,
+                      ".jsonl");
 }
 
 absl::Status MakeText(const std::string& parquet, const std::string& text) {
@@ -96,10 +106,8 @@ absl::StatusOr<std::string> WithoutParquet(const std::string& in, const std::str
   for (const absl::string_view item : absl::StrSplit(in, ',')) {
     items.emplace_back(item);
     if (!absl::EndsWith(item, ".parquet")) continue;
+    ZEROTH_ASSIGN_OR_RETURN(std::string text, TextOf(items.back(), out, number++));
     std::error_code ignored;
-    if (!fs::is_regular_file(items.back(), ignored))
-      return absl::NotFoundError(absl::StrCat(item, ": there is no such file"));
-    std::string text = TextOf(out, number++);
     if (!fs::exists(text, ignored)) ZEROTH_RETURN_IF_ERROR(MakeText(items.back(), text));
     items.back() = std::move(text);
   }
@@ -107,9 +115,15 @@ absl::StatusOr<std::string> WithoutParquet(const std::string& in, const std::str
 }
 
 void RemoveParquetTexts(const std::string& out) {
+  const fs::path path = out;
+  const std::string prefix = path.filename().string() + ".parquet-";
+  std::vector<fs::path> texts;
   std::error_code ignored;
-  for (size_t number = 0; fs::remove(TextOf(out, number), ignored); ++number) {
+  for (fs::directory_iterator it(path.has_parent_path() ? path.parent_path() : ".", ignored), end;
+       it != end; it.increment(ignored)) {
+    if (absl::StartsWith(it->path().filename().string(), prefix)) texts.push_back(it->path());
   }
+  for (const fs::path& text : texts) fs::remove(text, ignored);
 }
 
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 
 #include "zeroth/tools/tokenize/tokenize.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -93,6 +94,16 @@ absl::Status Job::Open() {
   tokenizer_checksum_ = ChecksumText(checksum.Value());
   ZEROTH_ASSIGN_OR_RETURN(const std::string in, WithoutParquet(options_.in, options_.out));
   ZEROTH_ASSIGN_OR_RETURN(files_, FindDataFiles(in));
+  // What this or an interrupted run has written in the directory of its input is no input.
+  files_.erase(std::remove_if(files_.begin(), files_.end(),
+                              [&](const DataFile& file) {
+                                return file.path == options_.out ||
+                                       (absl::StartsWith(file.path, options_.out + ".") &&
+                                        !absl::StrContains(file.path, ".parquet-"));
+                              }),
+               files_.end());
+  if (files_.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--in=", in, " holds nothing but the output"));
   for (const DataFile& file : files_) {
     if (!IsText(file.kind))
       return absl::InvalidArgumentError(
@@ -113,7 +124,11 @@ nlohmann::json Job::Request() const {
                             {"parse_special", options_.parse_special},
                             {"shard_tokens", options_.shard_tokens}};
   if (options_.add_special_tokens) request["add_special_tokens"] = *options_.add_special_tokens;
-  for (size_t i = 0; i < files_.size(); ++i) request["in"].push_back({files_[i].path, sizes_[i]});
+  for (size_t i = 0; i < files_.size(); ++i) {
+    std::error_code ignored;
+    const auto changed = fs::last_write_time(files_[i].path, ignored).time_since_epoch().count();
+    request["in"].push_back({files_[i].path, sizes_[i], static_cast<int64_t>(changed)});
+  }
   return request;
 }
 
