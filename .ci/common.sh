@@ -91,14 +91,14 @@ run_numerical_tests() { # run_numerical_tests LIMIT [BAZEL_ARGUMENTS...]
 has_modules() { [[ "$(./bazelw --version)" =~ ^bazel\ [78]\. ]]; }
 
 # An example project is a folder with a WORKSPACE or a MODULE.bazel of its own, whose program is the target //:main.
-check_example() { # check_example FOLDER [BAZEL_ARGUMENTS...]
-  local folder="$1"
-  shift
+check_example() { # check_example FOLDER TARGETS [BAZEL_ARGUMENTS...]
+  local folder="$1" targets="$2"
+  shift 2
   run_example() {
-    (cd "$folder" && ../../bazelw build --disk_cache="$cache" "$@" //... &&
+    (cd "$folder" && ../../bazelw build --disk_cache="$cache" "$@" "$targets" &&
       ../../bazelw run --disk_cache="$cache" "$@" //:main)
   }
-  check "$folder: bazelw build //... and run //:main" run_example "$@"
+  check "$folder: bazelw build $targets and run //:main" run_example "$@"
 }
 
 # Examples that import Zeroth as a module, with a registry of what this system has installed.
@@ -110,7 +110,7 @@ check_module_examples() {
   fi
   check "registry of the system's packages" third_party/registry/make_registry.py "$registry"
   for module in examples/*/MODULE.bazel; do
-    check_example "$(dirname -- "$module")" --registry="file://$registry"
+    check_example "$(dirname -- "$module")" //... --registry="file://$registry"
   done
 }
 
