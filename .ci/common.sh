@@ -71,10 +71,11 @@ labels() { ./bazelw query "$1" 2>/dev/null; }
 
 toolkit_tests() { labels 'attr(tags, "\btoolkit\b", tests(//...))'; }
 
-# The tests that exist with CUDA only, but those of the toolkit's libraries.
-emulated_tests() {
-  labels 'attr(target_compatible_with, "incompatible", tests(//...)) except
-    attr(tags, "\btoolkit\b", tests(//...))'
+# The tests that exist with CUDA only, but those of the toolkit's libraries. Those with the tag "nightly" take minutes
+# in the emulation, and test again on this device what the CPU's tests do.
+emulated_tests() { # emulated_tests [MORE_OF_THE_QUERY]
+  labels "attr(target_compatible_with, incompatible, tests(//...)) except
+    attr(tags, '\btoolkit\b', tests(//...)) ${1:-}"
 }
 
 # The suites that compare numbers with float64 or bit by bit, as on a machine of less: LIMIT is a value
@@ -112,6 +113,18 @@ check_module_examples() {
   for module in examples/*/MODULE.bazel; do
     check_example "$(dirname -- "$module")" //... --registry="file://$registry"
   done
+}
+
+# Versions lay out code differently, so that one of them decides: Debian 12's.
+check_format() {
+  local clang_format
+  clang_format="$(command -v clang-format-14 || command -v clang-format || true)"
+  if [[ -z "$clang_format" || "$("$clang_format" --version)" != *"version 14."* ]]; then
+    say "clang-format SKIPPED: version 14 is not installed"
+    return
+  fi
+  format_tree() { git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs "$clang_format" --dry-run --Werror; }
+  check "clang-format of all sources" format_tree
 }
 
 has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }

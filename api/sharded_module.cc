@@ -34,6 +34,30 @@ absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
       directory, ": no checkpoint there; expected a directory step-N, or one that holds such"));
 }
 
+// Tensor ranks as a group of the mesh.
+class TensorGroup final : public TensorRanks {
+ public:
+  TensorGroup(Communicator& group, Stream& stream, const TensorParallelOptions& options)
+      : TensorRanks(options, group.rank()), group_(group), stream_(stream) {}
+
+  absl::Status Sum(const Tensor& tensor, absl::string_view label) override {
+    if (size() == 1) return absl::OkStatus();
+    return group_.AllReduce(tensor, ReduceOp::kSum, stream_, label);
+  }
+  absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label) override {
+    if (size() == 1) return absl::OkStatus();
+    return group_.AllGather(mine, all, stream_, label);
+  }
+  absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label) override {
+    if (size() == 1) return absl::OkStatus();
+    return group_.ReduceScatter(all, mine, ReduceOp::kSum, stream_, label);
+  }
+
+ private:
+  Communicator& group_;
+  Stream& stream_;
+};
+
 std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
   return optimizer == nullptr ? std::vector<ShardState>() : optimizer->states();
 }
@@ -41,14 +65,25 @@ std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardedModule>> ShardedModule::Create(
-    Rank& rank, const WrapPlan& plan, const ShardingOptions& options) {
+    Rank& rank, const WrapPlan& plan, const ShardingOptions& options,
+    const TensorParallelOptions& tensor) {
   std::unique_ptr<ShardedModule> sharded(new ShardedModule(rank));
+  ShardingOptions with_axes = options;
+  if (tensor.enabled()) with_axes.inner_axes.push_back({kTensorAxis, tensor.size});
   ZEROTH_ASSIGN_OR_RETURN(sharded->sharding_,
-                          Sharding::Create(rank.world(), rank.device(), options, plan.units));
+                          Sharding::Create(rank.world(), rank.device(), with_axes, plan.units));
   if (!plan.modules.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(sharded->hooks_, ShardingHooks::Attach(plan, *sharded->sharding_));
   }
   sharded->context_ = std::make_unique<Context>(rank.device(), rank.kernels(), sharded->tape_);
+  if (tensor.enabled()) {
+    Mesh& mesh = sharded->sharding().mesh();
+    ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh.Find({kTensorAxis}));
+    ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh.Group(axes, Traffic::kActivations));
+    sharded->tensor_ranks_ =
+        std::make_unique<TensorGroup>(*group, rank.device().compute_stream(), tensor);
+    sharded->context_->set_tensor_ranks(sharded->tensor_ranks_.get());
+  }
   return sharded;
 }
 

@@ -17,6 +17,7 @@
 #include "zeroth/nn/module.h"
 #include "zeroth/nn/shard_module.h"
 #include "zeroth/nn/tape.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -29,8 +30,11 @@ class ShardedModule {
  public:
   // As FullyShard, with values unset until Sharding::Initialize, Sharding::Load or Load. The plan's
   // units may have been given axes, a precision or collectives of their own (UnitSpec).
-  static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(Rank& rank, const WrapPlan& plan,
-                                                               const ShardingOptions& options);
+  // A model that has been divided (DivideModel) by `tensor` gets a mesh with kTensorAxis inside,
+  // and a context with these ranks: tensor.size neighbouring ranks have the same data.
+  static absl::StatusOr<std::unique_ptr<ShardedModule>> Create(
+      Rank& rank, const WrapPlan& plan, const ShardingOptions& options,
+      const TensorParallelOptions& tensor = {});
 
   Rank& rank() { return rank_; }
   Sharding& sharding() { return *sharding_; }
@@ -65,7 +69,8 @@ class ShardedModule {
 
   Rank& rank_;
   std::unique_ptr<Sharding> sharding_;
-  std::unique_ptr<ShardingHooks> hooks_;  // nullptr without modules
+  std::unique_ptr<ShardingHooks> hooks_;       // nullptr without modules
+  std::unique_ptr<TensorRanks> tensor_ranks_;  // nullptr unless parameters are divided
   Tape tape_;
   std::unique_ptr<Context> context_;
   int64_t steps_ = 0;

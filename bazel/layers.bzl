@@ -30,8 +30,15 @@ LAYERS = [
 # `//core` gathers what importing projects use of core; whoever uses it uses all of core.
 _FACADES = {"core": "core/comm"}
 
-_DEVICE_NAMES = ["core/device/cpu", "core/device/cuda", "kernels/cpu", "kernels/cuda"]
-_TRANSPORT_NAMES = ["core/comm/local", "core/comm/mpi", "core/comm/nccl"]
+_DEVICE_NAMES = [
+    "core/device/cpu",
+    "core/device/cuda",
+    "core/device/planned",
+    "kernels/cpu",
+    "kernels/cuda",
+    "kernels/planned",
+]
+_TRANSPORT_NAMES = ["core/comm/local", "core/comm/mpi", "core/comm/nccl", "core/comm/planned"]
 _STRATEGY_NAMES = [
     "strategies/no_shard",
     "strategies/shard_grad_op",

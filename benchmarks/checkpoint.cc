@@ -44,6 +44,7 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/optim/replica_check.h"
 #include "zeroth/train/trainer.h"
 
 ABSL_FLAG(std::string, model, "gpt2_355m", "The preset whose state is saved.");
@@ -213,6 +214,25 @@ absl::Status MeasureAsyncSave(const Training& training, Run& run) {
   return absl::OkStatus();
 }
 
+// What comes before each save: the state is hashed and every unit gathered, against a copy of the
+// state in memory.
+absl::Status MeasureReplicaCheck(const Training& training, Run& run) {
+  CopyTarget target;
+  for (int number = 0; number <= kRounds; ++number) {
+    Round round;
+    ZEROTH_ASSIGN_OR_RETURN(round.work, run.stopwatch.Time(training.world, training.stream(), [&] {
+      return CheckReplicas(training.trainer->sharding(), *training.trainer->states());
+    }));
+    ZEROTH_ASSIGN_OR_RETURN(round.floor, run.stopwatch.Time(training.world, training.stream(), [&] {
+      for (const absl::Span<uint8_t> piece : StateMemory(training)) target.Copy(piece);
+      return absl::OkStatus();
+    }));
+    // The first allocates.
+    if (training.world.rank() == 0 && number > 0) run.rounds.push_back(round);
+  }
+  return absl::OkStatus();
+}
+
 // Against read(2) of the same files from the page cache into the same memory, by as many threads.
 absl::Status MeasureLoad(const Training& training, Run& run) {
   ZEROTH_ASSIGN_OR_RETURN(const auto saver, MakeSaver(training, run, /*async=*/false));
@@ -301,6 +321,11 @@ void BM_AsyncSave(benchmark::State& state) {
       run, [](const Round& round) { return 100 * (round.work - round.floor) / round.other; });
 }
 
+void BM_ReplicaCheck(benchmark::State& state) {
+  Run run;
+  RunBenchmark(state, MeasureReplicaCheck, run);
+}
+
 void BM_Load(benchmark::State& state) {
   Run run;
   RunBenchmark(state, MeasureLoad, run);
@@ -312,6 +337,7 @@ void Rounds(benchmark::internal::Benchmark* benchmark) {
 
 BENCHMARK(BM_Save)->Apply(Rounds);
 BENCHMARK(BM_AsyncSave)->Apply(Rounds);
+BENCHMARK(BM_ReplicaCheck)->Apply(Rounds);
 BENCHMARK(BM_Load)->Apply(Rounds);
 
 }  // namespace

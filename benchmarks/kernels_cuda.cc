@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A GPU's kernels at the shapes of one training step of three models on one GPU, against a large
+// A GPU's kernels at the shapes of one training step of four models on one GPU, against a large
 // square product of the same precision and a plain copy of 512 MiB, measured in turn.
 //
 // Kernels whose limit is memory run in bf16; GB/s of the best call counts what must be read and
@@ -37,6 +37,7 @@ constexpr DType kFp32 = DType::kFloat32;
 constexpr Activations kModels[] = {
     {"gpt2_124m", 64, 1024, 768, 12, 12, 3072, 50304},
     {"llama_1b", 16, 2048, 2048, 32, 4, 5632, 32000},
+    {"llama3_8b", 1, 8192, 4096, 32, 8, 14336, 128256},
 };
 
 // A kernel whose limit is memory, and the bytes that it must move for the activations.
@@ -111,6 +112,10 @@ constexpr Layer kLayers[] = {
     {"llama_1b", "key", 32768, 2048, 256, false},
     {"llama_1b", "mlp_gate", 32768, 2048, 5632, false},
     {"llama_1b", "mlp_down", 32768, 5632, 2048, false},
+    {"llama3_8b", "query", 8192, 4096, 4096, false},
+    {"llama3_8b", "key", 8192, 4096, 1024, false},
+    {"llama3_8b", "mlp_gate", 8192, 4096, 14336, false},
+    {"llama3_8b", "mlp_down", 8192, 14336, 4096, false},
 };
 
 absl::Status RunLayer(benchmark::State& state, const Layer& layer, Pass pass, Precision precision) {
@@ -211,11 +216,10 @@ void RegisterLayers() {
   }
   Register("BM_SquareGemm/fp8", [=](auto& state) { return RunLayerFp8(state, kSquare, false); });
   RegisterLayers();
-  for (const auto& [model, shape] :
-       {std::pair("gpt2_124m", AttentionShape{64, 1024, 12, 12, 64}),
-        std::pair("gpt2_1558m", AttentionShape{16, 1024, 25, 25, 64}),
-        std::pair("llama_1b", AttentionShape{16, 2048, 32, 4, 64}),
-        std::pair("head_dim_128", AttentionShape{8, 4096, 16, 4, 128})}) {
+  for (const auto& [model, shape] : {std::pair("gpt2_124m", AttentionShape{64, 1024, 12, 12, 64}),
+                                     std::pair("gpt2_1558m", AttentionShape{16, 1024, 25, 25, 64}),
+                                     std::pair("llama_1b", AttentionShape{16, 2048, 32, 4, 64}),
+                                     std::pair("llama3_8b", AttentionShape{1, 8192, 32, 8, 128})}) {
     for (const bool by_cudnn : {false, true}) {
       for (const bool backward : {false, true}) {
         Register(absl::StrCat(backward ? "BM_AttentionBackward/" : "BM_Attention/",
@@ -228,7 +232,8 @@ void RegisterLayers() {
   }
   for (const auto& [model, loss] : {std::pair("gpt2_124m", Loss{65536, 768, 50304}),
                                     std::pair("gpt2_1558m", Loss{16384, 1600, 50304}),
-                                    std::pair("llama_1b", Loss{32768, 2048, 32000})}) {
+                                    std::pair("llama_1b", Loss{32768, 2048, 32000}),
+                                    std::pair("llama3_8b", Loss{8192, 4096, 128256})}) {
     Register(absl::StrCat("BM_LinearCrossEntropy/", model),
              [loss = loss](auto& state) { return RunLoss(state, loss); });
   }

@@ -117,7 +117,7 @@ absl::Status TrainRank(const nlohmann::json& config, const MemoryFormulaOptions&
   options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
   options.sharding.mixed_precision = setup.precision;
   options.sharding.offload = setup.offload;
-  options.adamw.state_dtype = setup.moment_dtype;
+  options.optimizer_options.state_dtype = setup.moment_dtype;
   options.sync_every_micro_batch = setup.sync_every_micro_batch;
   options.activation_checkpointing = lever.checkpointing;
   if (lever.sums_in_tree) options.deterministic_batch = setup.micro_batches * setup.world_size;

@@ -18,6 +18,7 @@ void BM_TrainStepCuda(benchmark::State& state, const std::string& model, int64_t
   setup.device = "cuda";
   setup.model = model;
   if (model.rfind("gpt2", 0) == 0) setup.vocab = 50304;  // a multiple of 128, as trainers do
+  if (model == "llama3_8b") setup.layers = 4;            // what fits one GPU with its AdamW
   setup.strategy = strategy;
   setup.param_dtype = DType::kBFloat16;
   setup.ranks = ranks;
@@ -44,6 +45,7 @@ ZEROTH_FULL_SHARD_CUDA(gpt2_124m, "gpt2_124m", 64, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_124m_batch_4, "gpt2_124m", 4, 1024);
 ZEROTH_FULL_SHARD_CUDA(gpt2_1558m, "gpt2_1558m", 16, 1024);
 ZEROTH_FULL_SHARD_CUDA(llama_1b, "llama_1b", 16, 2048);
+ZEROTH_FULL_SHARD_CUDA(llama3_8b_of_4_layers, "llama3_8b", 1, 8192);
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_no_shard_1, "gpt2_124m", 64, 1024, "no_shard", 1, false);
 // Several ranks share one GPU: what sharding itself costs, without a network.
 ZEROTH_TRAIN_STEP_CUDA(gpt2_124m_full_shard_4, "gpt2_124m", 64, 1024, "full_shard", 4, false);

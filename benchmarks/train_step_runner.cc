@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
                                                      Communicator& world, Device& device) {
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(setup.model));
   if (setup.vocab > 0) config["vocab_size"] = setup.vocab;
+  if (setup.layers > 0) config["num_hidden_layers"] = setup.layers;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   TrainerOptions options;
   options.sharding.strategy = setup.strategy;

@@ -17,7 +17,8 @@ namespace zeroth {
 struct TrainStepSetup {
   std::string device = "cpu";
   std::string model = "gpt2_124m";
-  int64_t vocab = 0;  // 0: the model's own
+  int64_t vocab = 0;   // 0: the model's own
+  int64_t layers = 0;  // of a Llama; 0: the model's own
   std::string strategy = "full_shard";
   int ranks = 1;      // threads, sharing the device
   int64_t batch = 1;  // sequences per rank

@@ -5,6 +5,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -131,6 +133,33 @@ absl::Status AddItem(const std::string& item, std::vector<DataFile>* files) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) {
+  std::error_code ignored;
+  if (fs::exists(spec, ignored)) return std::vector<WeightedSpec>{{spec, 1}};
+  std::vector<WeightedSpec> parts;
+  size_t weighted = 0;
+  for (const absl::string_view item : absl::StrSplit(spec, ',')) {
+    const size_t colon = item.rfind(':');
+    double weight = 1;
+    const bool has_weight = colon != absl::string_view::npos &&
+                            !fs::exists(std::string(item), ignored) &&
+                            absl::SimpleAtod(item.substr(colon + 1), &weight);
+    if (has_weight && !(weight > 0 && std::isfinite(weight))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", item, "\": a weight of ", item.substr(colon + 1),
+                       ", expected a number above 0; leave out what is not to be trained on"));
+    }
+    weighted += has_weight ? 1 : 0;
+    parts.push_back({std::string(has_weight ? item.substr(0, colon) : item), weight});
+  }
+  if (weighted == 0) return std::vector<WeightedSpec>{{spec, 1}};
+  if (weighted == parts.size()) return parts;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", spec,
+      "\": some parts have a weight and others have none; expected NAME:WEIGHT for each, "
+      "or for none"));
+}
 
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec) {
   std::vector<std::string> items = {spec};

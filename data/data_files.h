@@ -29,6 +29,16 @@ struct DataFile {
 // less than was asked for.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec);
 
+struct WeightedSpec {
+  std::string spec;
+  double weight = 1;
+};
+
+// A --data value in parts that are drawn from by weight, "a.jsonl:0.7,b.bin:0.3"; without weights,
+// and if it is the name of something that exists, it is one part. InvalidArgument if some parts
+// have a weight and others have none, or one is not above 0.
+absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec);
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_DATA_DATA_FILES_H_

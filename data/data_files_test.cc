@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -38,6 +39,29 @@ class DataFilesTest : public ::testing::Test {
   const std::string npy_ = NpyBytes<uint16_t>("<u2", "(1,)", {1});
   TemporaryDirectory dir_;
 };
+
+TEST_F(DataFilesTest, WeightsStandBehindNames) {
+  const auto split = [](const std::string& spec) {
+    const auto parts = SplitWeights(spec);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    std::string text;
+    for (const WeightedSpec& part : *parts)
+      absl::StrAppend(&text, part.spec, "=", part.weight, ";");
+    return text;
+  };
+  EXPECT_EQ(split("a.jsonl:0.7,b.bin:0.3"), "a.jsonl=0.7;b.bin=0.3;");
+  EXPECT_EQ(split("dir/*.txt:2"), "dir/*.txt=2;");
+  EXPECT_EQ(split("a,b"), "a,b=1;");
+  EXPECT_EQ(split("a:b"), "a:b=1;");
+  const std::string odd = dir_.Write("odd:3", "x");
+  EXPECT_EQ(split(odd), odd + "=1;");
+  EXPECT_EQ(split(odd + ":2,a:1"), odd + "=2;a=1;");
+  for (const char* const bad : {"a:1,b", "a,b:1", "a:0,b:1", "a:-1", "a:nan", "a:inf"}) {
+    const auto parts = SplitWeights(bad);
+    EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(parts.status().message(), HasSubstr("weight")) << bad;
+  }
+}
 
 TEST_F(DataFilesTest, DirectoriesAreSortedAndSifted) {
   dir_.Write("b.txt", "b");

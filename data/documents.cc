@@ -91,7 +91,7 @@ absl::StatusOr<bool> DocumentReader::NextText(TextPart* part) {
   return true;
 }
 
-absl::StatusOr<bool> DocumentReader::NextLine(TextPart* part) {
+absl::StatusOr<bool> DocumentReader::NextRecord(JsonRecord* record) {
   while (true) {
     size_t searched = held_begin_;
     size_t end = held_.find('\n', searched);
@@ -108,16 +108,24 @@ absl::StatusOr<bool> DocumentReader::NextLine(TextPart* part) {
     position_ += taken;
     held_begin_ += taken;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    const std::string where = absl::StrCat(file_.path(), " line ", lines_);
-    ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
-    const auto text = json.is_object() ? json.find("text") : json.end();
-    if (text == json.end() || !text->is_string()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": expected an object with \"text\", a string"));
-    }
-    *part = {text->get<std::string>(), true, true};
+    record->where = absl::StrCat(file_.path(), " line ", lines_);
+    ZEROTH_ASSIGN_OR_RETURN(record->json, ParseJson(line, record->where));
     return true;
   }
+}
+
+absl::StatusOr<bool> DocumentReader::NextLine(TextPart* part) {
+  JsonRecord record;
+  ZEROTH_ASSIGN_OR_RETURN(const bool more, NextRecord(&record));
+  if (!more) return false;
+  const nlohmann::json& json = record.json;
+  const auto text = json.is_object() ? json.find("text") : json.end();
+  if (text == json.end() || !text->is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(record.where, ": expected an object with \"text\", a string"));
+  }
+  *part = {text->get<std::string>(), true, true};
+  return true;
 }
 
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink) {

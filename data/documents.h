@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/data/data_files.h"
@@ -21,6 +22,12 @@ struct TextPart {
   std::string text;
   bool begins = true;  // it is the document's first part
   bool ends = true;    // it is the last
+};
+
+// A line of a file of JSON lines, and what messages call it.
+struct JsonRecord {
+  nlohmann::json json;
+  std::string where;
 };
 
 // Reads a file's documents one after the other, holding little of it: a text file is one document,
@@ -38,6 +45,9 @@ class DocumentReader {
   // The next part, or false at the end. InvalidArgument names the line that is no JSON object with
   // a text; errors of the file.
   absl::StatusOr<bool> Next(TextPart* part);
+  // The next line that is not empty, in place of Next, of a file of JSON lines. InvalidArgument
+  // names a line that is no JSON.
+  absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
   // Bytes of the file that parts have been made of, and all.
   size_t position() const { return position_; }

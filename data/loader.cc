@@ -47,38 +47,71 @@ absl::Status CheckOptions(const LoaderOptions& options) {
 absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const TokenSource> source,
                                               const LoaderOptions& options) {
   ZEROTH_CHECK(source != nullptr);
-  ZEROTH_RETURN_IF_ERROR(CheckOptions(options));
-  const int64_t size = source->size();
-  const int64_t row = source->row_length();
-  if (row > 0) {
-    if (row != options.seq_len + 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(source->description(), ": rows of ", row, " tokens need seq_len ", row - 1,
-                       " (the last token is only a target), but seq_len is ", options.seq_len));
-    }
-    return DataLoader(std::move(source), options, size / row, 0);
-  }
-  if (size < options.seq_len + 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source->description(), ": ", size, " tokens, but one sequence of seq_len ", options.seq_len,
-        " needs ", options.seq_len + 1, "; give more data or a smaller seq_len"));
-  }
-  const int64_t windows = (size - 1) / options.seq_len;
-  const int64_t slack = size - 1 - windows * options.seq_len;
-  return DataLoader(std::move(source), options, windows, slack);
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const Mixture> data,
+                          Mixture::Create({{std::move(source), 1}}));
+  return Create(std::move(data), options);
 }
 
-int64_t DataLoader::WindowBegin(int64_t epoch, int64_t position) const {
-  const auto epoch_number = static_cast<uint64_t>(epoch);
+absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> data,
+                                              const LoaderOptions& options) {
+  ZEROTH_CHECK(data != nullptr);
+  ZEROTH_RETURN_IF_ERROR(CheckOptions(options));
+  std::vector<Windows> windows;
+  for (size_t i = 0; i < data->sources(); ++i) {
+    const TokenSource& source = data->source(i);
+    const int64_t size = source.size();
+    const int64_t row = source.row_length();
+    Windows own;
+    // The order of one source says nothing of another's of the same size.
+    own.seed = i == 0 ? options.seed : CounterRng(options.seed, "loader source").Bits64(i);
+    if (row > 0) {
+      if (row != options.seq_len + 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(source.description(), ": rows of ", row, " tokens need seq_len ", row - 1,
+                         " (the last token is only a target), but seq_len is ", options.seq_len));
+      }
+      own.count = size / row;
+      own.stride = row;
+    } else {
+      if (size < options.seq_len + 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(source.description(), ": ", size, " tokens, but one sequence of seq_len ",
+                         options.seq_len, " needs ", options.seq_len + 1,
+                         "; give more data or a smaller seq_len"));
+      }
+      own.count = (size - 1) / options.seq_len;
+      own.stride = options.seq_len;
+      own.slack = size - 1 - own.count * options.seq_len;
+    }
+    windows.push_back(own);
+  }
+  return DataLoader(std::move(data), options, std::move(windows));
+}
+
+int64_t DataLoader::WindowBegin(const Mixture::Place& place) const {
+  const Windows& windows = windows_[place.source];
+  const auto epoch = static_cast<uint64_t>(place.index / windows.count);
+  int64_t position = place.index % windows.count;
   int64_t offset = 0;
   if (options_.shuffle) {
-    position = Permutation(windows_, options_.seed, epoch_number)(position);
+    position = Permutation(windows.count, windows.seed, epoch)(position);
     // Slack is below seq_len, so 64 random bits show no bias.
-    const CounterRng rng(options_.seed, "loader offset");
-    offset = static_cast<int64_t>(rng.Bits64(epoch_number) % static_cast<uint64_t>(slack_ + 1));
+    const CounterRng rng(windows.seed, "loader offset");
+    offset = static_cast<int64_t>(rng.Bits64(epoch) % static_cast<uint64_t>(windows.slack + 1));
   }
-  const int64_t stride = source_->row_length() > 0 ? source_->row_length() : options_.seq_len;
-  return offset + position * stride;
+  return offset + position * windows.stride;
+}
+
+absl::StatusOr<int64_t> DataLoader::CountTargets(absl::Span<const Mixture::Place> places) const {
+  std::vector<uint8_t> marks(static_cast<size_t>(options_.seq_len));
+  int64_t counted = 0;
+  for (const Mixture::Place& place : places) {
+    ZEROTH_RETURN_IF_ERROR(
+        data_->source(place.source).ReadMarks(WindowBegin(place) + 1, absl::MakeSpan(marks)));
+    counted += std::count_if(marks.begin(), marks.end(),
+                             [](uint8_t mark) { return (mark & kNoTarget) == 0; });
+  }
+  return counted;
 }
 
 absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
@@ -94,27 +127,48 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
         absl::StrCat("step ", step, " of the loader, whose step 0 begins at window ",
                      options_.first_window, ", is before the first window or beyond the last"));
   }
-  first += options_.rank * options_.batch_size;
   const auto seq = static_cast<size_t>(options_.seq_len);
   Batch batch;
   batch.batch = options_.batch_size;
   batch.seq = options_.seq_len;
   batch.inputs.resize(static_cast<size_t>(options_.batch_size) * seq);
   batch.targets.resize(batch.inputs.size());
+  if (options_.documents) batch.starts.resize(batch.inputs.size());
+  const std::vector<Mixture::Place> places = data_->Places(first, global_batch(), options_.seed);
+  if (data_->has_marks()) {
+    ZEROTH_ASSIGN_OR_RETURN(batch.counted, CountTargets(places));
+  }
   std::vector<int32_t> window(seq + 1);
+  std::vector<uint8_t> marks(seq + 1);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
-    const int64_t index = first + row;
-    const int64_t begin = WindowBegin(index / windows_, index % windows_);
-    ZEROTH_RETURN_IF_ERROR(source_->Read(begin, absl::MakeSpan(window)));
-    const auto place = static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * seq);
-    std::copy(window.begin(), window.end() - 1, batch.inputs.begin() + place);
-    std::copy(window.begin() + 1, window.end(), batch.targets.begin() + place);
+    const Mixture::Place& place =
+        places[static_cast<size_t>(options_.rank * options_.batch_size + row)];
+    const TokenSource& source = data_->source(place.source);
+    const int64_t begin = WindowBegin(place);
+    const size_t at = static_cast<size_t>(row) * seq;
+    ZEROTH_RETURN_IF_ERROR(source.Read(begin, absl::MakeSpan(window)));
+    ZEROTH_RETURN_IF_ERROR(source.ReadMarks(begin, absl::MakeSpan(marks)));
+    size_t start = 0;
+    for (size_t i = 0; i < seq; ++i) {
+      const bool begins = source.has_marks() ? (marks[i] & kBeginsDocument) != 0
+                                             : i > 0 && window[i - 1] == options_.end_of_text;
+      if (begins) start = i;
+      if (options_.documents) batch.starts[at + i] = static_cast<int32_t>(start);
+      batch.inputs[at + i] = window[i];
+      batch.targets[at + i] = (marks[i + 1] & kNoTarget) != 0 ? kIgnoredTarget : window[i + 1];
+    }
   }
   return batch;
 }
 
+int64_t DataLoader::windows() const {
+  int64_t sum = 0;
+  for (const Windows& windows : windows_) sum += windows.count;
+  return sum;
+}
+
 int64_t DataLoader::steps_per_epoch() const {
-  return std::max<int64_t>(1, windows_ / global_batch());
+  return std::max<int64_t>(1, windows() / global_batch());
 }
 
 }  // namespace zeroth

@@ -9,10 +9,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "zeroth/data/mixture.h"
 #include "zeroth/data/token_source.h"
 
 namespace zeroth {
+
+// A target that does not count, as models are told.
+inline constexpr int32_t kIgnoredTarget = -100;
 
 // What one rank trains on in one step: `batch` rows of `seq` tokens, row-major, and for each the
 // token that follows it.
@@ -21,6 +26,11 @@ struct Batch {
   int64_t seq = 0;
   std::vector<int32_t> inputs;   // [batch, seq]
   std::vector<int32_t> targets;  // [batch, seq]
+  // With LoaderOptions::documents, where in its row the document of each token begins; else empty.
+  std::vector<int32_t> starts;  // [batch, seq]
+  // Where some targets may be ignored: those that count in the whole global batch, over all ranks,
+  // by which a mean over it divides. 0: each batch is a mean of its own.
+  int64_t counted = 0;
 };
 
 struct LoaderOptions {
@@ -30,53 +40,68 @@ struct LoaderOptions {
   int64_t rank = 0;
   uint64_t seed = 0;    // of the shuffling
   bool shuffle = true;  // false: in order
+  // Say where documents begin: in a source with marks where these do, and in others behind each
+  // token end_of_text, which is of the document that it ends.
+  bool documents = false;
+  int32_t end_of_text = -1;
   // Windows of the endless sequence that come before step 0; negative if early steps do not exist.
   // So a run of another global batch goes on behind what an earlier one has seen.
   int64_t first_window = 0;
 };
 
-// Cuts a token source into batches. A stream is cut into windows of seq_len + 1 tokens that start
+// Cuts token sources into batches. A stream is cut into windows of seq_len + 1 tokens that start
 // seq_len apart, so that in an epoch every token but the first is a target at most once; rows are
 // windows as they are. A global batch is batch_size * world_size consecutive windows of an endless
-// sequence of epochs, of which rank r takes [r * batch_size, (r + 1) * batch_size). With shuffle,
-// every epoch takes the windows in its own random order, and a stream is cut at its own random
-// offset (so that the tokens left over are not always the same).
+// sequence, of which rank r takes [r * batch_size, (r + 1) * batch_size). That sequence is drawn
+// from the sources as Mixture says, and from each of them in epochs of its own. With shuffle, every
+// epoch takes the windows in its own random order, and a stream is cut at its own random offset (so
+// that the tokens left over are not always the same).
 //
-// Batch contents are a function of (source, options, step) alone: the step is the loader's whole
+// Batch contents are a function of (sources, options, step) alone: the step is the loader's whole
 // state, so that a run resumes by continuing to count. They do not change when the same global
 // batch is split over more or fewer ranks. Immutable and thread-safe.
 class DataLoader {
  public:
   // InvalidArgument: an option out of its range, rows whose length is not seq_len + 1, or a stream
   // of fewer than seq_len + 1 tokens (it says how many there are and are needed).
+  static absl::StatusOr<DataLoader> Create(std::shared_ptr<const Mixture> data,
+                                           const LoaderOptions& options);
+  // From one source.
   static absl::StatusOr<DataLoader> Create(std::shared_ptr<const TokenSource> source,
                                            const LoaderOptions& options);
 
-  // This rank's part of global batch `step`, from 0. Errors of the source pass through.
+  // This rank's part of global batch `step`, from 0. Errors of the sources.
   absl::StatusOr<Batch> Load(int64_t step) const;
 
-  // Windows in an epoch.
-  int64_t windows() const { return windows_; }
+  // Windows in an epoch, of all sources.
+  int64_t windows() const;
   // Tokens that all ranks together train on in a step.
   int64_t tokens_per_step() const { return global_batch() * options_.seq_len; }
   // Whole global batches in an epoch, at least 1: Load(0) to Load(steps_per_epoch() - 1) of an
-  // unshuffled loader are an evaluation pass. A set smaller than one global batch repeats some
-  // windows within it.
+  // unshuffled loader of one source are an evaluation pass. A set smaller than one global batch
+  // repeats some windows within it.
   int64_t steps_per_epoch() const;
   const LoaderOptions& options() const { return options_; }
 
  private:
-  DataLoader(std::shared_ptr<const TokenSource> source, const LoaderOptions& options,
-             int64_t windows, int64_t slack)
-      : source_(std::move(source)), options_(options), windows_(windows), slack_(slack) {}
+  // Of one source.
+  struct Windows {
+    int64_t count = 0;   // in an epoch
+    int64_t stride = 0;  // from one to the next
+    int64_t slack = 0;   // tokens of a stream that no window of an epoch uses; 0 for rows
+    uint64_t seed = 0;
+  };
+  DataLoader(std::shared_ptr<const Mixture> data, const LoaderOptions& options,
+             std::vector<Windows> windows)
+      : data_(std::move(data)), options_(options), windows_(std::move(windows)) {}
   int64_t global_batch() const { return options_.batch_size * options_.world_size; }
-  // First token of window `position` of `epoch`.
-  int64_t WindowBegin(int64_t epoch, int64_t position) const;
+  // The first token of a window in its source.
+  int64_t WindowBegin(const Mixture::Place& place) const;
+  absl::StatusOr<int64_t> CountTargets(absl::Span<const Mixture::Place> places) const;
 
-  std::shared_ptr<const TokenSource> source_;
+  std::shared_ptr<const Mixture> data_;
   LoaderOptions options_;
-  int64_t windows_;
-  int64_t slack_;  // tokens of a stream that no window of an epoch uses; 0 for rows
+  std::vector<Windows> windows_;  // of each source
 };
 
 }  // namespace zeroth

@@ -11,6 +11,8 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/data_files.h"
 #include "zeroth/data/text_source.h"
 #include "zeroth/data/token_file.h"
@@ -29,6 +31,21 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
         absl::StrCat("the ", options.tokenizer->name(), " tokenizer makes ids up to ",
                      options.tokenizer->vocab_size() - 1, ", but the model's vocabulary has only ",
                      options.vocab_size));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
+  for (const DataFile& file : files) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(file));
+    if (also == conversations) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("conversations and text cannot be mixed: ", also ? file.path : files[0].path,
+                     " holds conversations, ", also ? files[0].path : file.path, " text"));
+  }
+  if (conversations) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        const ChatTemplate chat,
+        OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer));
+    return EncodeConversations(files, chat, *options.tokenizer,
+                               {options.seq_len, options.loss_on_all});
   }
   // Bytes are their own ids: nothing need be stored.
   const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
@@ -63,6 +80,18 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
     sources.push_back(*std::move(source));
   }
   return Concatenate(std::move(sources));
+}
+
+absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
+                                                           const DataOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
+  std::vector<WeightedSource> sources;
+  for (const WeightedSpec& part : parts) {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
+                            OpenData(part.spec, options));
+    sources.push_back({std::move(source), part.weight});
+  }
+  return Mixture::Create(std::move(sources));
 }
 
 }  // namespace zeroth

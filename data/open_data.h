@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "zeroth/data/mixture.h"
 #include "zeroth/data/token_source.h"
 #include "zeroth/data/tokenizer.h"
 
@@ -20,6 +21,12 @@ struct DataOptions {
   // Ids must be below this: the model's vocabulary. Text needs tokenizer->vocab_size() <=
   // vocab_size.
   int32_t vocab_size = 0;
+  // Of conversations: as --chat_template and --loss_on say, where the tokenizer's files are, and
+  // how long a sequence is (see chat/conversations.h and OpenChatTemplate).
+  std::string chat_template = "auto";
+  std::string tokenizer_path = "";
+  bool loss_on_all = false;
+  int64_t seq_len = 0;
 };
 
 // Opens what a --data flag names:
@@ -32,9 +39,10 @@ struct DataOptions {
 //
 // What a file holds is decided by its content: NumPy .npy and llm.c .bin files are token files, a
 // file without a NUL in its first 8 KiB is text, JSON lines ({"text": "..."} each) if its name ends
-// in .jsonl or .ndjson. A text file, and each line of JSON, ends with one end-of-text token.
+// in .jsonl or .ndjson, or conversations if the first of its lines is {"messages": [...]}. A text
+// file, and each line of JSON, ends with one end-of-text token.
 // Other and empty files are skipped in directories and refused where they are named or matched.
-// Text and token files cannot be mixed.
+// Text, conversations and token files cannot be mixed.
 //
 // With the byte tokenizer large texts stay on disk; other tokenizers encode once, here. Open once
 // per process and share the result among its ranks.
@@ -43,6 +51,12 @@ struct DataOptions {
 // for a bad file or mixture.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& spec,
                                                             const DataOptions& options);
+
+// The same for a --data flag that may have weights: "a.jsonl:0.7,b.bin:0.3" draws from each part,
+// which is all that OpenData takes, as SplitWeights and Mixture say. Parts may be of different
+// kinds.
+absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
+                                                           const DataOptions& options);
 
 }  // namespace zeroth
 

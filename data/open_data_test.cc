@@ -56,6 +56,26 @@ TEST(OpenDataTest, TextAsBytePairs) {
   EXPECT_THAT(ReadAll(**source), ElementsAre(256, ' ', 257, 'h', 257));
 }
 
+// Parts with weights may be of kinds that cannot be mixed otherwise.
+TEST(OpenDataTest, SourcesWithWeights) {
+  const TemporaryDirectory dir;
+  const std::string text = dir.Write("a.jsonl", "{\"text\": \"hi\"}");
+  const std::string tokens = dir.Write("b.npy", NpyBytes<uint16_t>("<u2", "(2,)", {7, 8}));
+  const ByteTokenizer tokenizer;
+  EXPECT_FALSE(OpenMixture(text + "," + tokens, {&tokenizer, 257}).ok());
+  const auto mixture = OpenMixture(text + ":3," + tokens + ":1", {&tokenizer, 257});
+  ASSERT_TRUE(mixture.ok()) << mixture.status();
+  ASSERT_EQ((*mixture)->sources(), 2u);
+  EXPECT_THAT(ReadAll((*mixture)->source(0)), ElementsAre('h', 'i', 256));
+  EXPECT_THAT(ReadAll((*mixture)->source(1)), ElementsAre(7, 8));
+  EXPECT_EQ((*mixture)->share(0), 750);
+  EXPECT_EQ((*mixture)->tokens(), 5);
+  EXPECT_THAT((*mixture)->description(), HasSubstr("b.npy (250 of 1000)"));
+  const auto alone = OpenMixture(tokens, {&tokenizer, 257});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ((*alone)->description(), tokens);
+}
+
 TEST(OpenDataTest, JsonLinesAreDocuments) {
   const TemporaryDirectory dir;
   const ByteTokenizer tokenizer;

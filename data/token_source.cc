@@ -58,6 +58,17 @@ std::string KindOf(const TokenSource& source) {
 
 }  // namespace
 
+absl::Status TokenSource::ReadMarks(int64_t begin, absl::Span<uint8_t> out) const {
+  ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+  std::fill(out.begin(), out.end(), 0);
+  return absl::OkStatus();
+}
+
+const std::vector<std::string>& TokenSource::notes() const {
+  static const auto* const none = new std::vector<std::string>();
+  return *none;
+}
+
 absl::Status CheckTokenRange(const TokenSource& source, int64_t begin, size_t count) {
   const auto wanted = static_cast<int64_t>(count);
   if (begin >= 0 && wanted <= source.size() && begin <= source.size() - wanted)

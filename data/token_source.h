@@ -15,6 +15,10 @@
 
 namespace zeroth {
 
+// What there may be to say of a token beside its id.
+inline constexpr uint8_t kNoTarget = 1;        // no model learns to say it
+inline constexpr uint8_t kBeginsDocument = 2;  // what is before it is of another document
+
 // A finite sequence of token ids with random access. Immutable and thread-safe: the ranks of one
 // process share one.
 class TokenSource {
@@ -34,6 +38,13 @@ class TokenSource {
   // which may be cut anywhere.
   virtual int64_t row_length() const { return 0; }
 
+  // Whether ReadMarks gives anything but zeros.
+  virtual bool has_marks() const { return false; }
+  // The marks of tokens [begin, begin + out.size()). Errors as of Read.
+  virtual absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const;
+
+  // What to tell whoever trains on this, a line each.
+  virtual const std::vector<std::string>& notes() const;
   // What messages call this source: a path, or a path and how many more.
   virtual const std::string& description() const = 0;
 };

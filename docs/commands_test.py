@@ -1,7 +1,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Runs the commands that pages show, with two steps each, and compares what the README says that they print.
 
-    commands_test.py TRAINER CONVERT README LICENSE PAGE...
+    commands_test.py TRAINER CONVERT GENERATE README LICENSE PAGE...
 
 Left out are commands of other programs, and those that need more time than a test should take.
 """
@@ -25,7 +25,7 @@ def commands(page):
     for number, block in enumerate(blocks):
         lines = block.replace("\\\n", " ").splitlines()
         for line in lines:
-            if line.startswith(("./bazelw run //train -- ", "./bazelw run //tools/convert -- ")) and not LEFT_OUT.search(line):
+            if re.match(r"\./bazelw run //(train|tools/convert|tools/generate) -- ", line) and not LEFT_OUT.search(line):
                 follows = len(lines) == 1 and number + 1 < len(blocks)
                 yield line, blocks[number + 1].splitlines() if follows else []
 
@@ -57,16 +57,16 @@ class Session:
 
 
 def main():
-    trainer, convert, readme, text = (os.path.abspath(path) for path in sys.argv[1:5])
+    trainer, convert, generate, readme, text = (os.path.abspath(path) for path in sys.argv[1:6])
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-        session = Session({"//train": trainer, "//tools/convert": convert}, folder)
+        session = Session({"//train": trainer, "//tools/convert": convert, "//tools/generate": generate}, folder)
         for name in ("README.md", "LICENSE", "notes/a.txt", "books/a.txt", "books/b.txt"):
             os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
             shutil.copy(readme if name == "README.md" else text, os.path.join(folder, name))
         session.run("./bazelw run //train -- --data=LICENSE --steps=0 --out=made")
         shutil.move(os.path.join(folder, "made/final"), os.path.join(folder, "model"))
         count = 0
-        for page in sys.argv[3:4] + sys.argv[5:]:
+        for page in sys.argv[4:5] + sys.argv[6:]:
             for line, shown in commands(page):
                 printed = session.run(line)
                 count += 1

@@ -45,9 +45,9 @@ class Tree:
         self.anchors = {page: {slug(h) for h in re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.M)}
                         for page, text in self.pages.items()}
         self.flags = set(re.findall(r"^\| `--(\w+)`", self.pages["docs/flags.md"], re.M))
-        for main in glob.glob(self.at("tools/*/main.cc")) + glob.glob(self.at("benchmarks/*.cc")):
+        for main in glob.glob(self.at("tools/*/*.cc")) + glob.glob(self.at("benchmarks/*.cc")):
             self.flags |= set(re.findall(r"ABSL_FLAG\(\s*[\w:]+, (\w+)", read(main)))
-            self.flags |= set(re.findall(r'"--(\w+)=', read(main)))
+            self.flags |= set(re.findall(r'"(?: *)--(\w+)[=\\]', read(main)))
         for program in glob.glob(self.at("benchmarks/*.cc")):
             self.flags |= set(re.findall(r'BenchmarkFlag \w+\("(\w+)"', read(program)))
         for script in glob.glob(self.at("*/*/*.py")) + glob.glob(self.at("*/*.py")):
@@ -139,7 +139,7 @@ def messages(tree, page, text):
         return
     code = "\n".join(
         LITERALS.sub("", read(path)).replace('\\"', '"')
-        for folder in ("core", "strategies", "checkpoint", "data", "nn", "optim", "kernels", "train", "tools")
+        for folder in ("api", "core", "strategies", "checkpoint", "data", "nn", "optim", "kernels", "train", "tools")
         for path in glob.glob(tree.at(folder) + "/**/*.cc", recursive=True) if not path.endswith("_test.cc"))
     for number, line in lines_of(text):
         match = re.match(r"\| `([^`]+)` \|", line)

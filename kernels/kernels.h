@@ -40,6 +40,8 @@
 
 namespace zeroth {
 
+class CallWatch;  // call_watch.h
+
 // What products of fp32 operands are made in; the words are those of PyTorch's
 // torch.backends.cuda.matmul.fp32_precision.
 enum class Fp32Precision : uint8_t {
@@ -79,6 +81,10 @@ class Kernels {
   // each once.
   virtual std::vector<std::string> SlowProducts() const { return {}; }
 
+  // Is told of every call from now on, until it is nullptr again.
+  void set_watch(CallWatch* watch) { watch_ = watch; }
+  CallWatch* watch() const { return watch_; }
+
   // What an operation keeps from call to call (a table, a library's handle), made from `args` at
   // the first call. For the device's part of an operation.
   template <typename State, typename... Args>
@@ -103,6 +109,7 @@ class Kernels {
   Stream& stream_;
   const KernelOptions options_;
   const int device_type_;  // the tables' number of it
+  CallWatch* watch_ = nullptr;
   std::map<const void*, std::shared_ptr<void>> kept_;
 };
 

@@ -21,6 +21,7 @@ OPERATIONS = [
     "quantize",
     "rope",
     "sum_of_squares",
+    "vocabulary",
 ]
 
 def operation_targets(suffix):
@@ -48,7 +49,7 @@ def kernel_operation(
 
     NAME has NAME.h and NAME.cc: arguments, their check, and the call. NAME_cpu has *_cpu.cc;
     NAME_device_code has *.cu, and NAME_cuda these and *_cuda.cc; NAME_reference has
-    *_reference.{h,cc}, for tests; NAME_suite has *_suite.cc, which every device passes.
+    testing/*_reference.{h,cc}; NAME_suite has *_suite.cc, which every device passes.
 
     Args:
       name: of the operation and its package.
@@ -114,8 +115,8 @@ def kernel_operation(
     zeroth_cc_library(
         name = name + "_reference",
         testonly = True,
-        srcs = native.glob(["*_reference.cc"], allow_empty = True),
-        hdrs = native.glob(["*_reference.h"], allow_empty = True),
+        srcs = native.glob(["testing/*_reference.cc"], allow_empty = True),
+        hdrs = native.glob(["testing/*_reference.h"], allow_empty = True),
         visibility = inside,
         deps = [":" + name],
     )

@@ -26,6 +26,7 @@ bool Operation::Place(const char* field, const Tensor& tensor) {
                              device.name()));
   }
   if (tensors_.empty() || tensors_.back() != &tensor) tensors_.push_back(&tensor);
+  if (kernels_.watch() != nullptr) fields_.push_back({field, tensor});
   return true;
 }
 
@@ -71,7 +72,10 @@ bool Operation::Inside(const char* field, const Matrix& matrix, SharedType& type
   const int64_t end = matrix.rows == 0 || matrix.cols == 0
                           ? 0  // touches nothing, wherever it lies
                           : matrix.offset + (matrix.rows - 1) * matrix.stride + matrix.cols;
-  if (sane && end <= matrix.tensor.numel()) return true;
+  if (sane && end <= matrix.tensor.numel()) {
+    if (kernels_.watch() != nullptr) fields_.back().values = matrix;
+    return true;
+  }
   return Fail(field,
               absl::StrCat("is ", NameOf(matrix), " at offset ", matrix.offset, " with rows ",
                            matrix.stride, " apart, which does not fit its tensor ",

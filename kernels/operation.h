@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/shape.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/call_watch.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/matrix.h"
 
@@ -56,7 +58,10 @@ class Operation {
   absl::Status Run(const Call& call) {
     if (!ok()) return status_;
     const auto function = KernelTable<Call>::Find(kernels_);
-    return function != nullptr ? function(kernels_, call, tensors_) : Missing();
+    if (function == nullptr) return Missing();
+    absl::Status status = function(kernels_, call, tensors_);
+    if (kernels_.watch() == nullptr || !status.ok()) return status;
+    return kernels_.watch()->AfterCall(name_, fields_);
   }
 
   // Each of these is false if the field is wrong, or another one was.
@@ -107,6 +112,7 @@ class Operation {
   Kernels& kernels_;
   SharedType half_;  // the first field of a 16-bit type
   absl::InlinedVector<const Tensor*, 8> tensors_;
+  std::vector<CallField> fields_;  // for a watch, if there is one
   absl::Status status_;
 };
 

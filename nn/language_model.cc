@@ -2,6 +2,7 @@
 
 #include "zeroth/nn/language_model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,7 +15,9 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/fp8_layers.h"
+#include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/loss.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 namespace {
@@ -34,6 +37,20 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"llama_1b", "tinyllama tinyllama_1_1b tinyllama_1_1b_chat_v1_0"},
 };
 
+// Has a context use a cache while it exists.
+class CacheScope {
+ public:
+  CacheScope(Context& context, KeyValueCache* cache) : context_(context) {
+    context.set_cache(cache);
+  }
+  ~CacheScope() { context_.set_cache(nullptr); }
+  CacheScope(const CacheScope&) = delete;
+  CacheScope& operator=(const CacheScope&) = delete;
+
+ private:
+  Context& context_;
+};
+
 // Of all families, in the order of their types.
 std::vector<ModelPreset> Presets() {
   std::vector<ModelPreset> presets;
@@ -44,19 +61,47 @@ std::vector<ModelPreset> Presets() {
   return presets;
 }
 
+// Only in a forward with a backward: without one there is nothing to save memory on, and sequences
+// may have any length.
+absl::Status ShareRows(Context& context, const Tensor& tokens) {
+  const TensorRanks* const ranks = context.tensor_ranks();
+  const bool shared = ranks != nullptr && ranks->sequence() && context.recording();
+  context.set_rows_are_shared(shared);
+  if (!shared || tokens.shape().rank() != 2 || tokens.dim(1) % ranks->size() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sequence parallelism: sequences of ", tokens.dim(1), " tokens cannot be divided among ",
+      ranks->size(), " tensor ranks; expected a multiple"));
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<DivisionRule>> LanguageModel::DivisionRules() const {
+  return absl::UnimplementedError(
+      "this model does not say how its parameters are divided (LanguageModel::DivisionRules)");
+}
 
 absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens,
                                           const Tensor& targets) {
+  ZEROTH_RETURN_IF_ERROR(ShareRows(context, tokens));
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
+    if (IsDivided(head())) return DividedCrossEntropyOp(context, hidden, head(), targets);
     return LinearCrossEntropyOp(context, hidden, head(), targets);
   });
 }
 
-absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from) {
+absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from,
+                                             KeyValueCache* cache) {
+  if (cache != nullptr && !SupportsCache()) {
+    return absl::UnimplementedError(
+        "logits with a key/value cache: this model does not support one (SupportsCache)");
+  }
   const NoGradient off(context.tape());
-  return Hooked(context, [&]() -> absl::StatusOr<Tensor> {
+  const CacheScope with_cache(context, cache);
+  context.set_rows_are_shared(false);
+  absl::StatusOr<Tensor> result = Hooked(context, [&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
     const int64_t batch = hidden.data.dim(0);
     const int64_t seq = hidden.data.dim(1);
@@ -66,8 +111,13 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
           absl::StrCat("logits from position ", from, " of a batch of ", batch, " x ", seq,
                        "; expected 0, or up to ", seq, " with a batch of 1"));
     }
+    const Tensor asked = hidden.data.View(from * dim, Shape({batch * (seq - from), dim}));
+    if (IsDivided(head())) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor logits, DividedLogits(context, asked, head()));
+      return logits.Reshape(Shape({batch, seq - from, logits.dim(1)}));
+    }
     GemmArgs gemm;
-    gemm.a = hidden.data.View(from * dim, Shape({batch * (seq - from), dim}));
+    gemm.a = asked;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(head()));
     gemm.b = weight;
     gemm.transpose_b = true;
@@ -77,18 +127,38 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
     ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
     return logits;
   });
+  if (result.ok() && cache != nullptr) cache->Grow(tokens.dim(1));
+  return result;
+}
+
+absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
+  if (!LoraAdapters(model).empty()) {
+    return absl::UnimplementedError(
+        "a model with LoRA adapters cannot be divided among tensor ranks");
+  }
+  if (!FindFp8Layers(model).in_fp8.empty()) {
+    return absl::UnimplementedError(
+        "a model with products in fp8 cannot be divided among tensor ranks");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DivisionRule> rules, model.DivisionRules());
+  return DivideParameters(model, rules, options, index);
 }
 
 double LanguageModel::FlopsPerToken(int64_t seq) const {
-  // A product with a weight costs 2 forward and 4 backward. Causal scores and their use: half of 2
-  // * 2 * seq * width forward, twice that backward.
+  // A product with a weight costs 2 forward and 4 backward. Scores and their use: 2 * 2 * width for
+  // each token that is seen, and twice that backward. A token sees half of the sequence on average,
+  // or its window but for what the first ones lack.
+  const auto length = static_cast<double>(seq);
+  const double window =
+      AttentionWindow() > 0 ? std::min(length, static_cast<double>(AttentionWindow())) : length;
+  const double seen = seq > 0 ? window - window * window / (2.0 * length) : 0.0;
   int64_t adapters = 0;
   for (const LoraAdapter& adapter : LoraAdapters(*this)) {
     adapters += adapter.a->global_numel() + adapter.b->global_numel();
   }
   const double per_weight = adapters > 0 ? 4.0 : 6.0;
   return per_weight * static_cast<double>(MatmulWeights()) + 6.0 * static_cast<double>(adapters) +
-         6.0 * static_cast<double>(AttentionWidth()) * static_cast<double>(seq);
+         12.0 * static_cast<double>(AttentionWidth()) * seen;
 }
 
 void ModelRegistry::Register(absl::string_view model_type, Factory factory,

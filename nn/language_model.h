@@ -13,8 +13,10 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/nn/key_value_cache.h"
 #include "zeroth/nn/layers/lora_linear.h"
 #include "zeroth/nn/module.h"
+#include "zeroth/nn/tensor_division.h"
 
 namespace zeroth {
 
@@ -38,15 +40,25 @@ class LanguageModel : public Module {
   // the token that follows tokens[b, s]. While recording, follow with context.tape().Backward().
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
   // Logits fp32 [batch, seq - from, vocab] of the positions from `from` on; from > 0 takes a batch
-  // of 1. Records nothing.
-  absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0);
+  // of 1. Records nothing. With a cache, `tokens` [1, seq] follow those that it holds, and it holds
+  // them too afterwards; an error leaves it as it was.
+  absl::StatusOr<Tensor> Logits(Context& context, const Tensor& tokens, int64_t from = 0,
+                                KeyValueCache* cache = nullptr);
+  // Whether Logits takes a cache. A model of your own may say so if all its attention is that of
+  // nn/layers and its positions begin at Context::first_position.
+  virtual bool SupportsCache() const { return false; }
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
+  // Whether sequences may be packed documents (Context::document_starts).
+  virtual bool TakesDocuments() const { return false; }
   // Floating-point operations of forward and backward for one token in a sequence of `seq`: 6 for
   // each weight that it is multiplied with (4 for one that LoRA leaves frozen, whose gradient
   // nobody computes), and causal attention. What utilisation is measured by.
   double FlopsPerToken(int64_t seq) const;
+  // How its parameters are divided among tensor ranks. Unimplemented names what of the model cannot
+  // be; by default, all of it.
+  virtual absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const;
   // The Hugging Face configuration that describes this model, for config.json.
   virtual nlohmann::json HfConfig() const = 0;
 
@@ -59,7 +71,13 @@ class LanguageModel : public Module {
   virtual int64_t MatmulWeights() const = 0;
   // Layers times the width of all query heads: what attention's cost is proportional to.
   virtual int64_t AttentionWidth() const = 0;
+  // How many tokens one attends to at most; 0: all before it.
+  virtual int64_t AttentionWindow() const { return 0; }
 };
+
+// Leaves to `model` what is rank `index`'s of tensor ranks, as DivideParameters. Unimplemented for
+// a model with adapters or 8-bit products.
+absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
 // A model of known sizes.
 struct ModelPreset {

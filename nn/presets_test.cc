@@ -118,5 +118,21 @@ TEST(PresetsTest, OperationsOfGpt2) {
   EXPECT_DOUBLE_EQ((*model)->FlopsPerToken(256), 6 * weights + 6.0 * 12 * 768 * 256);
 }
 
+// Of a window of 16 in 64 tokens, the first 16 see 1, 2, .. tokens and the others 16.
+TEST(PresetsTest, OperationsOfAWindow) {
+  const auto flops_of = [](int64_t window) {
+    nlohmann::json config = *PresetConfig("mistral_7b");
+    config["num_hidden_layers"] = 2;
+    config["sliding_window"] = window;
+    const absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(config);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->FlopsPerToken(64);
+  };
+  const double all = 2.0 * 4096 * 12 * 32;  // layers * width * 12 * half of the tokens
+  const double seen = 16.0 - 16.0 * 16 / (2 * 64);
+  EXPECT_NEAR(flops_of(64) - flops_of(16), all - 2.0 * 4096 * 12 * seen, 1.0);
+  EXPECT_DOUBLE_EQ(flops_of(4096), flops_of(64));
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -19,10 +19,12 @@
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/key_value_cache.h"
 
 namespace zeroth {
 
 class Kernels;
+class TensorRanks;
 
 // The gradient of one activation, while backward has use for it.
 struct GradientNode {
@@ -30,6 +32,11 @@ struct GradientNode {
   // Of a loss whose gradients were computed together with it, for Context::loss_scale: backward
   // starts from it, and no operation can follow it.
   bool is_end = false;
+  // Of the output of a fused GELU: what the activation was applied to.
+  Tensor gelu_input;
+  // The part of the gradient that a linear layer has multiplied by the GELU's derivative already,
+  // in the product that made it; undefined if there is none. `grad` holds the rest.
+  Tensor grad_of_gelu_input;
 };
 
 // An activation: its data, and where its gradient goes (nullptr where none is wanted). Copies share
@@ -118,6 +125,25 @@ class Context {
   const Tensor& document_starts() const { return document_starts_; }
   void set_document_starts(Tensor starts) { document_starts_ = std::move(starts); }
 
+  // What a loss, a sum over targets, is divided by, fp32 [1] in device memory: where a batch is a
+  // part of a larger one over whose targets the mean is. Undefined: by how many of its own count.
+  const Tensor& loss_divisor() const { return loss_divisor_; }
+  void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
+
+  // Set while a model computes tokens that follow those of a cache; null otherwise.
+  KeyValueCache* cache() const { return cache_; }
+  void set_cache(KeyValueCache* cache) { cache_ = cache; }
+  // The position of a sequence's first token here.
+  int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
+
+  // Who shares the layers with this rank; nullptr: nobody. Outlives its use.
+  TensorRanks* tensor_ranks() const { return tensor_ranks_; }
+  void set_tensor_ranks(TensorRanks* ranks) { tensor_ranks_ = ranks; }
+  // Whether these ranks share out the rows of what is between layers (TensorParallelOptions). Set
+  // by a model's forward, and left until its backward has run.
+  bool rows_are_shared() const { return rows_are_shared_; }
+  void set_rows_are_shared(bool shared) { rows_are_shared_ = shared; }
+
   // An uninitialised activation. Activations are of the type that the parameters they meet are
   // computed in; statistics and losses are fp32.
   absl::StatusOr<Tensor> Empty(Shape shape, DType dtype);
@@ -132,6 +158,10 @@ class Context {
   float loss_scale_ = 1.0f;
   std::optional<StepDraws> draws_;
   Tensor document_starts_;
+  Tensor loss_divisor_;
+  KeyValueCache* cache_ = nullptr;
+  TensorRanks* tensor_ranks_ = nullptr;
+  bool rows_are_shared_ = false;
 };
 
 // Has operations record on another tape while it exists.

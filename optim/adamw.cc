@@ -27,7 +27,7 @@ absl::Status ExpectBlocks(const Unit& unit, DType state_dtype) {
   const int64_t required = RequiredBlockNumel(state_dtype);
   if (unit.layout().block_numel() % required == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("AdamW: the shards of unit '", unit.name(), "' are cut at multiples of ",
+      absl::StrCat("AdamW: the shards of unit '", unit.name(), "' end at multiples of ",
                    unit.layout().block_numel(), " elements, and 8-bit moments come in blocks of ",
                    required, "; set ShardingOptions::block_numel to ", required));
 }

@@ -20,7 +20,7 @@ namespace zeroth {
 struct Muon::Round {
   int number = 0;
   std::vector<int> matrices;  // by worker; -1: it has none
-  // How this rank's u is cut among the owners of its copy, and its own matrix among their pieces.
+  // How this rank's u is divided among the owners of its copy, and its own matrix among them.
   AllToAllCounts counts;
   Tensor sent;                  // pieces of u
   Tensor whole;                 // u of its own matrix, and then the result

@@ -34,9 +34,9 @@ namespace zeroth {
 // out to the ranks, which then go through their matrices in rounds, one matrix each. In a round
 // ranks send their pieces of u to where they are computed, and get back their pieces of the result,
 // by an all-to-all each; what replicas need besides is broadcast among them. The next round's
-// pieces travel while this one's products run. One rank computes a matrix in one order, so that its
-// bits do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by one
-// rank's thread only.
+// pieces are exchanged while this one's products run. One rank computes a matrix in one order, so
+// that its bits do not depend on how it is sharded. docs/optimizers.md has the collectives. Used by
+// one rank's thread only.
 class Muon : public Optimizer {
  public:
   // The errors of AdamW::Create and ValidateMuonOptions; InvalidArgument if there is no such

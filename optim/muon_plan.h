@@ -42,8 +42,8 @@ absl::Status ValidateMuonOptions(const MuonOptions& options);
 
 // Whether Muon updates it, and not AdamW. By the patterns; without any, if it is a matrix of a
 // block: it has two dimensions, or three (a matrix for each index of the first, as stacked
-// experts), and a number among the parts of its name. That does not depend on how the model is cut
-// into units.
+// experts), and a number among the parts of its name. That does not depend on how the model is
+// sharded into units.
 bool IsMuons(const Parameter& parameter, const MuonOptions& options);
 
 // The matrices of such a parameter. Their parts follow Parameter::matrix where the options ask for

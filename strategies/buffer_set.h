@@ -23,11 +23,11 @@ namespace zeroth {
 absl::StatusOr<Tensor> AllocateBytes(Device& device, int64_t bytes, MemoryCategory category,
                                      Stream& writer);
 
-// A fixed set of buffers, equally large in each class of sizes, that units take turns in, so that
-// peak memory is a formula and never fragments. A buffer given back carries the event of its last
-// use; whoever takes it next waits for that event on the stream that will write it, so the host
-// never waits. What goes back to the allocator does so in the order of the compute stream, which is
-// the order in which the allocator hands memory out again. Used by one rank's thread only.
+// A fixed set of buffers, equally large in each class of sizes, that units use one after the other,
+// so that peak memory is a formula and never fragments. A buffer given back carries the event of
+// its last use; whoever takes it next waits for that event on the stream that will write it, so the
+// host never waits. What goes back to the allocator does so in the order of the compute stream,
+// which is the order in which the allocator hands memory out again. Used by one rank's thread only.
 //
 // Where a transport can be told of memory (Communicator::Register), buffers within the limit are:
 // they then stay the set's for as long as it lives.

@@ -15,8 +15,8 @@
 
 namespace zeroth {
 
-absl::StatusOr<Travel> TravelOf(const Unit& unit, Communicator& group, Stream& comm,
-                                StreamScratch* scratch) {
+absl::StatusOr<CollectiveContext> CollectiveContextOf(const Unit& unit, Communicator& group,
+                                                      Stream& comm, StreamScratch* scratch) {
   Kernels* const kernels = scratch == nullptr ? nullptr : scratch->kernels();
   if (unit.has_own_collectives() && kernels == nullptr) {
     return absl::FailedPreconditionError(
@@ -24,7 +24,7 @@ absl::StatusOr<Travel> TravelOf(const Unit& unit, Communicator& group, Stream& c
                      "' has collectives of its own, which this strategy gives no memory or kernels "
                      "to; pass StreamScratch and those of StrategyContext on"));
   }
-  return Travel{group, comm, kernels, scratch, unit.name()};
+  return CollectiveContext{group, comm, kernels, scratch, unit.name()};
 }
 
 absl::Status NeedsKernels(const Unit& unit, absl::string_view what) {
@@ -38,7 +38,7 @@ namespace {
 // This rank's slice of a segment's full buffer.
 Tensor SliceOf(const Unit& unit, int segment, const Tensor& full) {
   const int64_t numel = unit.segment_layout(segment).shard_numel;
-  const int64_t begin = unit.is_whole(segment) ? 0 : unit.shard_rank() * numel;
+  const int64_t begin = unit.is_replicated(segment) ? 0 : unit.shard_rank() * numel;
   return full.View(begin, Shape({numel}));
 }
 
@@ -105,14 +105,15 @@ absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& 
     return NeedsKernels(unit, "a gather");
   }
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const Travel travel, TravelOf(unit, group, comm, tools.travel));
+  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
+                          CollectiveContextOf(unit, group, comm, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mine,
                             OwnPart(unit, i, SliceOf(unit, i, full), tools, comm));
-    if (unit.is_whole(i)) continue;
-    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(mine, full, travel));
+    if (unit.is_replicated(i)) continue;
+    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(mine, full, context));
   }
   std::shared_ptr<Event> done;
   if (FullParameterBytes(unit) > 0) {
@@ -155,7 +156,7 @@ absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers) {
     segment.grad = buffer.ViewAs(offset, Shape({layout.numel}), dtype);
     offset += SegmentBytes(layout.numel, dtype);
     // Layers add to what earlier micro-batches have left.
-    if (unit.is_whole(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
+    if (unit.is_replicated(i) && unit.has_accumulated() && !unit.sums_in_tree()) {
       Stream& compute = unit.device().compute_stream();
       ZEROTH_RETURN_IF_ERROR(compute.Wait(unit.reduce_event()));
       ZEROTH_RETURN_IF_ERROR(segment.offloaded_grad_shard.Read(0, segment.grad, compute));
@@ -177,7 +178,7 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
   std::vector<Tensor> masters;
   for (int i = 0; i < unit.segment_count(); ++i) {
     const StateTensor shard = unit.ShardState(i);
-    if (unit.is_whole(i) && !shard.is_offloaded()) {
+    if (unit.is_replicated(i) && !shard.is_offloaded()) {
       masters.push_back(shard.tensor());
       continue;
     }
@@ -193,7 +194,7 @@ absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator
       mine = SliceOf(unit, i, full);
       ZEROTH_RETURN_IF_ERROR(shard.Read(0, mine, comm));
     }
-    if (!unit.is_whole(i)) {
+    if (!unit.is_replicated(i)) {
       ZEROTH_RETURN_IF_ERROR(group.AllGather(mine, full, comm, unit.name()));
     }
   }

@@ -23,8 +23,8 @@ namespace zeroth {
 
 // What a unit's own collectives are called with. `scratch` may be nullptr for a unit that has none
 // of its own; FailedPrecondition if another unit is given no scratch, or no kernels.
-absl::StatusOr<Travel> TravelOf(const Unit& unit, Communicator& group, Stream& comm,
-                                StreamScratch* scratch);
+absl::StatusOr<CollectiveContext> CollectiveContextOf(const Unit& unit, Communicator& group,
+                                                      Stream& comm, StreamScratch* scratch);
 
 // The error of a strategy that was to round and has no kernels.
 absl::Status NeedsKernels(const Unit& unit, absl::string_view what);
@@ -36,21 +36,21 @@ struct GatherTools {
   // For shards that are offloaded, and rounded on their way: Offload's chunk_numel elements at
   // most.
   StreamScratch* staging = nullptr;
-  StreamScratch* travel = nullptr;  // for units' own collectives
+  StreamScratch* collective_scratch = nullptr;  // for units' own collectives
 };
 
 // Gives every segment of a sharded unit its place for full parameters, in a buffer that `comm` may
 // write, or its shard where that is the same memory.
 absl::Status AcquireFullParameters(Unit& unit, FullBuffers& buffers, Stream& comm);
 
-// What travels of this rank's shard of a segment: the shard itself, or `slice` ([shard_numel] of
+// What this rank gives to the gather of a segment: its shard, or `slice` ([shard_numel] of
 // param_dtype), into which it is rounded, or read from where it is offloaded to.
 absl::StatusOr<Tensor> OwnPart(const Unit& unit, int segment, const Tensor& slice,
                                const GatherTools& tools, Stream& comm);
 
 // Makes every segment full and moves the unit to kGathering: a shard is rounded into its slice,
-// then all-gathered in place. Segments that are full already are used as they are; those that are
-// whole cause no traffic.
+// then all-gathered in place. Segments that are full already are used as they are; replicated
+// ones cause no traffic.
 absl::Status GatherSegments(Unit& unit, Communicator& group, const GatherTools& tools,
                             Stream& comm);
 // Frees the full parameters: kGathered → kSharded.
@@ -61,11 +61,11 @@ absl::Status FreeGathered(Unit& unit, FullBuffers& buffers);
 // kFull.
 absl::Status PrepareFullGradients(Unit& unit, FullBuffers& buffers);
 
-// Gaps and padding travel with the gradients; zeros there keep them zeros in every sum.
+// Gaps and padding are reduced with the gradients; zeros there keep them zeros in every sum.
 absl::Status ZeroGaps(Unit& unit, int segment, const Tensor& full, Stream& stream);
 
 // Every segment's masters in full, each in memory of its own: for those who export or inspect
-// what rounding would spoil. By segment; segments that are whole are the shards themselves, unless
+// what rounding would spoil. By segment; replicated segments are the shards themselves, unless
 // these are offloaded. Leaves the unit's state alone.
 absl::StatusOr<std::vector<Tensor>> GatherMasters(const Unit& unit, Communicator& group,
                                                   Stream& comm);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/known_groups.h"
 #include "zeroth/strategies/gradient_reduction.h"
 #include "zeroth/strategies/kept_parts.h"
 
@@ -102,8 +105,10 @@ absl::Status FlatStrategy::AttachPostForwardGroups() {
           name(), ": reshard_after_forward to groups of ", size, " ranks, but shard groups have ",
           group.size(), "; expected a divisor of that"));
     }
+    std::vector<int> members(static_cast<size_t>(size));
+    std::iota(members.begin(), members.end(), group.rank() / size * size);
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> smaller,
-                            group.SplitForGathers(group.rank() / size, group.rank()));
+                            SplitInto(group, members, group.rank() / size, /*for_gathers=*/true));
     post_forward_groups_.emplace_back(&group, std::move(smaller));
   }
   return absl::OkStatus();

@@ -31,17 +31,17 @@ int64_t SegmentBytes(int64_t numel, DType dtype);
 int64_t FullParameterBytes(const Unit& unit);
 int64_t FullGradientBytes(const Unit& unit, MicroBatches how);
 
-// One full buffer for each unit that asks: units other than the root take turns in buffers of the
-// largest such unit's size, and units of an eighth of that and less in as many buffers of the
-// largest small unit's size. The root, and every unit of a set that is made without turns, has a
-// buffer of its own. Used by one rank's thread only.
+// One full buffer for each unit that asks: units other than the root share buffers of the
+// largest such unit's size, one after the other, and units of an eighth of that and less in as many
+// buffers of the largest small unit's size. The root, and every unit of a set that shares nothing,
+// has a buffer of its own. Used by one rank's thread only.
 class FullBuffers {
  public:
   // What a unit needs. Gradients of a step's only micro-batch and sums of several may differ in
-  // size: each MicroBatches has its own turns, unless all sizes are the same.
+  // size: each MicroBatches has its own buffers, unless all sizes are the same.
   using BytesOf = std::function<int64_t(const Unit& unit, MicroBatches how)>;
 
-  // At most `limit` buffers of each size are kept for turns, see BufferSet; 0: no turns.
+  // At most `limit` shared buffers of each size are kept, see BufferSet; 0: nothing is shared.
   FullBuffers(Device& device, MemoryCategory category, const std::vector<Unit*>& units, int limit,
               const BytesOf& bytes_of);
   // As BufferSet::RegisterWith, of all buffers; the root then keeps its own. Before the first

@@ -48,12 +48,12 @@ struct Reduction {
   Stream& stream() const { return *on->stream; }
   Unit::Segment& segment() const { return unit.segment(index); }
   bool is_last() const { return sync == GradientSync::kFinish; }
-  bool is_whole() const { return unit.is_whole(index); }
+  bool is_replicated() const { return unit.is_replicated(index); }
   // What the last micro-batch can do for all of them is left to it, except in a tree.
   bool is_over_all_ranks() const { return is_last() || unit.sums_in_tree(); }
   // Whether what comes next is used on another stream.
   bool hands_over() const {
-    return on == &options.inside && options.across.stream != nullptr && !is_whole() &&
+    return on == &options.inside && options.across.stream != nullptr && !is_replicated() &&
            is_over_all_ranks() && unit.mesh().replicate_size() > 1;
   }
   // What the optimizer reads is this; the tree's sums and those of groups come before it.
@@ -70,9 +70,9 @@ std::vector<Step> StepsOf(const Reduction& in) {
     if (step.group->size() > 1) steps.push_back(step);
   };
   const MeshView& mesh = in.unit.mesh();
-  if (!in.is_whole()) add({&mesh.shard_reduce(), /*scatters=*/true});
+  if (!in.is_replicated()) add({&mesh.shard_reduce(), /*scatters=*/true});
   if (!in.is_over_all_ranks()) return steps;
-  if (in.is_whole()) {
+  if (in.is_replicated()) {
     add({&mesh.data_reduce(), /*scatters=*/false});
   } else {
     add({&mesh.replicate_reduce(), mesh.owners_span_groups(), /*is_across=*/true});
@@ -134,7 +134,7 @@ absl::StatusOr<Tensor> Widened(Reduction& in, const Tensor& values, const Tensor
 // What a reduce-scatter adds to: the sum of the step's earlier micro-batches, fp32; undefined if
 // there is none.
 absl::StatusOr<Tensor> SumThatWaits(Reduction& in) {
-  if (!in.unit.has_accumulated() || in.unit.sums_in_tree() || in.is_whole()) return Tensor();
+  if (!in.unit.has_accumulated() || in.unit.sums_in_tree() || in.is_replicated()) return Tensor();
   if (!in.segment().waiting_sums.empty()) return in.segment().waiting_sums[0];
   if (!in.unit.offloads_gradients()) return in.segment().grad_shard;
   const OffloadedTensor& store = in.segment().offloaded_grad_shard;
@@ -177,13 +177,14 @@ absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType resu
     const DType dtype = is_end && values.dtype() != DType::kFloat32 ? result : DType::kFloat32;
     Communicator& group = *steps[i].group;
     if (steps[i].is_across) ZEROTH_RETURN_IF_ERROR(HandOver(in, values));
-    ZEROTH_ASSIGN_OR_RETURN(const Travel travel,
-                            TravelOf(in.unit, group, in.stream(), in.on->travel));
+    ZEROTH_ASSIGN_OR_RETURN(
+        const CollectiveContext context,
+        CollectiveContextOf(in.unit, group, in.stream(), in.on->collective_scratch));
     if (!steps[i].scatters) {
       if (dtype == DType::kFloat32) {
         ZEROTH_ASSIGN_OR_RETURN(values, Widened(in, values, end));
       }
-      ZEROTH_RETURN_IF_ERROR(in.unit.collectives().AllReduce(values, options.op, travel));
+      ZEROTH_RETURN_IF_ERROR(in.unit.collectives().AllReduce(values, options.op, context));
       continue;
     }
     const bool adds = i == 0 && waits.defined();
@@ -192,7 +193,7 @@ absl::StatusOr<Tensor> SumOverRanks(Reduction& in, const Tensor& end, DType resu
       ZEROTH_ASSIGN_OR_RETURN(piece, PlaceOfPiece(in, values, group, dtype, end));
     }
     ZEROTH_RETURN_IF_ERROR(
-        in.unit.collectives().ReduceScatter(values, piece, options.op, adds, travel));
+        in.unit.collectives().ReduceScatter(values, piece, options.op, adds, context));
     values = piece;
   }
   if (scales || result == DType::kFloat32) {
@@ -235,7 +236,7 @@ absl::Status WidenShard(const Reduction& in) {
 
 absl::Status ReduceSegment(Reduction& in) {
   Unit::Segment& segment = in.segment();
-  const bool adds_up_in_shard = !in.is_last() && !in.is_whole();
+  const bool adds_up_in_shard = !in.is_last() && !in.is_replicated();
   if (adds_up_in_shard || segment.grad.dtype() == DType::kFloat32) {
     ZEROTH_RETURN_IF_ERROR(WidenShard(in));
   }

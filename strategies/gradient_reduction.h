@@ -23,7 +23,7 @@ namespace zeroth {
 struct ReductionStream {
   Stream* stream = nullptr;
   StreamScratch* scratch = nullptr;
-  StreamScratch* travel = nullptr;
+  StreamScratch* collective_scratch = nullptr;
 };
 
 // What comes of the sum of gradients over ranks, and what it takes.
@@ -47,13 +47,13 @@ struct ReductionOptions {
 // store, in memory or in the offload store. A step that a segment does not need is left out. Which
 // groups these are says the unit's mesh: shards are reduce-scattered inside the shard group, and
 // all-reduced across groups, or reduce-scattered where owners span groups; segments that every rank
-// holds whole are all-reduced over all ranks. Everything after the first step is fp32 unless the
-// step is the last one, so that a sum in 16 bits is rounded once. Full buffers go back to
+// keeps replicated are all-reduced over all ranks. Everything after the first step is fp32 unless
+// the step is the last one, so that a sum in 16 bits is rounded once. Full buffers go back to
 // `buffers`, as soon as they are read where sums across groups do not need them.
 //
 // Without a tree, the shards of a step's earlier micro-batches are what the first step adds to, in
 // fp32; the steps after it are left to the last micro-batch. Where owners span groups,
-// micro-batches add up in memory, also if gradients are offloaded. Segments that are whole, to
+// micro-batches add up in memory, also if gradients are offloaded. Replicated segments, to
 // whose full gradients layers add, are not reduced before the last micro-batch at all.
 //
 // Units with tree_micro_batches() above 1 take each micro-batch through all steps, and add it to

@@ -19,7 +19,7 @@ absl::Status KeptParts::Allocate(const Unit& unit, int pieces, Stream& writer) {
   int64_t bytes = 0;
   for (int i = 0; i < unit.segment_count(); ++i) {
     offsets.push_back(bytes);
-    if (!unit.is_whole(i)) bytes += SegmentBytes(unit.segment_layout(i).numel / pieces, dtype);
+    if (!unit.is_replicated(i)) bytes += SegmentBytes(unit.segment_layout(i).numel / pieces, dtype);
   }
   parts_.assign(offsets.size(), Tensor());
   if (bytes == 0) return absl::OkStatus();
@@ -27,7 +27,7 @@ absl::Status KeptParts::Allocate(const Unit& unit, int pieces, Stream& writer) {
       const Tensor memory,
       AllocateBytes(unit.device(), bytes, MemoryCategory::kGatheredParameters, writer));
   for (int i = 0; i < unit.segment_count(); ++i) {
-    if (unit.is_whole(i)) continue;
+    if (unit.is_replicated(i)) continue;
     const Shape shape({unit.segment_layout(i).numel / pieces});
     const auto index = static_cast<size_t>(i);
     parts_[index] = memory.ViewAs(offsets[index], shape, dtype);
@@ -55,14 +55,15 @@ absl::Status KeptParts::GatherAcross(const Unit& unit, Communicator& across,
   // Owners' shards are pieces of the part, and there are as many of them as ranks in `across`.
   const int pieces = unit.layout().shard_count() / across.size();
   ZEROTH_RETURN_IF_ERROR(Allocate(unit, pieces, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const Travel travel, TravelOf(unit, across, comm, tools.travel));
+  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
+                          CollectiveContextOf(unit, across, comm, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     const Tensor& part = parts_[static_cast<size_t>(i)];
     if (!part.defined()) continue;
     const int64_t numel = unit.segment_layout(i).shard_numel;
     const Tensor slice = part.View(across.rank() * numel, Shape({numel}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor own, OwnPart(unit, i, slice, tools, comm));
-    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(own, part, travel));
+    ZEROTH_RETURN_IF_ERROR(unit.collectives().AllGather(own, part, context));
   }
   ZEROTH_ASSIGN_OR_RETURN(last_use_, comm.Record());
   return absl::OkStatus();
@@ -73,7 +74,8 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
   ZEROTH_RETURN_IF_ERROR(unit.ExpectState(UnitState::kSharded, "gather"));
   ZEROTH_RETURN_IF_ERROR(comm.Wait(last_use_));
   ZEROTH_RETURN_IF_ERROR(AcquireFullParameters(unit, *tools.buffers, comm));
-  ZEROTH_ASSIGN_OR_RETURN(const Travel travel, TravelOf(unit, group, comm, tools.travel));
+  ZEROTH_ASSIGN_OR_RETURN(const CollectiveContext context,
+                          CollectiveContextOf(unit, group, comm, tools.collective_scratch));
   for (int i = 0; i < unit.segment_count(); ++i) {
     if (unit.is_full(i)) continue;
     const Tensor& full = unit.segment(i).full;
@@ -84,7 +86,7 @@ absl::Status KeptParts::Gather(Unit& unit, Communicator& group, UnitCollectives&
       ZEROTH_RETURN_IF_ERROR(
           unit.device().Copy(full.raw_data(), part.raw_data(), part.bytes(), comm));
     } else {
-      ZEROTH_RETURN_IF_ERROR(collectives.AllGather(part, full, travel));
+      ZEROTH_RETURN_IF_ERROR(collectives.AllGather(part, full, context));
     }
   }
   ZEROTH_ASSIGN_OR_RETURN(last_use_, comm.Record());

@@ -39,7 +39,7 @@ class KeptParts {
   absl::Status Drop(Stream& compute);
 
  private:
-  // `pieces`: into how many parts a segment is cut.
+  // `pieces`: into how many parts a segment is divided.
   absl::Status Allocate(const Unit& unit, int pieces, Stream& writer);
 
   std::vector<Tensor> parts_;  // by segment; undefined where every rank has all of it

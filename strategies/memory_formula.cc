@@ -65,7 +65,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
   // Of units that several ranks share.
   const double shared = (owners > 1 ? by_strategy : 0) + (replicated_spans ? model.replicated : 0) +
                         (options.world_size > 1 ? model.sharded_over_all : 0);
-  const bool cut = shared > 0;
+  const bool sharded = shared > 0;
   const double in_turns = model.root + 2 * model.block;
   StateBytes bytes;
   const OffloadOptions& offload = options.offload;
@@ -75,11 +75,12 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
       MomentBytes(options.moment_dtype) * (own - own_matrices) +
       Bytes(DType::kFloat32) * own_matrices;
 
-  const bool takes_turns = options.strategy == "full_shard" || options.strategy == "hybrid_shard";
-  const bool keeps_all = !takes_turns || !options.reshard_after_forward;
+  const bool shares_buffers =
+      options.strategy == "full_shard" || options.strategy == "hybrid_shard";
+  const bool keeps_all = !shares_buffers || !options.reshard_after_forward;
   const bool copies = !options.precision.computes_in_masters() || offload.parameters;
-  if (cut || copies) {
-    const double after_forward = options.post_forward_shard_size > 0 && cut
+  if (sharded || copies) {
+    const double after_forward = options.post_forward_shard_size > 0 && sharded
                                      ? (model.total - model.root) / options.post_forward_shard_size
                                      : 0;
     bytes.gathered_parameters =
@@ -93,9 +94,9 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
       several && !in_tree &&
       (!options.sync_every_micro_batch || options.strategy == "shard_optimizer" ||
        (options.shard_optimizer_over_world && shards == 1));
-  const bool adds_up_in_shards = several && cut && !adds_up_in_full && !in_tree;
-  // Where nothing is cut, what is full is the result, or on its way to it.
-  const bool full_is_sum = adds_up_in_full || (several && !cut && !in_tree);
+  const bool adds_up_in_shards = several && sharded && !adds_up_in_full && !in_tree;
+  // Where nothing is sharded, what is full is the result, or on its way to it.
+  const bool full_is_sum = adds_up_in_full || (several && !sharded && !in_tree);
   const DType full_gradient =
       full_is_sum ? options.precision.grad_accum_dtype : options.precision.reduce_dtype;
   const double gradient = Bytes(full_gradient);
@@ -114,7 +115,7 @@ absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
     const int levels = TreeSumLevels(options.micro_batches) - (first_is_result ? 1 : 0);
     bytes.gradients += Bytes(DType::kFloat32) * own * levels;
   }
-  if (cut || offload.gradients || in_tree) {
+  if (sharded || offload.gradients || in_tree) {
     bytes.gradients +=
         gradient *
         (adds_up_in_full ? (offload.gradients || in_tree ? model.total : shared) : in_turns);

@@ -60,9 +60,9 @@ struct StateBytes {
   }
 };
 
-// With AdamW's two moments, or Muon's fp32 momentum for its matrices, and two buffers that units
-// take turns in. InvalidArgument for a shard size that does not fit; Unimplemented for a strategy
-// that is not of this project.
+// With AdamW's two moments, or Muon's fp32 momentum for its matrices, and two gather buffers
+// that units share. InvalidArgument for a shard size that does not fit; Unimplemented for a
+// strategy that is not of this project.
 absl::StatusOr<StateBytes> PredictStateBytes(const ModelNumel& model,
                                              const MemoryFormulaOptions& options);
 

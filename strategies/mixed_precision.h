@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which element types the parts of a sharded training state travel and compute in.
+// The element types that a sharded training state is stored, computed and reduced in.
 
 #ifndef ZEROTH_STRATEGIES_MIXED_PRECISION_H_
 #define ZEROTH_STRATEGIES_MIXED_PRECISION_H_
@@ -22,7 +22,7 @@ struct MixedPrecision {
   DType param_dtype = DType::kFloat32;
   // What full gradients are written, reduced and handed to the optimizer as: fp32, bf16 or fp16,
   // but not the other 16-bit type than param_dtype. Sums over ranks are made in fp32 and rounded
-  // once, whatever travels.
+  // once, whatever type is sent.
   DType reduce_dtype = DType::kFloat32;
   // What the shards of parameters are, which the optimizer updates: fp32, or bf16 where param_dtype
   // is bf16: training without master weights, whose updates the optimizer rounds stochastically.
@@ -33,10 +33,10 @@ struct MixedPrecision {
   // What the unit's module hands on; none: param_dtype, as it is.
   std::optional<DType> output_dtype = std::nullopt;
   // False: what the optimizer reads is fp32 whatever was reduced, as the sums over ranks are made;
-  // true: it is rounded to reduce_dtype, and takes its bytes. Where a rank holds gradients whole
+  // true: it is rounded to reduce_dtype, and takes its bytes. Where gradients are not sharded
   // there is no sum apart from them, so false is refused there unless reduce_dtype is fp32.
   bool keep_low_precision_grads = true;
-  // What gradients of several micro-batches are added up in where a rank holds them whole
+  // What gradients of several micro-batches are added up in where they are not sharded
   // (no_shard, shard_optimizer, one rank, SetRequiresGradientSync(false)): fp32, in which the
   // optimizer then reads them, or reduce_dtype, which takes half of the memory where that is a
   // 16-bit type, and loses contributions that are small against the sum (in bf16, below a 256th of

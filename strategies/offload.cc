@@ -2,12 +2,62 @@
 
 #include "zeroth/strategies/offload.h"
 
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
+namespace {
+
+// A store whose transfers are marked as those of `what`.
+class MarkedStore : public OffloadStore {
+ public:
+  MarkedStore(std::shared_ptr<OffloadStore> store, Timeline* timeline, absl::string_view what)
+      : store_(std::move(store)), timeline_(timeline), what_(what) {}
+
+  absl::StatusOr<std::shared_ptr<OffloadRegion>> Reserve(int64_t bytes) override {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<OffloadRegion> region, store_->Reserve(bytes));
+    return std::make_shared<Region>(std::move(region), timeline_, what_);
+  }
+  OffloadStats stats() const override { return store_->stats(); }
+
+ private:
+  class Region : public OffloadRegion {
+   public:
+    Region(std::shared_ptr<OffloadRegion> region, Timeline* timeline, const std::string& what)
+        : OffloadRegion(region->bytes()),
+          region_(std::move(region)),
+          timeline_(timeline),
+          read_("read " + what),
+          write_("write " + what) {}
+    absl::Status Read(int64_t offset, void* dst, size_t bytes, Stream& stream) override {
+      ZEROTH_RETURN_IF_ERROR(timeline_->Begin(stream, read_));
+      ZEROTH_RETURN_IF_ERROR(region_->Read(offset, dst, bytes, stream));
+      return timeline_->End(stream, read_, static_cast<int64_t>(bytes));
+    }
+    absl::Status Write(int64_t offset, const void* src, size_t bytes, Stream& stream) override {
+      ZEROTH_RETURN_IF_ERROR(timeline_->Begin(stream, write_));
+      ZEROTH_RETURN_IF_ERROR(region_->Write(offset, src, bytes, stream));
+      return timeline_->End(stream, write_, static_cast<int64_t>(bytes));
+    }
+
+   private:
+    const std::shared_ptr<OffloadRegion> region_;
+    Timeline* const timeline_;
+    const std::string read_;
+    const std::string write_;
+  };
+
+  const std::shared_ptr<OffloadStore> store_;
+  Timeline* const timeline_;
+  const std::string what_;
+};
+
+}  // namespace
 
 absl::Status ValidateOffloadOptions(const OffloadOptions& options) {
   if (options.chunk_numel < 1) {
@@ -30,9 +80,11 @@ absl::Status ValidateOffloadOptions(const OffloadOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Offload>> Offload::Create(Device& device,
-                                                         const OffloadOptions& options) {
+                                                         const OffloadOptions& options,
+                                                         Timeline* timeline) {
   ZEROTH_RETURN_IF_ERROR(ValidateOffloadOptions(options));
   std::unique_ptr<Offload> offload(new Offload(options));
+  offload->timeline_ = timeline;
   if (options.any()) {
     offload->store_ = options.store;
     if (offload->store_ == nullptr) {
@@ -47,7 +99,9 @@ absl::StatusOr<std::unique_ptr<Offload>> Offload::Create(Device& device,
 absl::StatusOr<OffloadedTensor> Offload::Reserve(int64_t numel, DType dtype,
                                                  absl::string_view what) {
   ZEROTH_CHECK(store_ != nullptr);
-  absl::StatusOr<OffloadedTensor> tensor = OffloadedTensor::Zeros(*store_, numel, dtype);
+  std::shared_ptr<OffloadStore> store = store_;
+  if (timeline_ != nullptr) store = std::make_shared<MarkedStore>(store_, timeline_, what);
+  absl::StatusOr<OffloadedTensor> tensor = OffloadedTensor::Zeros(*store, numel, dtype);
   ZEROTH_RETURN_IF_ERROR_WITH(tensor.status(), absl::StrCat("offloading ", what));
   return tensor;
 }

@@ -17,6 +17,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/offload_store.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/strategies/state_passes.h"
 
@@ -44,8 +45,10 @@ absl::Status ValidateOffloadOptions(const OffloadOptions& options);
 class Offload {
  public:
   // The errors of ValidateOffloadOptions and of the store. `device` outlives the result.
+  // Transfers are marked in `timeline`, which outlives it, unless that is nullptr.
   static absl::StatusOr<std::unique_ptr<Offload>> Create(Device& device,
-                                                         const OffloadOptions& options);
+                                                         const OffloadOptions& options,
+                                                         Timeline* timeline = nullptr);
 
   const OffloadOptions& options() const { return options_; }
   // [numel] zeros in the store; errors name `what` has no room. Aborts if nothing is offloaded.
@@ -60,6 +63,7 @@ class Offload {
   OffloadOptions options_;
   std::shared_ptr<OffloadStore> store_;  // nullptr if nothing is offloaded
   std::unique_ptr<StatePasses> passes_;
+  Timeline* timeline_ = nullptr;
 };
 
 }  // namespace zeroth

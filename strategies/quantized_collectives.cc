@@ -47,22 +47,23 @@ class Quantized : public ExtendedGather {
   explicit Quantized(const QuantizationOptions& options)
       : ExtendedGather(std::make_shared<Int8Gather>(options.block)), options_(options) {}
 
-  absl::Status AllGather(const Tensor& mine, const Tensor& full, const Travel& travel) override {
-    return options_.weights ? ExtendedGather::AllGather(mine, full, travel)
-                            : UnitCollectives::AllGather(mine, full, travel);
+  absl::Status AllGather(const Tensor& mine, const Tensor& full,
+                         const CollectiveContext& context) override {
+    return options_.weights ? ExtendedGather::AllGather(mine, full, context)
+                            : UnitCollectives::AllGather(mine, full, context);
   }
 
   // Every rank quantises the pieces of the others' shards, and each sums what it is sent.
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
-                             const Travel& travel) override {
+                             const CollectiveContext& context) override {
     if (!options_.gradients || op == ReduceOp::kMax) {
-      return UnitCollectives::ReduceScatter(full, mine, op, accumulate, travel);
+      return UnitCollectives::ReduceScatter(full, mine, op, accumulate, context);
     }
-    ZEROTH_CHECK(travel.kernels != nullptr);
-    const int pieces = travel.group.size();
+    ZEROTH_CHECK(context.kernels != nullptr);
+    const int pieces = context.group.size();
     const int64_t bytes = QuantizedBlocks{mine.numel(), options_.block}.bytes();
     ZEROTH_ASSIGN_OR_RETURN(const Tensor both,
-                            travel.scratch->TakeBytes(2 * pieces * bytes, travel.stream));
+                            context.scratch->TakeBytes(2 * pieces * bytes, context.stream));
     const Tensor sent = both.View(0, Shape({pieces * bytes}));
     const Tensor received = both.View(pieces * bytes, Shape({pieces * bytes}));
     for (int piece = 0; piece < pieces; ++piece) {
@@ -70,9 +71,9 @@ class Quantized : public ExtendedGather {
       args.values = full.View(piece * mine.numel(), mine.shape());
       args.block = options_.block;
       args.quantized = sent.View(piece * bytes, Shape({bytes}));
-      ZEROTH_RETURN_IF_ERROR(kernels::Quantize(*travel.kernels, args));
+      ZEROTH_RETURN_IF_ERROR(kernels::Quantize(*context.kernels, args));
     }
-    ZEROTH_RETURN_IF_ERROR(travel.group.AllToAll(sent, received, travel.stream, travel.label));
+    ZEROTH_RETURN_IF_ERROR(context.group.AllToAll(sent, received, context.stream, context.label));
     SumQuantizedArgs args;
     args.quantized = received;
     args.pieces = pieces;
@@ -80,7 +81,7 @@ class Quantized : public ExtendedGather {
     args.mean = op == ReduceOp::kMean;
     args.sum = mine;
     args.accumulate = accumulate;
-    return kernels::SumQuantized(*travel.kernels, args);
+    return kernels::SumQuantized(*context.kernels, args);
   }
 
  private:

@@ -20,16 +20,16 @@ namespace zeroth {
 struct QuantizationOptions {
   bool weights = true;  // gathers
   // Reduce-scatters: inside a shard group and, where owners span groups, across them. All-reduces,
-  // of shards across groups and of what every rank holds whole, stay as they are.
+  // of shards across groups and of replicated parameters, stay as they are.
   bool gradients = true;
-  // Elements that share an fp32 scale: smaller blocks follow values more closely and travel
-  // 4 / block bytes an element more.
+  // Elements that share an fp32 scale: smaller blocks follow values more closely and cost
+  // 4 / block bytes an element more in traffic.
   int64_t block = 256;
 };
 
-// What a gather of parts of n elements travels as: n / 1 byte and a scale for each block, against 4
-// bytes in fp32 and 2 in 16-bit types. Takes as much memory as travels (kCommunication), twice for
-// gradients. Values differ from what they stand for by at most 1/254 of the largest of their block;
+// A gather sends one byte for each element and a scale for each block, against 4 bytes in fp32 and
+// 2 in 16-bit types. It takes as much memory as it sends (kCommunication), and a reduction twice
+// that. Values differ from what they stand for by at most 1/254 of the largest of their block;
 // gradients are rounded once, before they are summed in fp32, and both once more where owners span
 // groups (StrategyOptions::shard_optimizer_over_world). Masters are untouched: every rank
 // computes with the same rounded weights, which are rounded anew from the masters at each gather.

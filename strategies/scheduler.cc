@@ -28,7 +28,7 @@ bool GoAcross(const std::vector<Unit*>& units) {
   });
 }
 
-bool AreWhole(const std::vector<Unit*>& units) {
+bool AreReplicated(const std::vector<Unit*>& units) {
   return std::all_of(units.begin(), units.end(),
                      [](const Unit* unit) { return unit->mesh().owner_count() == 1; });
 }
@@ -45,10 +45,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, ShardingStrategy& strategy
       units_(std::move(units)),
       tracks_(units_.size()),
       reduction_order_(ReductionOrder(units_)),
-      in_fixed_order_(AreWhole(units_) && mesh.world().size() > 1),
+      in_fixed_order_(AreReplicated(units_) && mesh.world().size() > 1),
       order_(units_.size()),
       gathered_(device, MemoryCategory::kGatheredParameters, units_,
-                capabilities_.takes_turns ? options.gather_buffers : 0,
+                capabilities_.shares_buffers ? options.gather_buffers : 0,
                 [](const Unit& unit, MicroBatches) { return FullParameterBytes(unit); }),
       gradients_(device, MemoryCategory::kGradients, units_, options.gradient_buffers,
                  FullGradientBytes) {}
@@ -254,16 +254,13 @@ absl::Status Scheduler::FinishBackward() {
     }
   }
   if (!requires_gradient_sync_ || !is_last_backward_) return EndMicroBatch();
-  Stream& compute = device_.compute_stream();
   for (Unit* unit : units_) {
     if (unit->reduce_event() != nullptr) {
-      ZEROTH_RETURN_IF_ERROR_WITH(compute.Wait(unit->reduce_event()),
-                                  absl::StrCat("unit '", unit->name(), "': reducing gradients"));
+      ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit->reduce_event(), kWaitForReduce, *unit));
     }
     // A prefetch that nobody used may still be reading the shards, here and on other ranks.
     if (unit->state() == UnitState::kGathering && unit->gather_event() != nullptr) {
-      ZEROTH_RETURN_IF_ERROR_WITH(compute.Wait(unit->gather_event()),
-                                  absl::StrCat("unit '", unit->name(), "': gathering parameters"));
+      ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit->gather_event(), kWaitForGather, *unit));
     }
   }
   backward_finished_ = true;
@@ -317,6 +314,16 @@ absl::Status Scheduler::Abandon() {
   shards_ready_ = nullptr;  // whoever wrote them has finished
   status.Update(Trim());
   return status;
+}
+
+absl::Status Scheduler::ComputeWaits(const std::shared_ptr<Event>& event, absl::string_view what,
+                                     const Unit& unit) {
+  Stream& compute = device_.compute_stream();
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      Timed(options_.timeline, compute, what, unit.name(), [&] { return compute.Wait(event); }),
+      absl::StrCat("unit '", unit.name(),
+                   "': ", what == kWaitForGather ? "gathering parameters" : "reducing gradients"));
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::MarkBegin(Stream& stream, absl::string_view what, const Unit& unit) {

@@ -32,7 +32,7 @@ namespace zeroth {
 
 // When the unit that comes next in backward is gathered, as FSDP's enum of the same name.
 enum class BackwardPrefetch : uint8_t {
-  kPre,   // before this unit's backward, beside which it travels: most overlap
+  kPre,   // before this unit's backward, beside which it is gathered: most overlap
   kPost,  // after it, with this unit freed already: less memory, less overlap
   kNone,  // when it is needed
 };
@@ -44,7 +44,7 @@ struct SchedulerOptions {
   // Buffers for gathered units other than the root: the one in use and those that run ahead (a
   // limit on all-gathers in flight, FSDP's limit_all_gathers). At least 1; with 1 there is nothing
   // to prefetch into. Units of an eighth of the largest one's size and less, as norms inside
-  // blocks, take turns in as many buffers of their own.
+  // blocks, share as many buffers of their own.
   int gather_buffers = 2;
   // Buffers for full gradients of units other than the root: the one being written and those being
   // reduced. At least 1; with 1 a unit's backward waits for the reduction of the unit before it.
@@ -128,7 +128,7 @@ class Scheduler {
   // otherwise.
   // SetIsLastBackward(false): gradients are reduced to shards, to which the next micro-batch's
   // reduction is added, in fp32; sums that can wait for the last micro-batch do (FSDP2's
-  // set_is_last_backward). Where every rank keeps whole gradients that is all of them, and they add
+  // set_is_last_backward). Where gradients are not sharded that is all of them, and they add
   // up as with SetRequiresGradientSync(false).
   //
   // The step's last micro-batch has both.
@@ -167,7 +167,7 @@ class Scheduler {
   absl::Status Reshard(Unit& unit);
   // Starts gathering a unit ahead of its use, in a further buffer if none of the set is free.
   // InvalidArgument if it is gathered or on its way already, or if the strategy keeps parameters
-  // whole, so that there is nothing to gather.
+  // replicated, so that there is nothing to gather.
   absl::Status Prefetch(Unit& unit);
   // Starts gathering a unit unless it is gathered or on its way, which is not an error; unlike
   // Gather it is not paired: the unit's next use, or the end of the step, frees it (FSDP2's
@@ -220,6 +220,11 @@ class Scheduler {
   absl::Status ZeroMissingGradients(Unit& unit);
   absl::Status ReshardAll();
   absl::Status CreateKernels();
+  // Has the compute stream wait for a unit's gather or reduction.
+  static constexpr char kWaitForGather[] = "wait for gather";
+  static constexpr char kWaitForReduce[] = "wait for reduce";
+  absl::Status ComputeWaits(const std::shared_ptr<Event>& event, absl::string_view what,
+                            const Unit& unit);
   // Marks where `what` of a unit begins or ends in a stream, if anybody wants to know.
   absl::Status MarkBegin(Stream& stream, absl::string_view what, const Unit& unit);
   absl::Status MarkEnd(Stream& stream, absl::string_view what, const Unit& unit);

@@ -65,7 +65,7 @@ absl::Status Scheduler::Prefetch(Unit& unit) {
   if (!capabilities_.shards && unit.mesh().owner_count() == 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit '", unit.name(), "': strategy '", strategy_.name(),
-                     "' keeps parameters whole on every rank; there is nothing to prefetch"));
+                     "' keeps parameters replicated; there is nothing to prefetch"));
   }
   if (unit.state() != UnitState::kSharded) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -78,8 +78,7 @@ absl::Status Scheduler::EnsureGathered(Unit& unit, Pass pass) {
   if (unit.state() == UnitState::kSharded) ZEROTH_RETURN_IF_ERROR(StartGather(unit, pass));
   if (unit.state() == UnitState::kGathering) {
     if (unit.gather_event() != nullptr) {
-      ZEROTH_RETURN_IF_ERROR_WITH(device_.compute_stream().Wait(unit.gather_event()),
-                                  absl::StrCat("unit '", unit.name(), "': gathering parameters"));
+      ZEROTH_RETURN_IF_ERROR(ComputeWaits(unit.gather_event(), kWaitForGather, unit));
     }
     ZEROTH_RETURN_IF_ERROR(unit.FinishGather());
   }

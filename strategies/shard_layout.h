@@ -23,7 +23,7 @@ struct ParameterExtent {
   bool is_part = false;   // of an undivided one (Parameter::Divide)
 };
 
-// Where parameters are cut.
+// Where parameters are divided.
 enum class LayoutKind : uint8_t {
   // Back to back, as one: wherever an equal share ends. One collective.
   kFlat,
@@ -34,29 +34,30 @@ enum class LayoutKind : uint8_t {
 };
 
 struct LayoutOptions {
-  // Pieces to cut each segment into. 1: nothing is cut.
+  // Pieces to divide each segment into. 1: nothing is sharded.
   int shard_count = 1;
-  // Parameters with fewer elements than this go into a replicated segment that is not cut. 0: all
-  // are cut.
+  // Parameters with fewer elements than this go into a replicated segment. 0: all are
+  // sharded.
   int64_t min_shard_numel = 0;
   // Bytes of an element in the smallest type that a segment is ever stored in: parameters are to be
   // aligned in gathered bf16 as well, at the same offsets. 0: the size of the parameters' own type.
   int64_t smallest_element_bytes = 0;
-  // Parameters start, and segments are cut, at multiples of this many elements: for optimizers that
-  // keep something per block of a parameter, so that a block is one rank's whatever the shard count
-  // is. Each parameter and each shard may end in padding of up to this much. At least 1.
+  // Parameters start, and segments are divided, at multiples of this many elements: for optimizers
+  // that keep something per block of a parameter, so that a block is one rank's whatever the shard
+  // count is. Each parameter and each shard may end in padding of up to this much. At least 1.
   int64_t block_numel = 1;
   LayoutKind kind = LayoutKind::kFlat;
 };
 
 // A pure value: (extents, options) to offsets. Parameters lie back to back in segments, one segment
-// for each (cut or replicated, trainable or frozen, part or undivided, dtype) that occurs, so that
-// a segment is one collective, frozen parameters neither travel nor take gradients, and one axis of
-// a mesh more or less divides all of a segment. Inside a segment parameters keep their order; each
-// starts 64-byte aligned, in smaller types as well if so asked. A segment ends with zero padding so
-// that it divides by the shard count; rank r owns the contiguous elements [r * shard_numel, (r + 1)
+// for each (sharded or replicated, trainable or frozen, part or undivided, dtype) that occurs, so
+// that a segment is one collective, frozen parameters are neither gathered nor given gradients, and
+// one axis of a mesh more or less divides all of a segment. Inside a segment parameters keep their
+// order; each starts 64-byte aligned, in smaller types as well if so asked. A segment ends with
+// zero padding so that it divides by the shard count; rank r owns the contiguous elements [r *
+// shard_numel, (r + 1)
 // * shard_numel). Shards of segments that are large against the alignment are 64-byte aligned too;
-// small segments are cut to the element, or to the block if that is more, so that no rank holds
+// small segments are divided to the element, or to the block if that is more, so that no rank holds
 // padding while another holds two of them. Aborts on negative sizes, shard_count < 1 and
 // block_numel < 1. Immutable, hence thread-safe.
 //

@@ -58,7 +58,7 @@ absl::Status ReadRuns(const Parameter& parameter, int64_t begin, const Parameter
                       absl::Span<float> out) {
   for (const ElementRun& run : parameter.GlobalRuns(begin, static_cast<int64_t>(out.size()))) {
     ZEROTH_RETURN_IF_ERROR(reader(
-        parameter, run.whole_begin,
+        parameter, run.global_begin,
         out.subspan(static_cast<size_t>(run.begin - begin), static_cast<size_t>(run.numel))));
   }
   return absl::OkStatus();
@@ -123,7 +123,8 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Mesh::Axes> part_axes,
                           sharding->PartAxes(units, options));
   ZEROTH_RETURN_IF_ERROR(sharding->CreateStatisticsGroup(part_axes));
-  ZEROTH_ASSIGN_OR_RETURN(sharding->offload_, Offload::Create(device, options.offload));
+  ZEROTH_ASSIGN_OR_RETURN(sharding->offload_,
+                          Offload::Create(device, options.offload, options.scheduler.timeline));
   LayoutOptions layout;
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
@@ -140,6 +141,9 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     unit->set_tree_micro_batches(strategy_options.tree_micro_batches);
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
+  }
+  for (Communicator* group : sharding->communicators()) {
+    group->stats().set_timeline(options.scheduler.timeline);
   }
   ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
@@ -228,7 +232,7 @@ absl::Status Sharding::VisitShards(const PieceVisitor& visitor) const {
         for (const ElementRun& run : parameter.GlobalRuns(piece.begin + done, count)) {
           const auto offset = static_cast<size_t>(run.begin - piece.begin - done);
           ZEROTH_RETURN_IF_ERROR(
-              visitor(parameter, run.whole_begin,
+              visitor(parameter, run.global_begin,
                       absl::MakeConstSpan(values).subspan(offset, static_cast<size_t>(run.numel))));
         }
       }
@@ -281,7 +285,7 @@ absl::StatusOr<std::vector<float>> Sharding::Undivided(const Parameter& paramete
     const int64_t numel = numels[static_cast<size_t>(part.index)];
     for (const ElementRun& run : RunsOfPart(parameter.global_shape(), part, 0, numel)) {
       std::copy_n(values.begin() + part.index * place + run.begin, run.numel,
-                  undivided.begin() + run.whole_begin);
+                  undivided.begin() + run.global_begin);
     }
   }
   return undivided;

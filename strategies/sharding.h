@@ -41,16 +41,16 @@ struct ShardingOptions {
   std::vector<MeshAxis> inner_axes = {};
   SchedulerOptions scheduler = {};
   MixedPrecision mixed_precision = {};
-  // Parameters with fewer elements stay whole on every rank and are all-reduced. 0: every parameter
-  // is sharded.
+  // Parameters with fewer elements are replicated, and their gradients all-reduced. 0: every
+  // parameter is sharded.
   int64_t min_shard_numel = 0;
-  // Parameters start, and shards are cut, at multiples of this many elements: what an optimizer
+  // Parameters start, and shards end, at multiples of this many elements: what an optimizer
   // that keeps something per block of a parameter asks for (AdamW with 8-bit moments:
   // kMomentBlock). The padding that this takes is the layout's, see ShardLayout. At least 1.
   int64_t block_numel = 1;
-  // Where parameters are cut; a unit's own choice comes first. kRows goes with block_numel = 1.
+  // Where parameters are divided; a unit's own choice comes first. kRows goes with block_numel = 1.
   LayoutKind layout = LayoutKind::kFlat;
-  // How buffers travel; nullptr: by the communicator's own collectives. A unit's own come first.
+  // nullptr: the communicator's. A unit's own (UnitSpec::collectives) come first.
   std::shared_ptr<UnitCollectives> collectives = {};
   // What of a rank's state lies beyond its device's memory. Changes no bit of a result.
   OffloadOptions offload = {};
@@ -81,7 +81,8 @@ using ParameterReader =
 //
 // A parameter that is frozen (requires_grad() is false) when the sharding is made takes no gradient
 // memory and causes no gradient traffic for good; one that is trainable then may be frozen and
-// unfrozen at will: while frozen, zeros travel in its place, and the optimizer leaves it alone.
+// unfrozen at will: while it is frozen its gradient is reduced as zeros, and the optimizer skips
+// it.
 class Sharding {
  public:
   // `world` and `device` and all parameters outlive the result. Errors: an unknown strategy or
@@ -105,7 +106,7 @@ class Sharding {
   using PieceVisitor = std::function<absl::Status(const Parameter& parameter, int64_t begin,
                                                   absl::Span<const float> values)>;
   absl::Status VisitShards(const PieceVisitor& visitor) const;
-  // Gathers the masters of unit after unit and shows each whole parameter to `visitor` on every
+  // Gathers the masters of unit after unit and shows each full parameter to `visitor` on every
   // rank; at most one unit is gathered on top of those that are already.
   absl::Status VisitFull(const PieceVisitor& visitor);
 

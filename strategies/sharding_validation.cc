@@ -76,11 +76,11 @@ absl::Status ExpectTreeOverRanks(int data_size) {
 absl::Status ExpectWholeBlocks(const Parameter& parameter, int64_t block) {
   if (block == 1) return absl::OkStatus();
   for (const ElementRun& run : parameter.GlobalRuns(0, parameter.numel())) {
-    const bool ends = run.whole_begin + run.numel == parameter.global_numel();
-    if (run.whole_begin % block == 0 && (ends || run.numel % block == 0)) continue;
+    const bool ends = run.global_begin + run.numel == parameter.global_numel();
+    if (run.global_begin % block == 0 && (ends || run.numel % block == 0)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "parameter '", parameter.name(), "' is divided between elements ", run.whole_begin, " and ",
-        run.whole_begin + run.numel, " of ", parameter.global_shape().ToString(),
+        "parameter '", parameter.name(), "' is divided between elements ", run.global_begin,
+        " and ", run.global_begin + run.numel, " of ", parameter.global_shape().ToString(),
         ", but the optimizer keeps something for each ", block,
         " elements; divide it at multiples of these, or keep the optimizer's state in fp32"));
   }
@@ -91,7 +91,7 @@ absl::Status ValidateUnit(const ShardingOptions& options, const UnitSpec& unit,
                           const StrategyCapabilities& serves) {
   if (unit.layout.value_or(options.layout) == LayoutKind::kRows && options.block_numel > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "sharding: unit '", unit.name, "' is to be cut between rows, and block_numel is ",
+        "sharding: unit '", unit.name, "' is to be sharded between rows, and block_numel is ",
         options.block_numel, "; expected 1 with rows, or the flat layout"));
   }
   ZEROTH_RETURN_IF_ERROR_WITH(

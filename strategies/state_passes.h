@@ -55,9 +55,9 @@ class StatePasses {
 
   // Each pass after the other, in the order of the compute stream, which afterwards is behind every
   // transfer. A pass whose operands are all in memory is one call of its body with the whole;
-  // others are cut into chunks. Meanwhile takes kSlots times a chunk of every offloaded operand of
-  // the pass that has most of them. After an error nothing is under way, and what the passes write
-  // is undefined.
+  // others are divided into chunks. Meanwhile takes kSlots times a chunk of every offloaded operand
+  // of the pass that has most of them. After an error nothing is under way, and what the passes
+  // write is undefined.
   absl::Status Run(absl::Span<const StatePass> passes);
 
  private:

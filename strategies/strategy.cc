@@ -130,7 +130,7 @@ absl::Status CheckServed(absl::string_view name, const StrategyOptions& options,
   };
   const Request requests[] = {
       {options.shard_optimizer_over_world, serves.shard_optimizer_over_world,
-       "shard_optimizer_over_world cuts the optimizer's state beyond shard groups, which this "
+       "shard_optimizer_over_world shards the optimizer's state beyond shard groups, which this "
        "strategy does not; leave it out, or use hybrid_shard"},
       {options.post_forward_shard_size != 0, serves.post_forward_shard_size,
        absl::StrCat("reshard_after_forward to groups of ", options.post_forward_shard_size,

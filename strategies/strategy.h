@@ -45,9 +45,9 @@ struct StrategyCapabilities {
   // Parameters, gradients and the optimizer's state are sharded. False: every rank keeps all of
   // them, whatever the world size, so that there is nothing to gather.
   bool shards = true;
-  // Units other than the root take turns in the scheduler's buffers for gathered parameters. False:
+  // Units other than the root share the scheduler's gather buffers, one after the other. False:
   // each has a buffer of its own until it is resharded.
-  bool takes_turns = false;
+  bool shares_buffers = false;
   // Units may have their shards of parameters or gradients in a store (Unit::offloads_parameters,
   // offloads_gradients), which Gather and SyncGradients then read and write.
   bool offload = false;
@@ -84,14 +84,14 @@ struct StrategyOptions {
   // size; for strategies that free units after their forward.
   int post_forward_shard_size = 0;
   // Above 0: gradients are their sum over ranks divided by this, whatever gradient_op says (FSDP2's
-  // set_gradient_divide_factor): for batches that are not the ranks' in equal parts. Sums travel as
-  // means, so that no 16-bit type overflows on the way. 0: gradient_op decides.
+  // set_gradient_divide_factor): for batches that are not the ranks' in equal parts. Means
+  // are sent rather than sums, so that no 16-bit type overflows on the way. 0: gradient_op decides.
   double gradient_divide_factor = 0;
-  // For hybrid_shard: masters, the optimizer's state and reduced gradients are cut over all ranks,
-  // while parameters and gradients are sharded inside the groups within a step (Megatron-FSDP's
-  // hybrid FSDP). Once a step a unit's parameters are gathered, and its gradients reduce-scattered,
-  // across groups; a rank keeps 1 / shard size of all parameters from its first gather to the
-  // step's end. Changes no bit.
+  // For hybrid_shard: masters, the optimizer's state and reduced gradients are sharded over all
+  // ranks, while parameters and gradients are sharded inside the groups within a step
+  // (Megatron-FSDP's hybrid FSDP). Once a step a unit's parameters are gathered, and its gradients
+  // reduce-scattered, across groups; a rank keeps 1 / shard size of all parameters from its first
+  // gather to the step's end. Changes no bit.
   bool shard_optimizer_over_world = false;
   // Above 0: every step has this many micro-batches on each rank, and the gradients of those of all
   // ranks together are summed along one binary tree, over micro-batches and ranks, so that the sum

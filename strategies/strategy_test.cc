@@ -141,7 +141,7 @@ TEST(StrategyTest, CapabilitiesSayWhatIsSharded) {
   for (const std::string& name : StrategyRegistry::Names()) {
     const StrategyCapabilities serves = (*StrategyRegistry::Create(name, {}))->capabilities();
     EXPECT_EQ(serves.shards, name != "no_shard") << name;
-    EXPECT_EQ(serves.takes_turns, name == "full_shard" || name == "hybrid_shard") << name;
+    EXPECT_EQ(serves.shares_buffers, name == "full_shard" || name == "hybrid_shard") << name;
     EXPECT_TRUE(serves.offload && serves.unit_collectives) << name;
   }
 }

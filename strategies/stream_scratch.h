@@ -15,8 +15,8 @@
 namespace zeroth {
 
 // Memory for what is on its way: sums that are to be rounded once, at the end of several groups,
-// state between a store and its place, what travels in another form. Used by one stream only, whose
-// order makes one piece of memory enough.
+// state between a store and its place, what a collective sends in another form. Used by one stream
+// only, whose order makes one piece of memory enough.
 class StreamScratch {
  public:
   StreamScratch(Device& device, MemoryCategory category, Kernels* kernels)

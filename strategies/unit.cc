@@ -56,11 +56,11 @@ Unit::Unit(UnitSpec spec, int index, const LayoutOptions& options, int shard_ran
 absl::Status Unit::ExpectGradientsFit() const {
   if (precision_.gradient_dtype() == precision_.reduce_dtype) return absl::OkStatus();
   for (int i = 0; i < segment_count(); ++i) {
-    if (!segment_layout(i).trainable || !is_whole(i)) continue;
+    if (!segment_layout(i).trainable || !is_replicated(i)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("unit '", name(),
-                     "': keep_low_precision_grads is false, but this rank holds its gradients "
-                     "whole, in ",
+                     "': keep_low_precision_grads is false, but its gradients are not sharded "
+                     "and are kept in ",
                      DTypeName(precision_.reduce_dtype),
                      "; take reduce_dtype fp32, or a strategy that shards gradients"));
   }
@@ -123,7 +123,7 @@ bool Unit::has_trainable() const {
 
 DType Unit::full_gradient_dtype(int i, MicroBatches how) const {
   const bool adds_up =
-      how == MicroBatches::kAddedInFull || (how == MicroBatches::kReducedEach && is_whole(i));
+      how == MicroBatches::kAddedInFull || (how == MicroBatches::kReducedEach && is_replicated(i));
   // In a tree, micro-batches are apart from each other.
   return adds_up && !sums_in_tree() ? precision_.grad_accum_dtype : precision_.reduce_dtype;
 }
@@ -211,7 +211,7 @@ absl::Status Unit::BeginGradients() {
     if (!takes_gradient(i)) continue;
     Parameter& parameter = *spec_.parameters[static_cast<size_t>(i)];
     parameter.set_grad(segment(at.segment).grad.View(at.offset, parameter.shape()));
-    parameter.set_has_gradient(has_accumulated() && is_whole(at.segment) && !sums_in_tree());
+    parameter.set_has_gradient(has_accumulated() && is_replicated(at.segment) && !sums_in_tree());
   }
   gradient_state_ = GradientState::kFull;
   return absl::OkStatus();

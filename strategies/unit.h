@@ -60,7 +60,7 @@ inline constexpr size_t kMicroBatchesCount = 3;
 
 // Over which of a mesh's axes a unit is replicated, and over which it is sharded, each by name and
 // in the mesh's order: {{}, {"replicate", "shard"}} shards it over all ranks with data of their own
-// whatever the strategy does with others, {{"replicate", "shard"}, {}} keeps it whole on all of
+// whatever the strategy does with others, {{"replicate", "shard"}, {}} replicates it on all of
 // them. Both axes are in one of the lists. Sums over ranks have the bits that other axes give where
 // the replicated ones come first in the mesh, and shard groups are powers of two of ranks.
 struct UnitAxes {
@@ -76,8 +76,8 @@ struct UnitSpec {
   // The root holds what no other unit does. It is used at both ends of a pass, so it stays gathered
   // in between.
   bool is_root = false;
-  // How the unit's buffers travel; nullptr: by the communicator's own collectives, or those of
-  // ShardingOptions. May be shared by several units.
+  // The unit's collectives; nullptr: those of ShardingOptions, or the communicator's. May be shared
+  // by several units.
   std::shared_ptr<UnitCollectives> collectives = nullptr;
   // In place of what ShardingOptions say, for this unit alone.
   std::optional<LayoutKind> layout = std::nullopt;
@@ -113,8 +113,8 @@ class Unit {
 
   // Allocates the shards, zeroed. `shard_rank` is this rank's place among the layout's shards.
   // `offload`, which outlives the unit, says which of its state lies in a store; nullptr: none.
-  // InvalidArgument if gradients are to be kept in another type than they are reduced in, and a
-  // rank holds them whole.
+  // InvalidArgument if gradients are to be kept in another type than they are reduced in, and
+  // are not sharded.
   static absl::StatusOr<std::unique_ptr<Unit>> Create(UnitSpec spec, int index,
                                                       const LayoutOptions& options, int shard_rank,
                                                       Device& device,
@@ -129,7 +129,7 @@ class Unit {
   bool is_root() const { return spec_.is_root; }
   Device& device() const { return *device_; }
   const MixedPrecision& precision() const { return precision_; }
-  // How its buffers travel: UnitSpec::collectives, or the communicator's.
+  // UnitSpec::collectives, or the communicator's.
   UnitCollectives& collectives() const;
   bool has_own_collectives() const { return spec_.collectives != nullptr; }
   const std::vector<Parameter*>& parameters() const { return spec_.parameters; }
@@ -161,14 +161,16 @@ class Unit {
   }
   // True where every rank holds all of the segment, or of the shard group where that owns it:
   // nothing is gathered, and the full gradient is what the optimizer reads.
-  bool is_whole(int i) const { return segment_layout(i).numel == segment_layout(i).shard_numel; }
+  bool is_replicated(int i) const {
+    return segment_layout(i).numel == segment_layout(i).shard_numel;
+  }
   // True where the shard and the full buffer are moreover the same memory.
   bool is_full(int i) const {
-    return is_whole(i) && precision_.computes_in_masters() && !offloads_parameters();
+    return is_replicated(i) && precision_.computes_in_masters() && !offloads_parameters();
   }
   // True where the full gradient and what the optimizer reads are the same memory.
   bool is_full_gradient(int i) const {
-    return is_whole(i) && !offloads_gradients() && !sums_in_tree();
+    return is_replicated(i) && !offloads_gradients() && !sums_in_tree();
   }
   bool offloads_parameters() const { return offload_ != nullptr && offload_->options().parameters; }
   // Elements of an offloaded shard that pass through memory at a time.
@@ -194,7 +196,7 @@ class Unit {
   DType full_gradient_dtype(int i) const { return full_gradient_dtype(i, micro_batches_); }
   // Whether a parameter has a place for gradients: decided by requires_grad() when the unit is
   // made, since that decides which segment it lies in. A parameter made trainable and frozen later
-  // keeps its place, through which zeros travel.
+  // keeps its place, which holds zeros.
   bool takes_gradient(int parameter) const {
     return segment_layout(layout_.placement(parameter).segment).trainable;
   }
@@ -236,7 +238,7 @@ class Unit {
   absl::Status MarkReduced(
       std::shared_ptr<Event> done);  // kFull → kReduced: gradient views become invisible
   // kFull → kNone, with the gradients of a micro-batch added to those of the step: further
-  // contributions to segments that are whole add to them, those to others begin anew.
+  // contributions to replicated segments add to them, those to others begin anew.
   absl::Status MarkAccumulated(std::shared_ptr<Event> done);
   // any → kNone, and nothing of them is kept: the compute stream waits for the reduction, in whose
   // order their memory goes back.

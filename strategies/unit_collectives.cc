@@ -8,30 +8,31 @@
 namespace zeroth {
 
 absl::Status UnitCollectives::AllGather(const Tensor& mine, const Tensor& full,
-                                        const Travel& travel) {
-  return travel.group.AllGather(mine, full, travel.stream, travel.label);
+                                        const CollectiveContext& context) {
+  return context.group.AllGather(mine, full, context.stream, context.label);
 }
 
 absl::Status UnitCollectives::ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
-                                            bool accumulate, const Travel& travel) {
-  return travel.group.ReduceScatter(full, mine, op, travel.stream, travel.label, accumulate);
+                                            bool accumulate, const CollectiveContext& context) {
+  return context.group.ReduceScatter(full, mine, op, context.stream, context.label, accumulate);
 }
 
-absl::Status UnitCollectives::AllReduce(const Tensor& values, ReduceOp op, const Travel& travel) {
-  return travel.group.AllReduce(values, op, travel.stream, travel.label);
+absl::Status UnitCollectives::AllReduce(const Tensor& values, ReduceOp op,
+                                        const CollectiveContext& context) {
+  return context.group.AllReduce(values, op, context.stream, context.label);
 }
 
 absl::Status ExtendedGather::AllGather(const Tensor& mine, const Tensor& full,
-                                       const Travel& travel) {
-  ZEROTH_CHECK(travel.kernels != nullptr);
-  const int pieces = travel.group.size();
+                                       const CollectiveContext& context) {
+  ZEROTH_CHECK(context.kernels != nullptr);
+  const int pieces = context.group.size();
   const int64_t bytes = extension_->EncodedBytes(mine.numel(), mine.dtype());
   ZEROTH_ASSIGN_OR_RETURN(const Tensor encoded,
-                          travel.scratch->TakeBytes(pieces * bytes, travel.stream));
-  const Tensor own = encoded.View(travel.group.rank() * bytes, Shape({bytes}));
-  ZEROTH_RETURN_IF_ERROR(extension_->Encode(mine, own, *travel.kernels));
-  ZEROTH_RETURN_IF_ERROR(travel.group.AllGather(own, encoded, travel.stream, travel.label));
-  return extension_->Decode(encoded, pieces, full, *travel.kernels);
+                          context.scratch->TakeBytes(pieces * bytes, context.stream));
+  const Tensor own = encoded.View(context.group.rank() * bytes, Shape({bytes}));
+  ZEROTH_RETURN_IF_ERROR(extension_->Encode(mine, own, *context.kernels));
+  ZEROTH_RETURN_IF_ERROR(context.group.AllGather(own, encoded, context.stream, context.label));
+  return extension_->Decode(encoded, pieces, full, *context.kernels);
 }
 
 }  // namespace zeroth

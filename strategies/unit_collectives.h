@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How the flat buffers of a unit travel: the place for collectives of one's own.
+// The collectives on a unit's flat buffers, and the place for collectives of one's own.
 
 #ifndef ZEROTH_STRATEGIES_UNIT_COLLECTIVES_H_
 #define ZEROTH_STRATEGIES_UNIT_COLLECTIVES_H_
@@ -20,8 +20,8 @@
 
 namespace zeroth {
 
-// What a collective is made with. Everything is enqueued on `stream`, on which `kernels` run.
-struct Travel {
+// What a collective is called with. It enqueues everything on `stream`, on which `kernels` run.
+struct CollectiveContext {
   Communicator& group;
   Stream& stream;
   Kernels* kernels = nullptr;  // always there for units with collectives of their own
@@ -42,13 +42,15 @@ class UnitCollectives {
   virtual ~UnitCollectives() = default;
 
   // full[r * mine.numel(), ...) = rank r's `mine`, which may be this rank's slice of `full`.
-  virtual absl::Status AllGather(const Tensor& mine, const Tensor& full, const Travel& travel);
+  virtual absl::Status AllGather(const Tensor& mine, const Tensor& full,
+                                 const CollectiveContext& context);
   // mine (+)= this rank's piece of the reduction of `full`; fp32 or of full's type. As
   // Communicator::ReduceScatter, in place too.
   virtual absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op,
-                                     bool accumulate, const Travel& travel);
-  // Of shards across groups, and of parameters that every rank holds whole.
-  virtual absl::Status AllReduce(const Tensor& values, ReduceOp op, const Travel& travel);
+                                     bool accumulate, const CollectiveContext& context);
+  // Of shards across groups, and of replicated parameters.
+  virtual absl::Status AllReduce(const Tensor& values, ReduceOp op,
+                                 const CollectiveContext& context);
 };
 
 // What is done to a shard before it is gathered, and undone after, as FSDP2's
@@ -56,7 +58,7 @@ class UnitCollectives {
 class GatherExtension {
  public:
   virtual ~GatherExtension() = default;
-  // What a rank's part of `numel` elements travels as, a multiple of 16 bytes.
+  // Bytes that a rank's part of `numel` elements is encoded in, a multiple of 16.
   virtual int64_t EncodedBytes(int64_t numel, DType dtype) const = 0;
   // encoded: uint8 [EncodedBytes(mine.numel(), mine.dtype())].
   virtual absl::Status Encode(const Tensor& mine, const Tensor& encoded, Kernels& kernels) = 0;
@@ -70,7 +72,8 @@ class ExtendedGather : public UnitCollectives {
  public:
   explicit ExtendedGather(std::shared_ptr<GatherExtension> extension)
       : extension_(std::move(extension)) {}
-  absl::Status AllGather(const Tensor& mine, const Tensor& full, const Travel& travel) override;
+  absl::Status AllGather(const Tensor& mine, const Tensor& full,
+                         const CollectiveContext& context) override;
 
  private:
   std::shared_ptr<GatherExtension> extension_;

@@ -143,7 +143,7 @@ TEST_F(UnitTest, AbandonEndsEveryState) {
 
 TEST_F(UnitTest, OneShardIsTheFullBuffer) {
   const auto unit = Make(1, 0);
-  for (int i = 0; i < unit->segment_count(); ++i) EXPECT_TRUE(unit->is_whole(i));
+  for (int i = 0; i < unit->segment_count(); ++i) EXPECT_TRUE(unit->is_replicated(i));
   EXPECT_EQ(unit->local_numel(), unit->total_numel());
 }
 

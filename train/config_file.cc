@@ -91,7 +91,8 @@ absl::Status ReadConfig(const std::string& path, TrainOptions& options) {
 }
 
 std::string ConfigText(const TrainOptions& options) {
-  std::string text = "# All options of a run: --config=FILE --out=OTHER makes it again, flags override.\n";
+  std::string text =
+      "# All options of a run: --config=FILE --out=OTHER makes it again, flags override.\n";
   std::string group;
   for (const Option& option : AllOptions()) {
     if (option.group != group) {

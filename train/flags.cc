@@ -223,10 +223,18 @@ Where "results" says yes, another value may give losses or weights other bits; a
   return text;
 }
 
-absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version) {
-  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(Words(argv + 1, argv + argc)));
+absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
+                                             const std::string& help,
+                                             const std::vector<OwnSwitch>& others) {
+  Words words(argv + 1, argv + argc);
+  for (const OwnSwitch& own : others) {
+    const auto end = std::remove(words.begin(), words.end(), absl::StrCat("--", own.name));
+    *own.value = end != words.end();
+    words.erase(end, words.end());
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(std::move(words)));
   if (given.others.count("help") > 0) {
-    PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : HelpText());
+    PrintAndExit(given.others["help"] == "markdown" ? FlagsMarkdown() : help);
   }
   if (given.others.count("version") > 0) PrintAndExit(absl::StrCat(version, "\n"));
   TrainOptions options;
@@ -240,6 +248,12 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::
     options.batch_size_is_given |= name == "batch_size";
   }
   ZEROTH_RETURN_IF_ERROR(Refused(wrong));
+  return options;
+}
+
+absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version) {
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options,
+                          ReadCommandLine(argc, argv, version, HelpText(), {}));
   ZEROTH_RETURN_IF_ERROR(Validate(options));
   return options;
 }

@@ -14,6 +14,7 @@
 #define ZEROTH_TRAIN_FLAGS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -26,6 +27,17 @@ namespace zeroth {
 // exist (with what may have been meant) or have no value or a wrong one, all of them at once; the
 // errors of ReadConfig and Validate.
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
+
+// The same without Validate, for programs that take the trainer's options and need not all of them:
+// tools/plan has no --data. `help` is what --help prints, and `others` are switches of its own,
+// which are taken out of the command line and set if they are there.
+struct OwnSwitch {
+  const char* name;
+  bool* value;
+};
+absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
+                                             const std::string& help,
+                                             const std::vector<OwnSwitch>& others);
 
 // What --help prints: all flags, group by group.
 std::string HelpText();

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
 }
 
 // Median of the seconds that one product takes, over rounds of several. All ranks begin a round
-// together, and it ends with the last of them: rounds of their own would let ranks that take turns
+// together, and it ends with the last of them: rounds of their own would let ranks that alternate
 // on a core count it twice.
 absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device, Kernels& kernels,
                                      const GemmArgs& gemm, int rounds, int products) {

@@ -25,7 +25,6 @@
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/run_checkpoints.h"
 #include "zeroth/train/run_directory.h"
-#include "zeroth/train/step_trace.h"
 
 namespace zeroth {
 namespace {
@@ -48,7 +47,7 @@ absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, options.strategy_options()));
   ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
-                          ShardSizeOf(*strategy, options.strategy_options(), options.world_size));
+                          ShardSizeOf(*strategy, options.strategy_options(), options.data_ranks()));
   return CheckQuantization(options, shard_size > 1 || options.shard_optimizer_over_world);
 }
 
@@ -69,8 +68,31 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view n
 
 absl::StatusOr<bool> HoldsText(const std::string& data) {
   if (data.empty()) return false;
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(data));
-  return IsText(files[0].kind);
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(data));
+  for (const WeightedSpec& part : parts) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(part.spec));
+    if (IsText(files[0].kind)) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> AttendsWithinDocuments(const TrainOptions& options, const Mixture& data,
+                                            const LanguageModel& model,
+                                            const Tokenizer* tokenizer) {
+  if (options.attend_within == "auto") return data.has_marks() && model.TakesDocuments();
+  if (options.attend_within == "sequence") return false;
+  if (!model.TakesDocuments()) {
+    return absl::InvalidArgumentError(
+        "--attend_within=document: the model has a learned vector for each position, or is one "
+        "that does not take documents; expected one with rotary positions, or "
+        "--attend_within=sequence");
+  }
+  if (tokenizer == nullptr) {
+    return absl::InvalidArgumentError(
+        "--attend_within=document: the data are tokens, and nothing says which of them ends a "
+        "document; name the tokenizer that made them by --tokenizer");
+  }
+  return true;
 }
 
 }  // namespace
@@ -108,6 +130,13 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   }
   ZEROTH_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+  if (options.tensor().enabled()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        DivideModel(*model, options.tensor(), /*index=*/0),
+        absl::StrCat(
+            options.tensor_parallel > 1 ? "--tensor_parallel=" : "--deterministic_tensor=",
+            options.tensor_parallel > 1 ? options.tensor_parallel : options.deterministic_tensor));
+  }
   if (options.seq_len > model->max_seq_len()) {
     return absl::InvalidArgumentError(absl::StrCat("--seq_len=", options.seq_len,
                                                    ": the model has ", model->max_seq_len(),
@@ -132,18 +161,24 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   }
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
+  data_options.chat_template = options.chat_template;
+  data_options.tokenizer_path = options.tokenizer == "auto" ? options.init_from : options.tokenizer;
+  data_options.loss_on_all = options.loss_on == "all";
+  data_options.seq_len = options.seq_len;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> data,
-                          OpenData(options.data, data_options));
-  std::shared_ptr<const TokenSource> eval_data;
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const Mixture> data,
+                          OpenMixture(options.data, data_options));
+  std::shared_ptr<const Mixture> eval_data;
   if (!options.eval_data.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenData(options.eval_data, data_options));
+    ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenMixture(options.eval_data, data_options));
     ZEROTH_RETURN_IF_ERROR_WITH(
         DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
   }
   // Also refuses data that are too short, before anything is started or written.
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),
                               "--data");
+  ZEROTH_ASSIGN_OR_RETURN(const bool within_documents,
+                          AttendsWithinDocuments(options, *data, *model, tokenizer.get()));
   const bool only_evaluates = options.steps == 0 && eval_data != nullptr;
   TrainOptions kept = options;
   // Whoever has checkpoints to write sets newer ones aside.
@@ -154,6 +189,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                                       std::move(tokenizer_files),
                                       std::move(data),
                                       std::move(eval_data),
+                                      within_documents,
                                       std::move(schedule),
                                       only_evaluates,
                                       {},
@@ -165,7 +201,6 @@ absl::Status OpenOutput(Job& job) {
   ZEROTH_RETURN_IF_ERROR(CheckCheckpointFlags(options));
   if (job.only_evaluates) return absl::OkStatus();
   ZEROTH_RETURN_IF_ERROR(CheckRunDirectory(options));
-  ZEROTH_RETURN_IF_ERROR(StepTrace::Create(options.trace, options.steps).status());
   job.final_directories = DirectoriesOf(options, "final");
   if (options.ema_decay > 0) job.ema_directories = DirectoriesOf(options, "final_ema");
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, job.source.Build());
@@ -185,15 +220,23 @@ LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank) {
   LoaderOptions loader;
   loader.batch_size = options.batch_size;
   loader.seq_len = options.seq_len;
-  loader.world_size = options.world_size;
-  loader.rank = rank;
+  loader.world_size = options.data_ranks();
+  loader.rank = rank / options.tensor_parallel;
   loader.seed = options.seed;
   loader.shuffle = options.shuffle;
   return loader;
 }
 
+LoaderOptions LoaderOptionsFor(const Job& job, int rank) {
+  LoaderOptions loader = LoaderOptionsFor(job.options, rank);
+  loader.documents = job.within_documents;
+  if (job.tokenizer != nullptr) loader.end_of_text = job.tokenizer->end_of_text();
+  return loader;
+}
+
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline) {
   TrainerOptions trainer;
+  trainer.tensor = options.tensor();
   trainer.sharding.strategy = options.strategy;
   trainer.sharding.strategy_options = options.strategy_options();
   trainer.sharding.scheduler = options.scheduler_options();
@@ -212,7 +255,7 @@ TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline
   trainer.activation_checkpointing =
       *ParseActivationCheckpointing(options.activation_checkpointing);
   trainer.optimizer = options.optimizer;
-  trainer.adamw = options.optimizer_options();
+  trainer.optimizer_options = options.optimizer_options();
   if (options.lora_b_lr_scale != 1) {
     ParameterGroup b_halves;
     b_halves.pattern = "*.lora_B";

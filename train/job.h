@@ -14,7 +14,7 @@
 #include "zeroth/core/comm/process/process_environment.h"
 #include "zeroth/core/device/timeline.h"
 #include "zeroth/data/loader.h"
-#include "zeroth/data/token_source.h"
+#include "zeroth/data/mixture.h"
 #include "zeroth/data/tokenizer.h"
 #include "zeroth/optim/lr_schedule.h"
 #include "zeroth/train/export.h"
@@ -38,8 +38,9 @@ struct Job {
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;                // null: nothing says which one it is
   std::map<std::string, std::string> tokenizer_files;  // contents by name
-  std::shared_ptr<const TokenSource> data;
-  std::shared_ptr<const TokenSource> eval_data;
+  std::shared_ptr<const Mixture> data;
+  std::shared_ptr<const Mixture> eval_data;  // null: none
+  bool within_documents = false;             // tokens attend to those of their own document alone
   LrSchedule schedule;
   bool only_evaluates = false;  // and writes nothing
   ExportDirectories final_directories;
@@ -53,7 +54,8 @@ struct Job {
 absl::StatusOr<TrainOptions> WithWorldSize(TrainOptions options);
 
 // Opens all that the options name but --out, before any rank starts or anything is written.
-// InvalidArgument names the flag that does not fit the others; errors of ModelSource and OpenData.
+// InvalidArgument names the flag that does not fit the others; errors of ModelSource and
+// OpenMixture.
 absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options);
 
 // What concerns --out, which is known: what would fail at the end of the run fails before it.
@@ -61,6 +63,8 @@ absl::Status OpenOutput(Job& job);
 
 // What the options are to the parts of a run; they have been checked by Validate and OpenJob.
 LoaderOptions LoaderOptionsFor(const TrainOptions& options, int rank);
+// The same, of a job that is open.
+LoaderOptions LoaderOptionsFor(const Job& job, int rank);
 TrainerOptions TrainerOptionsFor(const TrainOptions& options, Timeline* timeline);
 absl::StatusOr<ExportOptions> ExportOptionsOf(const Job& job);
 

@@ -54,11 +54,13 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Resume(const std::string& path, int
 }
 
 absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
-  std::string line =
-      absl::StrCat("{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
-                   ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
-                   ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
-                   ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
+  std::string line = absl::StrCat(
+      "{\"step\": ", metrics.step, ", \"loss\": ", Number(metrics.loss),
+      ", \"grad_norm\": ", Number(metrics.grad_norm), ", \"lr\": ", Number(metrics.lr),
+      ", \"tokens_per_second\": ", Number(metrics.tokens_per_second),
+      ", \"wall_seconds\": ", Number(metrics.wall_seconds), ", \"tokens\": ", metrics.tokens,
+      ", \"data_seconds\": ", Number(metrics.data_seconds),
+      ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
   if (metrics.skipped_steps > 0)
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value())

@@ -23,6 +23,9 @@ struct StepMetrics {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double tokens_per_second = 0;
+  double wall_seconds = 0;        // of this run, up to the end of the step
+  int64_t tokens = 0;             // of the data, by all ranks, earlier runs included
+  double data_seconds = 0;        // of the step, that rank 0 waited for its data
   int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
   std::optional<float> eval_loss;
   std::optional<double> loss_scale;    // of the step, where the loss is scaled

@@ -29,6 +29,9 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     metrics.grad_norm = std::exp(0.1 * i) / 3.0;
     metrics.lr = 1e-3 / (i + 1);
     metrics.tokens_per_second = 1e5 / 7.0 * (i + 1);
+    metrics.wall_seconds = 0.3 * i;
+    metrics.tokens = int64_t{4096} * i;
+    metrics.data_seconds = 1e-4 / (i + 1);
     metrics.memory_peak_bytes = int64_t{1} << (i % 60);
     metrics.skipped_steps = i % 2;
     if (i % 3 == 0) metrics.loss_scale = 1024.0 * i;
@@ -47,6 +50,9 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     EXPECT_EQ(json["grad_norm"].get<double>(), metrics.grad_norm);
     EXPECT_EQ(json["lr"].get<double>(), metrics.lr);
     EXPECT_EQ(json["tokens_per_second"].get<double>(), metrics.tokens_per_second);
+    EXPECT_EQ(json["wall_seconds"].get<double>(), metrics.wall_seconds);
+    EXPECT_EQ(json["tokens"], metrics.tokens);
+    EXPECT_EQ(json["data_seconds"].get<double>(), metrics.data_seconds);
     EXPECT_EQ(json["memory_peak_bytes"], metrics.memory_peak_bytes);
     EXPECT_EQ(json.value("skipped_steps", int64_t{0}), metrics.skipped_steps);
     EXPECT_EQ(json.contains("loss_scale"), metrics.loss_scale.has_value());

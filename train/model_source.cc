@@ -219,16 +219,26 @@ absl::StatusOr<ModelSource> ModelSource::Open(const TrainOptions& options) {
                                                                             : PresetConfig(preset));
     return source;
   }
-  source.name_ = absl::StrCat("--init_from=", options.init_from);
   ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, HfDirectory::Open(options.init_from));
+  ZEROTH_ASSIGN_OR_RETURN(source, FromDirectory(absl::StrCat("--init_from=", options.init_from),
+                                                std::move(directory), source.model_options_));
+  if (!options.init_adapter.empty()) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
+    ZEROTH_ASSIGN_OR_RETURN(source.adapter_, InitAdapter::Open(options.init_adapter, *model));
+  }
+  return source;
+}
+
+absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirectory directory,
+                                                       const ModelOptions& options) {
+  ModelSource source;
+  source.name_ = std::move(name);
+  source.model_options_ = options;
   source.config_ = directory.config().json();
   source.directory_.emplace(std::move(directory));
   // Everything that can be wrong shows before any rank starts.
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, source.Build());
   ZEROTH_RETURN_IF_ERROR(CheckWeights(source.directory_->weights(), *model));
-  if (!options.init_adapter.empty()) {
-    ZEROTH_ASSIGN_OR_RETURN(source.adapter_, InitAdapter::Open(options.init_adapter, *model));
-  }
   return source;
 }
 
@@ -298,7 +308,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ModelSource::OpenTokenizer(const Trai
 
 std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) const {
   if (choice == "byte") return {};
-  if (choice != "auto") return FindTokenizerFiles(choice).value_or(std::vector<std::string>());
+  if (choice != "auto") {
+    std::vector<std::string> files =
+        FindTokenizerFiles(choice).value_or(std::vector<std::string>());
+    if (files.empty()) return files;
+    // How the tokenizer's model chats is no part of it, but goes with it.
+    const std::filesystem::path chat =
+        std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(chat, ignored)) files.push_back(chat.string());
+    return files;
+  }
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
 }
 

@@ -61,9 +61,14 @@ class InitAdapter {
 class ModelSource {
  public:
   static absl::StatusOr<ModelSource> Open(const TrainOptions& options);
+  // The plain model in a directory; messages call it `name`.
+  static absl::StatusOr<ModelSource> FromDirectory(std::string name, HfDirectory directory,
+                                                   const ModelOptions& options = {});
 
   // The config.json that the model is built from.
   const nlohmann::json& config() const { return config_; }
+  // What messages call it: "--model=gpt2_124m".
+  const std::string& name() const { return name_; }
   // A new model without values; one per rank.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
   // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
@@ -83,7 +88,7 @@ class ModelSource {
   // That nothing says how text becomes the model's tokens, and what to do.
   absl::Status NoTokenizer(int64_t vocab_size) const;
 
-  std::string name_;  // "--model=gpt2_124m": for messages
+  std::string name_;
   nlohmann::json config_;
   ModelOptions model_options_;
   std::optional<HfDirectory> directory_;

@@ -43,6 +43,7 @@ AllowedValues Parsed(bool (*parses)(absl::string_view), const char* expected) {
 bool IsTimeout(absl::string_view text) { return ParseTimeout(text).ok(); }
 bool IsByteCount(absl::string_view text) { return ParseByteCount(text).ok(); }
 bool IsOffload(absl::string_view text) { return ParseOffload(text).ok(); }
+bool IsTrace(absl::string_view text) { return text.empty() || ParseStepRange(text).has_value(); }
 bool IsReshard(absl::string_view text) {
   int group = 0;
   return text == "true" || text == "false" || (absl::SimpleAtoi(text, &group) && group > 0);

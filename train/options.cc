@@ -44,6 +44,10 @@ absl::Status CheckTogether(const TrainOptions& o) {
   const TrainOptions defaults;
   refuse(o.overwrite && o.out.empty(), "overwrite",
          "needs --out: without it every run has a new directory");
+  refuse(o.dry_run && o.steps == 0, "dry_run steps",
+         "without steps there is nothing to plan; leave one of them out");
+  refuse(o.dry_run && o.device != defaults.device && o.machine.empty(), "dry_run device",
+         "say which GPUs: --machine=H100, another by name, or a file that describes it");
   refuse(o.overwrite && !o.resume.empty(), "overwrite resume",
          "one removes what an earlier run left in --out, the other goes on from it; leave one of "
          "them out");
@@ -75,11 +79,13 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "cuDNN has no attention in fp32; take --param_dtype=bf16 or another --attention_backend");
   refuse(o.layout == "rows" && o.optimizer_state_dtype == "float8_block",
          "layout optimizer_state_dtype",
-         "8-bit moments share scales in blocks, which rows would cut; take --layout=flat, or "
+         "8-bit moments share scales in blocks, which rows would divide; take --layout=flat, or "
          "moments in bf16");
   refuse(o.ema_decay > 0 && o.master_dtype != "fp32", "ema_decay master_dtype",
          "an average in less than fp32 would stand still; take --master_dtype=fp32");
 
+  refuse(!o.trace.empty() && ParseStepRange(o.trace).value_or(StepRange()).from > o.steps,
+         "trace steps", "the first step to trace is beyond the last step of the run");
   refuse(o.cuda_graphs && !o.trace.empty(), "trace cuda_graphs",
          "a timeline is of work that is enqueued piece by piece, and a graph is one piece; trace a "
          "run without graphs");
@@ -113,6 +119,29 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse(has_muon && o.muon_lr > 0 && o.lr == 0, "muon_lr lr",
          "Muon's rate follows the schedule of --lr; expected one above 0");
 
+  // What has not been made to work on parts of layers.
+  const bool divided = o.tensor().enabled();
+  const char* const tensor = o.tensor_parallel > 1 ? "tensor_parallel" : "deterministic_tensor";
+  const auto refuse_divided = [&](bool conflict, absl::string_view names) {
+    refuse(divided && conflict, absl::StrCat(tensor, " ", names),
+           "this does not work on layers that are divided among ranks; leave one of them out");
+  };
+  refuse_divided(has_muon, "optimizer");
+  refuse_divided(o.lora_rank > 0, "lora_rank");
+  refuse_divided(!o.init_adapter.empty(), "init_adapter");
+  refuse_divided(o.fp8 != "none", "fp8");
+  refuse_divided(o.quantized_weights, "quantized_weights");
+  refuse_divided(o.quantized_gradients, "quantized_gradients");
+  refuse_divided(o.cuda_graphs, "cuda_graphs");
+  refuse(o.sequence_parallel && o.tensor_parallel == 1, "sequence_parallel",
+         "needs --tensor_parallel: sequences are shared by the ranks that share layers");
+  refuse(o.sequence_parallel && o.seq_len % o.tensor_parallel != 0,
+         "sequence_parallel seq_len tensor_parallel",
+         "sequences are cut into as many parts as ranks share a layer; expected --seq_len a "
+         "multiple of --tensor_parallel");
+  refuse(o.deterministic_tensor > 0 && o.reduction != "tree", "deterministic_tensor reduction",
+         "its order depends on the ranks; leave --reduction out");
+
   // What would make the bits depend on the ranks after all.
   const bool fixed = o.deterministic_batch > 0;
   refuse(fixed && o.grad_sync != "every", "deterministic_batch grad_sync",
@@ -142,6 +171,8 @@ absl::Status Validate(const TrainOptions& options) {
     ZEROTH_RETURN_IF_ERROR_WITH(CheckOption(option, options), AsFlag(option.name, options));
   }
   ZEROTH_RETURN_IF_ERROR(CheckTogether(options));
+  ZEROTH_RETURN_IF_ERROR_WITH(ValidateTensorParallel(options.tensor()),
+                              "--tensor_parallel, --deterministic_tensor and --sequence_parallel");
   ZEROTH_RETURN_IF_ERROR_WITH(ValidateMixedPrecision(options.mixed_precision()),
                               "--param_dtype, --reduce_dtype, --grad_accum_dtype and "
                               "--master_dtype");
@@ -151,28 +182,38 @@ absl::Status Validate(const TrainOptions& options) {
 absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
   if (options.deterministic_batch == 0) return options;
   const absl::StatusOr<int64_t> each =
-      MicroBatchesPerRank(options.deterministic_batch, options.world_size);
-  ZEROTH_RETURN_IF_ERROR_WITH(each.status(), "--deterministic_batch and --world_size");
+      MicroBatchesPerRank(options.deterministic_batch, options.data_ranks());
+  ZEROTH_RETURN_IF_ERROR_WITH(each.status(), options.tensor_parallel == 1
+                                                 ? "--deterministic_batch and --world_size"
+                                                 : "--deterministic_batch and --world_size over "
+                                                   "--tensor_parallel");
   if (options.grad_accum != TrainOptions().grad_accum && options.grad_accum != *each) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--grad_accum=", options.grad_accum,
-        ": --deterministic_batch=", options.deterministic_batch, " over ", options.world_size,
+        ": --deterministic_batch=", options.deterministic_batch, " over ", options.data_ranks(),
         " ranks is ", *each, " micro-batches on each; leave --grad_accum out"));
   }
   options.grad_accum = *each;
   return options;
 }
 
+absl::Status CheckTensorRanks(const TrainOptions& options) {
+  if (options.world_size % options.tensor_parallel == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
+      " ranks of the run; take a divisor, or another --world_size"));
+}
+
 int64_t SequencesPerStep(const TrainOptions& options) {
-  return options.batch_size * options.grad_accum * options.world_size;
+  return options.batch_size * options.grad_accum * options.data_ranks();
 }
 
 absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
   if (options.global_batch_size == 0) return options;
-  const int64_t micro_batches = options.grad_accum * options.world_size;
+  const int64_t micro_batches = options.grad_accum * options.data_ranks();
   if (options.global_batch_size % micro_batches != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--global_batch_size=", options.global_batch_size, " over ", options.world_size,
+        "--global_batch_size=", options.global_batch_size, " over ", options.data_ranks(),
         " ranks with ", options.grad_accum,
         options.grad_accum == 1 ? " micro-batch" : " micro-batches",
         " each: expected a multiple of ", micro_batches, "; take one, or another --world_size or ",
@@ -215,6 +256,21 @@ LoraOptions TrainOptions::lora() const {
     }
   }
   return lora;
+}
+
+std::optional<StepRange> ParseStepRange(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> ends =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  StepRange range;
+  if (!absl::SimpleAtoi(ends.first, &range.from) || !absl::SimpleAtoi(ends.second, &range.to) ||
+      range.from < 1 || range.to < range.from) {
+    return std::nullopt;
+  }
+  return range;
+}
+
+TensorParallelOptions TrainOptions::tensor() const {
+  return {tensor_parallel, deterministic_tensor, sequence_parallel};
 }
 
 absl::StatusOr<OffloadOptions> ParseOffload(absl::string_view text) {

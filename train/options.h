@@ -15,6 +15,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/mixed_precision.h"
@@ -49,6 +50,9 @@ struct TrainOptions {
   absl::StatusOr<std::optional<LossScalerOptions>> loss_scaler() const;
   KernelOptions kernel_options() const;
   LoraOptions lora() const;
+  TensorParallelOptions tensor() const;
+  // Ranks with data of their own, of a world whose size is known.
+  int data_ranks() const { return world_size / tensor_parallel; }
   OffloadOptions offload_options() const;
   // What the learning rate ends with: min_lr, or a tenth of lr.
   double final_lr() const { return min_lr < 0 ? lr / 10 : min_lr; }
@@ -61,6 +65,9 @@ absl::Status Validate(const TrainOptions& options);
 // as they are. InvalidArgument if ranks cannot share the batch, or if grad_accum says otherwise.
 absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
 
+// InvalidArgument unless tensor_parallel divides the world size, which is known.
+absl::Status CheckTensorRanks(const TrainOptions& options);
+
 // Sequences that all ranks together train on in a step. The world size is known.
 int64_t SequencesPerStep(const TrainOptions& options);
 
@@ -71,6 +78,14 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);
+
+// Steps of a run, counted from 1.
+struct StepRange {
+  int64_t from = 0;
+  int64_t to = 0;  // the last one
+};
+// "FROM:TO"; none if the text is not that.
+std::optional<StepRange> ParseStepRange(absl::string_view text);
 
 // "none", "all", or a comma-separated list of parameters, gradients and optimizer.
 // InvalidArgument for anything else.

@@ -60,6 +60,13 @@ TEST(OptionsTest, EveryBadValueIsNamed) {
       {"--activation_checkpointing=all",
        [](TrainOptions& o) { o.activation_checkpointing = "all"; }},
       {"--on_nonfinite=ignore", [](TrainOptions& o) { o.on_nonfinite = "ignore"; }},
+      {"--trace=trace.json: expected FROM:TO", [](TrainOptions& o) { o.trace = "trace.json"; }},
+      {"beyond the last step of the run",
+       [](TrainOptions& o) {
+         o.trace = "8:9";
+         o.steps = 7;
+       }},
+      {"--check_replicas_every=-2", [](TrainOptions& o) { o.check_replicas_every = -2; }},
       {"--memory_limit=2 cups", [](TrainOptions& o) { o.memory_limit = "2 cups"; }},
       {"--reduction=ring", [](TrainOptions& o) { o.reduction = "ring"; }},
       {"--nccl_copy_engine=yes", [](TrainOptions& o) { o.nccl_copy_engine = "yes"; }},

@@ -16,6 +16,7 @@
 #include "zeroth/api/rank.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/data/batches_ahead.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/metrics.h"
@@ -34,11 +35,13 @@ class RankRun {
  public:
   RankRun(Job& job, Communicator& world) : job_(job), options_(job.options), world_(world) {}
 
+  // Leaves a flight record if it was communication that ended it.
   absl::Status Run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  absl::Status SetUpAndTrain();
   // What the first step needs: state, data, and what watches and saves.
   absl::Status SetUp();
   // Where ranks are processes and --out is left to us, rank 0 makes the directory for all.
@@ -55,8 +58,13 @@ class RankRun {
   // Steps, and what is computed in between.
   // True if the run is to end.
   absl::StatusOr<bool> Step(int64_t step, Clock::time_point start);
+  // As --check_replicas_every says, and before each checkpoint.
+  absl::Status CheckReplicasAfter(int64_t steps, bool last);
   // True if the run is to end because of it.
-  bool HandleSkipped(int64_t step, const StepResult& result);
+  absl::StatusOr<bool> HandleSkipped(int64_t step, const StepResult& result,
+                                     const std::vector<Batch>& micro_batches);
+  absl::StatusOr<bool> HandleNonFinite(int64_t step, const StepResult& result,
+                                       const std::vector<Batch>& micro_batches);
   absl::Status EvaluateAll(StepMetrics& metrics);
   absl::Status EvaluateOnly();
   absl::StatusOr<float> Evaluate();
@@ -80,8 +88,8 @@ class RankRun {
   // What is said, by rank 0, and how the run ends.
   // What an interrupt would say now.
   void AnnounceInterrupt();
-  // Only rank 0 traces.
-  void SayTraced(const absl::StatusOr<bool>& traced);
+  // Once the last step to trace has been made, or the run ends before.
+  void SayTraced();
   void SayNotes(const std::vector<std::string>& notes);
   // An error, the same on all ranks, that ends the run once all that can be saved is.
   void EndWith(const absl::Status& status);
@@ -98,7 +106,7 @@ class RankRun {
   const TrainOptions& options_;
   Communicator& world_;
   std::unique_ptr<Rank> rank_;
-  std::optional<DataLoader> loader_;
+  std::optional<BatchesAhead> batches_;  // of the steps
   std::optional<DataLoader> eval_loader_;
   std::optional<StepTrace> trace_;  // before the trainer, which marks it
   std::unique_ptr<Trainer> trainer_;
@@ -109,6 +117,7 @@ class RankRun {
   int64_t first_step_ = 0;      // steps that earlier runs have made
   int64_t first_sequence_ = 0;  // sequences of the data that they have read
   int64_t skipped_steps_ = 0;
+  int64_t nonfinite_in_a_row_ = 0;       // of them, up to now
   std::optional<int64_t> resumed_step_;  // of the checkpoint that it went on from
   std::optional<int64_t> last_save_;     // the step after which no checkpoint follows, once saved
   std::vector<std::string> exported_;    // directories

@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
     ZEROTH_ASSIGN_OR_RETURN(resumed,
                             Resume(options_, *trainer_, job_.source.Reader(options_.seed)));
   }
-  LoaderOptions loader = LoaderOptionsFor(options_, world_.rank());
+  LoaderOptions loader = LoaderOptionsFor(job_, world_.rank());
   if (!resumed.progress.has_value()) {
     ZEROTH_RETURN_IF_ERROR(job_.source.Fill(trainer_->sharding(), options_.seed));
   } else {
@@ -78,7 +78,8 @@ absl::StatusOr<std::vector<std::string>> RankRun::FillOrResume() {
     }
     loader.first_window = first_sequence_ - first_step_ * SequencesPerStep(options_);
   }
-  ZEROTH_ASSIGN_OR_RETURN(loader_, DataLoader::Create(job_.data, loader));
+  ZEROTH_ASSIGN_OR_RETURN(DataLoader batches, DataLoader::Create(job_.data, loader));
+  batches_.emplace(std::move(batches), options_.grad_accum, first_step_, options_.steps);
   return resumed.notes;
 }
 
@@ -87,15 +88,16 @@ absl::Status RankRun::SayAttention(std::vector<std::string>& notes) const {
   if (!shape.has_value()) return absl::OkStatus();
   shape->batch = options_.batch_size;
   shape->seq = options_.seq_len;
-  ZEROTH_ASSIGN_OR_RETURN(const std::string attention,
-                          kernels::DescribeAttention(trainer_->kernels(), *shape,
-                                                     options_.mixed_precision().param_dtype));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::string attention,
+      kernels::DescribeAttention(trainer_->kernels(), *shape,
+                                 options_.mixed_precision().param_dtype, job_.within_documents));
   if (!attention.empty()) notes.push_back(absl::StrCat("attention ", attention));
   return absl::OkStatus();
 }
 
 DataOrder RankRun::Order() const {
-  return {job_.data->size(), content_, options_.seq_len, options_.seed, options_.shuffle};
+  return {job_.data->tokens(), content_, options_.seq_len, options_.seed, options_.shuffle};
 }
 
 absl::StatusOr<std::unique_ptr<RunCheckpoints>> RankRun::OpenCheckpoints() {

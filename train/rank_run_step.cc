@@ -15,9 +15,11 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/optim/replica_check.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/rank_run.h"
 #include "zeroth/train/sampler.h"
+#include "zeroth/train/text_generation.h"
 
 namespace zeroth {
 namespace {
@@ -41,14 +43,17 @@ absl::StatusOr<std::vector<Batch>> LoadMicroBatches(const DataLoader& loader, in
 
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   const Clock::time_point step_start = Clock::now();
-  const int64_t count = options_.grad_accum;
+  ZEROTH_RETURN_IF_ERROR(trace_->BeforeStep(step + 1));
+  // On the compute stream, which has nothing to do meanwhile.
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
-                          LoadMicroBatches(*loader_, step * count, count));
+                          Timed(trace_->timeline(), device().compute_stream(), "load", "data",
+                                [&] { return batches_->Take(); }));
+  const double data_seconds = SecondsSince(step_start);
   const double lr = job_.schedule.At(step);
-  trace_->BeforeStep(step - first_step_);
   ZEROTH_ASSIGN_OR_RETURN(const StepResult result,
                           trainer_->Step(micro_batches, lr, Interrupted()));
-  SayTraced(trace_->AfterStep(step - first_step_));
+  ZEROTH_RETURN_IF_ERROR(trace_->AfterStep(step + 1));
+  if (trace_->IsComplete(step + 1)) SayTraced();
   StepMetrics metrics;
   metrics.step = step + 1;
   metrics.loss = result.loss;
@@ -56,11 +61,20 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   if (trainer_->loss_scaler() != nullptr) metrics.loss_scale = result.loss_scale;
   metrics.loss_zscore = result.loss_zscore;
   metrics.grad_norm_zscore = result.grad_norm_zscore;
-  const bool failed = result.skipped && HandleSkipped(step + 1, result);
+  bool failed = false;
+  if (result.skipped) {
+    ZEROTH_ASSIGN_OR_RETURN(failed, HandleSkipped(step + 1, result, micro_batches));
+  } else {
+    nonfinite_in_a_row_ = 0;
+  }
   metrics.skipped_steps = skipped_steps_;
   metrics.lr = lr;
   const double tokens = static_cast<double>(TokensPerStep(options_));
   metrics.tokens_per_second = tokens / std::max(SecondsSince(step_start), 1e-9);
+  metrics.wall_seconds = SecondsSince(start);
+  metrics.tokens =
+      (first_sequence_ + (step + 1 - first_step_) * SequencesPerStep(options_)) * options_.seq_len;
+  metrics.data_seconds = data_seconds;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
   const bool last = step + 1 == options_.steps || result.stop || failed;
   if (eval_loader_.has_value() &&
@@ -73,6 +87,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
                         static_cast<double>(options_.steps - step - 1);
     reporter_->Step(metrics, left);
   }
+  if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
   if (checkpoints_ != nullptr && !failed) {
     ZEROTH_RETURN_IF_ERROR(SaveCheckpoint(step + 1, last));
   }
@@ -82,9 +97,22 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   return result.stop || !failure_.ok();
 }
 
-bool RankRun::HandleSkipped(int64_t step, const StepResult& result) {
+absl::Status RankRun::CheckReplicasAfter(int64_t steps, bool last) {
+  const int64_t every = options_.check_replicas_every;
+  const bool is_saved = checkpoints_ != nullptr && checkpoints_->IsDue(steps, last);
+  if (every < 0 || !(is_saved || (every > 0 && steps % every == 0))) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<ShardState> states, trainer_->states());
+  const absl::Status status = CheckReplicas(trainer_->sharding(), states);
+  if (!absl::IsDataLoss(status)) return status;
+  // What one rank has wrong the next steps bring to all: neither a checkpoint nor a model is made.
+  return Annotate(status, absl::StrCat("step ", steps,
+                                       ": no checkpoint and no model are written; go on from an "
+                                       "earlier checkpoint, without that machine"));
+}
+
+absl::StatusOr<bool> RankRun::HandleSkipped(int64_t step, const StepResult& result,
+                                            const std::vector<Batch>& micro_batches) {
   ++skipped_steps_;
-  const double norm = result.grad_norm;
   if (result.overflowed) {
     Say(absl::StrFormat(
         "step %d  skipped: gradients overflow at loss scale %g; it is %g from here on", step,
@@ -94,18 +122,39 @@ bool RankRun::HandleSkipped(int64_t step, const StepResult& result) {
   if (result.outlier) {
     Say(absl::StrFormat(
         "step %d  skipped: an outlier; z-scores are %.1f of loss %.4f, %.1f of norm %.3f", step,
-        result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0), norm));
+        result.loss_zscore.value_or(0), result.loss, result.grad_norm_zscore.value_or(0),
+        result.grad_norm));
     return false;
   }
-  if (options_.on_nonfinite == "skip") {
-    Say(absl::StrFormat("step %d  skipped: the gradient norm is %g", step, norm));
+  return HandleNonFinite(step, result, micro_batches);
+}
+
+absl::StatusOr<bool> RankRun::HandleNonFinite(int64_t step, const StepResult& result,
+                                              const std::vector<Batch>& micro_batches) {
+  // Of steps in a row the first one tells why; the weights are still the same.
+  std::string why;
+  if (nonfinite_in_a_row_++ == 0) {
+    const absl::StatusOr<std::string> found = trainer_->FindNonFinite(micro_batches);
+    ZEROTH_RETURN_IF_ERROR(world_.status());
+    why =
+        absl::StrCat("\n  ", found.ok() ? *found
+                                        : absl::StrCat("looking for the first such value failed: ",
+                                                       found.status().message()));
+  }
+  const int64_t most = options_.max_nonfinite_steps;
+  const bool too_many = most > 0 && nonfinite_in_a_row_ >= most;
+  if (options_.on_nonfinite == "skip" && !too_many) {
+    Say(absl::StrFormat("step %d  skipped: the gradient norm is %g%s", step, result.grad_norm,
+                        why));
     return false;
   }
   EndWith(absl::OutOfRangeError(absl::StrFormat(
-      "step %d: the gradient norm is %g, so the weights were not updated; %s has those of step "
+      "step %d: the gradient norm is %g%s, so the weights were not updated; %s has those of step "
       "%d. "
-      "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; --on_nonfinite=skip goes on",
-      step, norm, job_.final_directories.shown(), step - 1)));
+      "A lower --lr, a longer --warmup_steps, bf16 or fp32 may help; %s%s",
+      step, result.grad_norm, too_many ? absl::StrFormat(" %d times in a row", most) : "",
+      job_.final_directories.shown(), step - nonfinite_in_a_row_,
+      too_many ? "a higher --max_nonfinite_steps goes on" : "--on_nonfinite=skip goes on", why)));
   return true;
 }
 
@@ -129,24 +178,30 @@ absl::StatusOr<float> RankRun::Evaluate() {
   // A deterministic batch is one in evaluation, too: its text must not depend on the ranks.
   const int64_t count = options_.deterministic_batch > 0 ? options_.grad_accum : 1;
   double sum = 0;
+  double weights = 0;
   for (int64_t i = 0; i < options_.eval_batches; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
                             LoadMicroBatches(*eval_loader_, i * count, count));
     ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
-    sum += loss;
+    // Batches count by their targets, where these are not as many in each.
+    const int64_t counted = CountedTargets(micro_batches);
+    const double weight = counted > 0 ? static_cast<double>(counted) : 1.0;
+    sum += loss * weight;
+    weights += weight;
   }
   ZEROTH_RETURN_IF_ERROR(trainer_->sharding().scheduler().EndStep());
-  return static_cast<float>(sum / static_cast<double>(options_.eval_batches));
+  return static_cast<float>(sum / weights);
 }
 
 absl::Status RankRun::ShowSample(int64_t step) {
   if (options_.sample_tokens == 0 || job_.tokenizer == nullptr) return absl::OkStatus();
-  SampleOptions sample;
-  sample.prompt = options_.prompt;
-  sample.tokens = options_.sample_tokens;
-  sample.temperature = options_.temperature;
-  sample.seed = options_.seed;
-  const absl::StatusOr<std::string> text = Sample(*trainer_, *job_.tokenizer, sample);
+  GenerateOptions generate;
+  generate.max_tokens = options_.sample_tokens;
+  generate.sampling.temperature = options_.temperature;
+  generate.seed = options_.seed;
+  generate.stop_tokens = StopTokens(job_.source.config(), *job_.tokenizer);
+  const absl::StatusOr<std::string> text =
+      Sample(*trainer_, *job_.tokenizer, options_.prompt, std::move(generate));
   const absl::Status agreed = AgreeOnStatus(world_, device(), text.status(), "sample");
   if (!agreed.ok()) {
     ZEROTH_RETURN_IF_ERROR(world_.status());
@@ -159,9 +214,10 @@ absl::Status RankRun::ShowSample(int64_t step) {
   return absl::OkStatus();
 }
 
-void RankRun::SayTraced(const absl::StatusOr<bool>& traced) {
+void RankRun::SayTraced() {
+  const absl::StatusOr<std::string> traced = trace_->Write(options_.out);
   if (!traced.ok()) return Warn(traced.status());
-  if (*traced) Say(absl::StrCat("trace     of the last steps in ", options_.trace));
+  if (!traced->empty()) Say(absl::StrCat("trace     ", *traced));
 }
 
 }  // namespace zeroth

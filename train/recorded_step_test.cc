@@ -49,7 +49,9 @@ nlohmann::json Config(const std::string& model) {
 Batch RandomBatch(const std::string& name, int64_t rows, int64_t seq) {
   std::vector<float> draws(static_cast<size_t>(2 * rows * seq));
   CounterRng(11, name).FillNormal(0, 1, absl::MakeSpan(draws));
-  Batch batch{rows, seq, {}, {}};
+  Batch batch;
+  batch.batch = rows;
+  batch.seq = seq;
   for (size_t i = 0; i < draws.size(); ++i) {
     const auto token = static_cast<int32_t>(std::abs(draws[i]) * 1000) % kVocab;
     (i % 2 == 0 ? batch.inputs : batch.targets).push_back(static_cast<int32_t>(token));
@@ -149,7 +151,7 @@ Trace Follow(const RunSetup& setup, bool record_steps, const Course& course) {
     options.sharding.mixed_precision = setup.precision;
     options.sharding.offload = setup.offload;
     options.activation_checkpointing = setup.activation_checkpointing;
-    options.adamw.state_dtype = setup.state_dtype;
+    options.optimizer_options.state_dtype = setup.state_dtype;
     options.clip_grad_norm = 0.5;
     options.record_steps = record_steps;
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,

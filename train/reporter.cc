@@ -14,7 +14,7 @@
 #include "zeroth/core/comm/comm_stats.h"
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/nn/layers/lora_linear.h"
-#include "zeroth/train/sampler.h"
+#include "zeroth/train/text_generation.h"
 
 namespace zeroth {
 
@@ -62,6 +62,7 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
       {"train/learning_rate", metrics.lr},
       {"train/skipped_steps", static_cast<double>(metrics.skipped_steps)},
       {"speed/tokens_per_second", metrics.tokens_per_second},
+      {"speed/seconds_waited_for_data", metrics.data_seconds},
       {"memory/peak_MiB", static_cast<double>(metrics.memory_peak_bytes) / kMiB}};
   const auto add = [&](absl::string_view tag, const auto& value) {
     if (value.has_value()) scalars.push_back({tag, static_cast<double>(*value)});
@@ -181,11 +182,18 @@ void Reporter::PrintHeader(double gemm_rate) {
   PrintAdapters();
   PrintFp8();
   progress_.Print(
-      absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->size()));
+      absl::StrFormat("data      %s, %d tokens", job_.data->description(), job_.data->tokens()));
   progress_.Print(absl::StrFormat(
       "strategy  %s over %d ranks x %d threads (%s, %s), %.1f%% of the parameters per rank",
       options.strategy, options.world_size, ThreadsPerRank(options), options.device, options.comm,
       100 * stats.local_ratio));
+  if (options.tensor_parallel > 1) {
+    progress_.Print(absl::StrFormat(
+        "          each layer on %d ranks%s, %d of such groups with data of their own",
+        options.tensor_parallel,
+        options.sequence_parallel ? ", which share the sequence in between" : "",
+        options.data_ranks()));
+  }
   if (stats.offload.reserved_bytes > 0) {
     progress_.Print(absl::StrFormat("offload   %s: %.1f MiB per rank beyond its memory",
                                     options.offload,

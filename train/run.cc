@@ -3,29 +3,57 @@
 #include "zeroth/train/run.h"
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 #include "zeroth/api/rank.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/launcher.h"
+#include "zeroth/core/comm/process/process_environment.h"
+#include "zeroth/train/flight_record.h"
 #include "zeroth/train/gemm_rate.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/job.h"
+#include "zeroth/train/machine_file.h"
 #include "zeroth/train/model_source.h"
+#include "zeroth/train/plan.h"
 #include "zeroth/train/rank_run.h"
 #include "zeroth/train/run_directory.h"
 
 namespace zeroth {
 
 absl::Status RankRun::Run() {
+  const absl::Status status = SetUpAndTrain();
+  const absl::Status broken = world_.status();
+  // What the ranks agree on is not communication's, even if one has ended with it already.
+  const bool is_communication =
+      !status.ok() && !broken.ok() && absl::StrContains(status.message(), broken.message());
+  if (!is_communication || options_.out.empty() || job_.only_evaluates) return status;
+  std::vector<Communicator*> groups = {&world_};
+  if (trainer_ != nullptr) {
+    for (Communicator* group : trainer_->sharding().communicators()) groups.push_back(group);
+  }
+  const absl::Status written =
+      WriteFlightRecord(options_.out, world_, groups, status, absl::Seconds(2));
+  if (written.ok()) {
+    Say(absl::StrCat("flight    who waited for whom is in ", options_.out, "/", kFlightDirectory,
+                     "/", kWhoWaitedFile));
+  }
+  Warn(written);
+  return status;
+}
+
+absl::Status RankRun::SetUpAndTrain() {
   ZEROTH_RETURN_IF_ERROR(SetUp());
   if (job_.only_evaluates) return EvaluateOnly();
   const Clock::time_point start = Clock::now();
@@ -36,7 +64,7 @@ absl::Status RankRun::Run() {
     ++step;
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  SayTraced(trace_->Finish());
+  SayTraced();
   const bool interrupted = failure_.ok() && stop && step < options_.steps;
   // What a run is for comes first; what it ends with is a courtesy.
   if (checkpoints_ != nullptr) ZEROTH_RETURN_IF_ERROR(JudgeSaves(checkpoints_->Wait()));
@@ -59,7 +87,7 @@ absl::Status RankRun::SetUp() {
   rank.device = options_.device;
   rank.threads = options_.threads_per_rank;
   rank.ranks_on_machine = options_.local_world_size;
-  rank.bits_of_any_team = options_.deterministic_batch > 0;
+  rank.bits_of_any_team = options_.deterministic_batch > 0 || options_.deterministic_tensor > 0;
   ZEROTH_ASSIGN_OR_RETURN(rank.memory_limit, ParseByteCount(options_.memory_limit));
   rank.kernels = options_.kernel_options();
   ZEROTH_ASSIGN_OR_RETURN(rank_, Rank::Open(world_, rank));
@@ -70,13 +98,11 @@ absl::Status RankRun::SetUp() {
         "--cuda_graphs needs --device=cuda and, with --comm=local, --world_size=1");
   }
   if (job_.eval_data != nullptr) {
-    LoaderOptions eval_options = LoaderOptionsFor(options_, world_.rank());
+    LoaderOptions eval_options = LoaderOptionsFor(job_, world_.rank());
     eval_options.shuffle = false;  // every evaluation sees the same text
     ZEROTH_ASSIGN_OR_RETURN(eval_loader_, DataLoader::Create(job_.eval_data, eval_options));
   }
-  ZEROTH_ASSIGN_OR_RETURN(
-      StepTrace trace, StepTrace::Create(world_.rank() == 0 ? options_.trace : "", options_.steps));
-  trace_.emplace(std::move(trace));
+  trace_.emplace(ParseStepRange(options_.trace), world_, device());
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job_.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(
       trainer_,
@@ -89,7 +115,6 @@ absl::Status RankRun::SetUp() {
         "look into the directory"));
   }
   ZEROTH_ASSIGN_OR_RETURN(std::vector<std::string> notes, FillOrResume());
-  trace_->set_steps(options_.steps - first_step_);
   std::vector<std::string> kernel_notes;
   ZEROTH_RETURN_IF_ERROR(SayAttention(kernel_notes));
   ZEROTH_ASSIGN_OR_RETURN(const double gemm_rate,
@@ -104,6 +129,10 @@ absl::Status RankRun::SetUp() {
   if (world_.rank() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(reporter_, Reporter::Create(job_, *trainer_, gemm_rate, first_step_));
   }
+  for (const auto& data : {job_.data, job_.eval_data}) {
+    if (data == nullptr) continue;
+    for (std::string& note : data->notes()) notes.push_back(std::move(note));
+  }
   notes.insert(notes.end(), kernel_notes.begin(), kernel_notes.end());
   const std::string gathers = trainer_->sharding().units()[0]->mesh().shard_gather().GatherNote();
   if (!gathers.empty()) notes.push_back(absl::StrCat("gathers   ", gathers));
@@ -116,6 +145,26 @@ absl::Status RankRun::SetUp() {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status SayPlan(const Job& job) {
+  ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
+  if (!job.ranks_are_threads && ranks.rank != 0) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(job.options.machine));
+  if (machine.is_gpu != (job.options.device != TrainOptions().device)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--dry_run with --device=", job.options.device, " and --machine=", job.options.machine,
+        ": one is a GPU and the other is not; name them alike, or ask //tools/plan about a run on "
+        "another machine"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job.source.Build());
+  ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(job.options, machine, std::move(model)));
+  std::fputs(PlanText(plan, job.options, machine).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions chosen, WithInitAdapter(options));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
@@ -127,12 +176,14 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
+  ZEROTH_RETURN_IF_ERROR(CheckTensorRanks(started));
   ZEROTH_ASSIGN_OR_RETURN(TrainOptions resolved, WithDeterministicBatch(started));
   ZEROTH_ASSIGN_OR_RETURN(resolved, WithGlobalBatch(std::move(resolved)));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> processes,
                           LauncherRegistry::WorldSize(resolved.comm));
   job->ranks_are_threads = !processes.has_value();
+  if (resolved.dry_run) return SayPlan(*job);
   if (job->only_evaluates && resolved.out.empty() && resolved.resume == "auto") {
     return absl::NotFoundError(
         absl::StrCat("--resume=auto: there is no ", kRunsDirectory, "/", kLatestRun,

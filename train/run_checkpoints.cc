@@ -19,7 +19,6 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
-#include "zeroth/data/token_hash.h"
 #include "zeroth/train/progress.h"
 #include "zeroth/train/run_progress.h"
 
@@ -181,10 +180,9 @@ absl::Status CheckCheckpointFlags(const TrainOptions& options) {
   return options.resume.empty() ? absl::OkStatus() : Candidates(options).status();
 }
 
-absl::StatusOr<uint64_t> AgreedContent(const TokenSource& data, Communicator& world,
-                                       Device& device) {
+absl::StatusOr<uint64_t> AgreedContent(const Mixture& data, Communicator& world, Device& device) {
   absl::StatusOr<uint64_t> hash = uint64_t{0};
-  if (world.rank() == 0) hash = HashTokens(data);
+  if (world.rank() == 0) hash = data.Hash();
   ZEROTH_RETURN_IF_ERROR(AgreeOnStatus(world, device, hash.status(), "hash the data"));
   ZEROTH_ASSIGN_OR_RETURN(const std::string text,
                           BroadcastText(world, device, 0, ChecksumText(*hash), "hash the data"));

@@ -16,7 +16,7 @@
 #include "zeroth/checkpoint/sharded/checkpoint_saver.h"
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/data/token_source.h"
+#include "zeroth/data/mixture.h"
 #include "zeroth/strategies/sharding.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/run_progress.h"
@@ -28,8 +28,7 @@ namespace zeroth {
 absl::Status CheckCheckpointFlags(const TrainOptions& options);
 
 // Collective: HashTokens of the data, which rank 0 computes for all.
-absl::StatusOr<uint64_t> AgreedContent(const TokenSource& data, Communicator& world,
-                                       Device& device);
+absl::StatusOr<uint64_t> AgreedContent(const Mixture& data, Communicator& world, Device& device);
 
 struct Resumed {
   // Nothing if there was nothing to resume from: the state is as it was.

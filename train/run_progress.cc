@@ -140,6 +140,7 @@ Json ResultFlags(const TrainOptions& options) {
       flags.erase(changes_nothing);
     }
   }
+  if (options.deterministic_tensor > 0) flags.erase("tensor_parallel");
   return flags;
 }
 

@@ -10,20 +10,31 @@
 
 namespace zeroth {
 
+int64_t CountedTargets(absl::Span<const Batch> micro_batches) {
+  return std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0},
+                         [](int64_t sum, const Batch& batch) { return sum + batch.counted; });
+}
+
 absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& device,
                                               absl::Span<const Batch> micro_batches,
-                                              int64_t deterministic_batch) {
+                                              int64_t deterministic_batch, int ranks_per_data) {
   StepInputs inputs;
   inputs.world_ = &world;
   inputs.device_ = &device;
   inputs.is_deterministic_ = deterministic_batch > 0;
+  inputs.ranks_per_data_ = ranks_per_data;
   for (const Batch& batch : micro_batches) {
-    for (std::vector<Tensor>* const ids : {&inputs.tokens_, &inputs.targets_}) {
+    for (std::vector<Tensor>* const ids : {&inputs.tokens_, &inputs.targets_, &inputs.starts_}) {
+      if (ids == &inputs.starts_ && batch.starts.empty()) continue;
       ZEROTH_ASSIGN_OR_RETURN(Tensor tensor,
                               Tensor::Empty(device, Shape({batch.batch, batch.seq}), DType::kInt32,
                                             MemoryCategory::kActivations));
       ids->push_back(std::move(tensor));
     }
+  }
+  if (CountedTargets(micro_batches) > 0) {
+    ZEROTH_ASSIGN_OR_RETURN(inputs.divisor_, Tensor::Empty(device, Shape({1}), DType::kFloat32,
+                                                           MemoryCategory::kActivations));
   }
   const int64_t losses = inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches();
   ZEROTH_ASSIGN_OR_RETURN(
@@ -41,6 +52,15 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, bool flag) 
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].inputs, tokens_[i]));
     ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].targets, targets_[i]));
+    if (!starts_.empty()) ZEROTH_RETURN_IF_ERROR(copy(micro_batches[i].starts, starts_[i]));
+  }
+  // Losses are averaged over micro-batches and ranks, whatever the number of their targets.
+  const auto means = static_cast<double>(micro_batches.size()) * (world_->size() / ranks_per_data_);
+  const float divisor =
+      static_cast<float>(static_cast<double>(CountedTargets(micro_batches)) / means);
+  if (divisor_.defined()) {
+    ZEROTH_RETURN_IF_ERROR(
+        device_->CopyFromHost(divisor_.raw_data(), &divisor, divisor_.bytes(), stream));
   }
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
   shared.back() = flag ? 1.0f : 0.0f;
@@ -64,9 +84,11 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
     ZEROTH_RETURN_IF_ERROR(
         device_->Copy(shared_.raw_data(), losses.raw_data(), losses.bytes(), stream));
   }
-  for (int64_t i = 0; is_deterministic_ && i < losses.numel(); ++i) {
-    ZEROTH_RETURN_IF_ERROR(
-        KeepLoss(shared_, i * world_->size() + world_->rank(), losses.View(i, Shape({1}))));
+  const bool places_losses = is_deterministic_ && world_->rank() % ranks_per_data_ == 0;
+  for (int64_t i = 0; places_losses && i < losses.numel(); ++i) {
+    ZEROTH_RETURN_IF_ERROR(KeepLoss(shared_,
+                                    (i * world_->size() + world_->rank()) / ranks_per_data_,
+                                    losses.View(i, Shape({1}))));
   }
   if (world_->size() == 1) return absl::OkStatus();
   // Zeros are all that is added to a loss in its place: its bits stay.

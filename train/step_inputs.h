@@ -18,6 +18,9 @@
 
 namespace zeroth {
 
+// Targets that count in the global batches that these are parts of, where some do not; else 0.
+int64_t CountedTargets(absl::Span<const Batch> micro_batches);
+
 // What a step, or an evaluation, reads in device memory, and what ranks exchange at its end: the
 // losses of its micro-batches and a flag. A handle: copies share the memory.
 class StepInputs {
@@ -25,15 +28,24 @@ class StepInputs {
   StepInputs() = default;
   // Uninitialised, for micro-batches of these shapes. With a deterministic batch above 0 (see
   // TrainerOptions) the losses of all ranks are exchanged one by one, in places of their own.
-  // `world` and `device` outlive the result.
+  // Of `ranks_per_data` neighbouring ranks, which have the same micro-batches, the first one's
+  // losses are exchanged then. `world` and `device` outlive the result.
   static absl::StatusOr<StepInputs> Create(Communicator& world, Device& device,
                                            absl::Span<const Batch> micro_batches,
-                                           int64_t deterministic_batch);
+                                           int64_t deterministic_batch, int ranks_per_data = 1);
 
   int64_t micro_batches() const { return static_cast<int64_t>(tokens_.size()); }
   // Of one micro-batch, int32 [batch, seq].
   const Tensor& tokens(int64_t i) const { return tokens_[static_cast<size_t>(i)]; }
   const Tensor& targets(int64_t i) const { return targets_[static_cast<size_t>(i)]; }
+
+  // Where documents begin, int32 [batch, seq]; undefined where batches do not say.
+  Tensor starts(int64_t i) const {
+    return starts_.empty() ? Tensor() : starts_[static_cast<size_t>(i)];
+  }
+  // What the loss of a micro-batch divides by (Context::set_loss_divisor), so that the mean over
+  // micro-batches and ranks is that over all targets that count. Undefined where all do.
+  const Tensor& divisor() const { return divisor_; }
 
   // In the order of the compute stream; waits for it, so that the caller's memory is free.
   absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag) const;
@@ -56,8 +68,11 @@ class StepInputs {
   Communicator* world_ = nullptr;
   Device* device_ = nullptr;
   bool is_deterministic_ = false;
+  int ranks_per_data_ = 1;
   std::vector<Tensor> tokens_;
   std::vector<Tensor> targets_;
+  std::vector<Tensor> starts_;  // none where batches do not say
+  Tensor divisor_;
   Tensor shared_;  // fp32 [losses + 1]: zeros where losses will be, the flag
 };
 

@@ -4,41 +4,54 @@
 #define ZEROTH_TRAIN_STEP_TRACE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "zeroth/core/comm/communicator.h"
+#include "zeroth/core/device/device.h"
 #include "zeroth/core/device/timeline.h"
+#include "zeroth/train/options.h"
 
 namespace zeroth {
 
-// The timeline of a few steps of one rank, in a file. The first steps are left out where there are
-// enough others: they allocate, and learn the order of units. One rank's thread only.
+inline constexpr char kTraceFile[] = "trace.json";
+
+// The timeline of some steps of all ranks, in one file. One rank's thread only; collective.
 class StepTrace {
  public:
-  // An empty path: nothing is recorded. PermissionDenied if the file cannot be written.
-  static absl::StatusOr<StepTrace> Create(const std::string& path, int64_t steps);
+  // Without a range nothing is recorded. `world` and `device` outlive it.
+  StepTrace(std::optional<StepRange> range, Communicator& world, Device& device);
+  ~StepTrace();
+  StepTrace(const StepTrace&) = delete;
+  StepTrace& operator=(const StepTrace&) = delete;
 
-  // How many steps there are after all, as in a run that goes on from an earlier one; before the
-  // first.
-  void set_steps(int64_t steps);
-  // What the scheduler is to mark. The trace must not move any more once somebody holds this.
+  // What the scheduler is to mark.
   Timeline* timeline() { return &timeline_; }
-  // Around each step, counted from 0. After the last one that is recorded, writes the file and
-  // returns true.
-  void BeforeStep(int64_t step);
-  absl::StatusOr<bool> AfterStep(int64_t step);
-  // For a run that ends early: writes what there is, and returns true, unless AfterStep has.
-  absl::StatusOr<bool> Finish();
+
+  // Around each step. Before the first that is recorded there are barriers, whose opening tells the
+  // ranks' clocks apart.
+  absl::Status BeforeStep(int64_t step);
+  absl::Status AfterStep(int64_t step);
+  // Whether all that is to be recorded is, or will be by no step after `step`.
+  bool IsComplete(int64_t step) const;
+  // Rank 0 writes `directory`/trace.json, once. What there is to say of it then, on rank 0: which
+  // part of the steps ranks waited for communication, in the mean over ranks, and for which. Empty
+  // if nothing was recorded, or all has been written.
+  absl::StatusOr<std::string> Write(const std::string& directory);
 
  private:
-  explicit StepTrace(std::string path) : path_(std::move(path)) {}
-  absl::Status Write();
+  // To be added to this device's clock, so that all ranks have rank 0's, from the last barrier on.
+  absl::StatusOr<double> ClockOffset();
 
-  std::string path_;
-  int64_t first_ = 0;
-  int64_t last_ = 0;
+  const std::optional<StepRange> range_;
+  Communicator& world_;
+  Device& device_;
+  std::vector<double> opened_;  // when the barriers did, in seconds on the device's clock
+  int64_t steps_ = 0;
   bool written_ = false;
   Timeline timeline_;
 };

@@ -2,70 +2,115 @@
 
 #include "zeroth/train/step_trace.h"
 
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
 
 namespace zeroth {
 namespace {
 
-// The labels that a run leaves in the file, each step marking its number: one of `steps` steps that
-// makes `made` of them, of which `planned` were to be made in all.
-std::vector<std::string> Traced(int64_t planned, int64_t steps, int64_t made) {
-  const std::string path = testing::TempDir() + "/trace.json";
-  const std::shared_ptr<Device> device = *DeviceRegistry::Create("cpu", DeviceOptions());
-  absl::StatusOr<StepTrace> trace = StepTrace::Create(path, planned);
-  EXPECT_TRUE(trace.ok()) << trace.status();
-  trace->set_steps(steps);
-  int written = 0;
-  for (int64_t step = 0; step < made; ++step) {
-    trace->BeforeStep(step);
-    const std::string label = std::to_string(step);
-    EXPECT_TRUE(trace->timeline()->Begin(device->compute_stream(), label).ok());
-    EXPECT_TRUE(trace->timeline()->End(device->compute_stream(), label).ok());
-    const absl::StatusOr<bool> wrote = trace->AfterStep(step);
-    EXPECT_TRUE(wrote.ok()) << wrote.status();
-    written += *wrote ? 1 : 0;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A run of `ranks` whose steps `from` to `to` all mark their number, and what it says of its trace.
+absl::Status RunSteps(int ranks, const std::string& trace, int64_t from, int64_t to,
+                      const std::string& directory, std::string& said) {
+  return RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    StepTrace steps(ParseStepRange(trace), world, *device);
+    Stream& compute = device->compute_stream();
+    for (int64_t step = from; step <= to; ++step) {
+      ZEROTH_RETURN_IF_ERROR(steps.BeforeStep(step));
+      ZEROTH_RETURN_IF_ERROR(steps.timeline()->Begin(compute, "wait for gather h.1"));
+      ZEROTH_RETURN_IF_ERROR(steps.timeline()->End(compute, "wait for gather h.1"));
+      ZEROTH_RETURN_IF_ERROR(world.Barrier(compute, "loss"));
+      ZEROTH_RETURN_IF_ERROR(steps.AfterStep(step));
+      if (!steps.IsComplete(step)) continue;
+      ZEROTH_ASSIGN_OR_RETURN(const std::string text, steps.Write(directory));
+      if (world.rank() == 0) said = text;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const std::string text, steps.Write(directory));
+    if (!text.empty() && world.rank() == 0) said = text;
+    return absl::OkStatus();
+  });
+}
+
+std::vector<std::string> StepsIn(const std::string& directory, int rank) {
+  std::ifstream file(directory + "/trace.json");
+  std::vector<std::string> steps;
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    const std::string name = event["name"].get<std::string>();
+    if (event["pid"] == rank && name.rfind("step ", 0) == 0) steps.push_back(name);
   }
-  const absl::StatusOr<bool> finished = trace->Finish();
-  EXPECT_TRUE(finished.ok()) << finished.status();
-  EXPECT_EQ(written + (*finished ? 1 : 0), 1);
-  std::vector<std::string> labels;
-  std::ifstream file(path);
-  const nlohmann::json json = nlohmann::json::parse(file);
-  for (const nlohmann::json& event : json["traceEvents"]) {
-    if (event["ph"] == "X") labels.push_back(event["name"].get<std::string>());
+  return steps;
+}
+
+std::string Directory(const std::string& name) {
+  const std::string directory = absl::StrCat(testing::TempDir(), "/", name);
+  EXPECT_EQ(std::system(("mkdir -p " + directory).c_str()), 0);
+  return directory;
+}
+
+TEST(StepTraceTest, RangesAreFirstAndLastStep) {
+  EXPECT_EQ(ParseStepRange("3:5")->from, 3);
+  EXPECT_EQ(ParseStepRange("3:5")->to, 5);
+  for (const char* text : {"", "3", "3:", ":3", "0:2", "5:3", "1:2:3", "trace.json"}) {
+    EXPECT_FALSE(ParseStepRange(text).has_value()) << text;
   }
-  return labels;
 }
 
-std::vector<std::string> Traced(int64_t steps) { return Traced(steps, steps, steps); }
-
-TEST(StepTraceTest, RecordsStepsAfterTheFirstWhereThereAreSome) {
-  EXPECT_EQ(Traced(100), (std::vector<std::string>{"2", "3", "4"}));
-  EXPECT_EQ(Traced(4), (std::vector<std::string>{"2", "3"}));
-  EXPECT_EQ(Traced(2), (std::vector<std::string>{"1"}));
-  EXPECT_EQ(Traced(1), (std::vector<std::string>{"0"}));
-  EXPECT_TRUE(Traced(0).empty());
+TEST(StepTraceTest, AllRanksAreInOneFile) {
+  const std::string directory = Directory("all");
+  std::string said;
+  ASSERT_EQ(RunSteps(3, "3:4", 1, 9, directory, said), absl::OkStatus());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(StepsIn(directory, rank), ElementsAre("step 3", "step 4"));
+  }
+  EXPECT_THAT(said,
+              HasSubstr("of 2 steps in " + directory + "/trace.json; exposed communication "));
+  EXPECT_THAT(said, HasSubstr("gather h.1 "));
+  EXPECT_THAT(said, HasSubstr("barrier loss "));
 }
 
-TEST(StepTraceTest, RunsThatGoOnMakeFewerSteps) {
-  EXPECT_EQ(Traced(100, 2, 2), (std::vector<std::string>{"1"}));
-  EXPECT_EQ(Traced(100, 4, 4), (std::vector<std::string>{"2", "3"}));
+// As one that goes on from an earlier run, and one that ends early.
+TEST(StepTraceTest, RunsThatMakePartOfTheStepsLeaveThose) {
+  std::string said;
+  const std::string later = Directory("later");
+  ASSERT_EQ(RunSteps(2, "3:5", 5, 7, later, said), absl::OkStatus());
+  EXPECT_THAT(StepsIn(later, 1), ElementsAre("step 5"));
+  const std::string ended = Directory("ended");
+  ASSERT_EQ(RunSteps(2, "3:5", 1, 3, ended, said), absl::OkStatus());
+  EXPECT_THAT(StepsIn(ended, 1), ElementsAre("step 3"));
+  EXPECT_THAT(said, HasSubstr("of 1 step in "));
 }
 
-TEST(StepTraceTest, RunsThatEndEarlyLeaveWhatThereIs) {
-  EXPECT_EQ(Traced(100, 100, 4), (std::vector<std::string>{"2", "3"}));
-  EXPECT_TRUE(Traced(100, 100, 1).empty());
+TEST(StepTraceTest, WithoutTheStepsThereIsNoFile) {
+  const std::string directory = Directory("none");
+  std::string said;
+  ASSERT_EQ(RunSteps(2, "8:9", 1, 3, directory, said), absl::OkStatus());
+  ASSERT_EQ(RunSteps(2, "", 1, 3, directory, said), absl::OkStatus());
+  EXPECT_EQ(said, "");
+  EXPECT_FALSE(std::ifstream(directory + "/trace.json").good());
 }
 
-TEST(StepTraceTest, AFileThatCannotBeWrittenIsRefusedAtOnce) {
-  const absl::Status status = StepTrace::Create("/no/such/folder/trace.json", 5).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_NE(status.ToString().find("--trace=/no/such/folder/trace.json"), std::string::npos);
+TEST(StepTraceTest, AFileThatCannotBeWrittenIsSaid) {
+  std::string said;
+  const absl::Status status = RunSteps(2, "1:1", 1, 1, "/no/such/folder", said);
+  EXPECT_THAT(status.message(), HasSubstr("/no/such/folder/trace.json"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "zeroth/nn/layers/fp8_layers.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/train/deterministic_batch.h"
+#include "zeroth/train/divided_model.h"
 
 namespace zeroth {
 
@@ -89,6 +90,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
     ZEROTH_ASSIGN_OR_RETURN(trainer->loss_scaler_, LossScaler::Create(*options.loss_scaler));
   }
   trainer->model_ = std::move(model);
+  ZEROTH_RETURN_IF_ERROR_WITH(DivideForTraining(*trainer->model_, rank, options),
+                              "tensor parallelism");
   SetActivationCheckpointing(*trainer->model_, options.activation_checkpointing);
   Kernels& kernels = rank.kernels();
   if (!FindFp8Layers(*trainer->model_).in_fp8.empty()) {
@@ -101,15 +104,18 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   const WrapPlan plan = PlanFor(*trainer->model_, options);
   ShardingOptions sharding = options.sharding;
-  ZEROTH_RETURN_IF_ERROR(MakeDeterministic(options, world.size(), sharding.strategy_options));
+  ZEROTH_RETURN_IF_ERROR(
+      MakeDeterministic(options, trainer->data_ranks(), sharding.strategy_options));
   if (sharding.block_numel >= 1) {
     sharding.block_numel =
-        std::lcm(sharding.block_numel, RequiredBlockNumel(options.adamw.state_dtype));
+        std::lcm(sharding.block_numel, RequiredBlockNumel(options.optimizer_options.state_dtype));
   }
-  ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_, ShardedModule::Create(rank, plan, sharding));
-  ZEROTH_ASSIGN_OR_RETURN(trainer->optimizer_,
-                          OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
-                                                    options.adamw, options.parameter_groups));
+  ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
+                          ShardedModule::Create(rank, plan, sharding, options.tensor));
+  ZEROTH_ASSIGN_OR_RETURN(
+      trainer->optimizer_,
+      OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
+                                options.optimizer_options, options.parameter_groups));
   if (options.ema_decay != 0) {
     ZEROTH_ASSIGN_OR_RETURN(trainer->ema_,
                             WeightEma::Create(trainer->sharding(), kernels, options.ema_decay));
@@ -122,11 +128,11 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
     return absl::InvalidArgumentError("a step of no micro-batches, expected at least one");
   }
   const auto count = static_cast<int64_t>(micro_batches.size());
-  if (is_deterministic() && count * world_->size() != options_.deterministic_batch) {
+  if (is_deterministic() && count * data_ranks() != options_.deterministic_batch) {
     return absl::InvalidArgumentError(
-        absl::StrCat(count, " micro-batches on this rank of ", world_->size(), ", expected ",
-                     options_.deterministic_batch / world_->size(),
-                     ": the deterministic batch has ", options_.deterministic_batch));
+        absl::StrCat(count, " micro-batches on this rank of ", data_ranks(), ", expected ",
+                     options_.deterministic_batch / data_ranks(), ": the deterministic batch has ",
+                     options_.deterministic_batch));
   }
   for (const Batch& batch : micro_batches) {
     const auto tokens = static_cast<size_t>(batch.batch * batch.seq);
@@ -135,20 +141,18 @@ absl::Status Trainer::ExpectOneShape(absl::Span<const Batch> micro_batches) cons
           "a micro-batch of ", batch.batch, " x ", batch.seq, " tokens with ", batch.inputs.size(),
           " inputs and ", batch.targets.size(), " targets, expected ", tokens, " of each"));
     }
+    if ((batch.counted > 0) != (micro_batches[0].counted > 0) ||
+        batch.starts.size() != (micro_batches[0].starts.empty() ? 0 : tokens)) {
+      return absl::InvalidArgumentError(
+          "of some micro-batches of a step it is said how many targets count, or where documents "
+          "begin, and of others not");
+    }
     if (batch.batch == micro_batches[0].batch && batch.seq == micro_batches[0].seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", micro_batches[0].batch, " x ", micro_batches[0].seq, " and ",
         batch.batch, " x ", batch.seq, " tokens, expected one shape: their means are averaged"));
   }
   return absl::OkStatus();
-}
-
-template <typename Compute>
-auto Trainer::Guarded(Compute compute) -> decltype(compute()) {
-  ZEROTH_RETURN_IF_ERROR(Begin());
-  auto result = compute();
-  if (!result.ok()) return Fail(result.status());
-  return result;
 }
 
 absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_batches) {
@@ -164,7 +168,8 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
 }
 
 absl::StatusOr<StepInputs> Trainer::MakeInputs(absl::Span<const Batch> micro_batches) const {
-  return StepInputs::Create(*world_, *device_, micro_batches, options_.deterministic_batch);
+  return StepInputs::Create(*world_, *device_, micro_batches, options_.deterministic_batch,
+                            options_.tensor.size);
 }
 
 TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
@@ -177,11 +182,17 @@ TrainingStepOptions Trainer::StepOptions(const StepInputs& inputs) const {
   return options;
 }
 
+absl::StatusOr<Value> Trainer::Loss(const StepInputs& inputs, int64_t i) {
+  Context& context = sharded_->context();
+  context.set_loss_divisor(inputs.divisor());
+  context.set_document_starts(inputs.starts(i));
+  return model_->Loss(context, inputs.tokens(i), inputs.targets(i));
+}
+
 absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepInputs& inputs) {
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
   for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(const Value loss,
-                            model_->Loss(step.context(), inputs.tokens(i), inputs.targets(i)));
+    ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
     ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
     ZEROTH_RETURN_IF_ERROR(step.Backward(loss));
   }
@@ -191,12 +202,17 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(TrainingStep& step, const StepIn
 absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optional<double> lr) {
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
-  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale, step.GradNormAndScale(options_.clip_grad_norm));
+  Timeline* const timeline = options_.sharding.scheduler.timeline;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
+                          Timed(timeline, device_->compute_stream(), "gradient", "norm",
+                                [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
   }
-  ZEROTH_RETURN_IF_ERROR(optimizer_->Update(norm_and_scale.View(1, Shape({1}))));
+  ZEROTH_RETURN_IF_ERROR(
+      Timed(timeline, device_->compute_stream(), "optimizer", options_.optimizer,
+            [&] { return optimizer_->Update(norm_and_scale.View(1, Shape({1}))); }));
   ZEROTH_RETURN_IF_ERROR(step.EndStep());
   ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "loss"));
   return norm_and_scale;
@@ -253,6 +269,9 @@ absl::Status Trainer::Begin() {
                      "); make a new one, in a new world, from what was saved before"));
   }
   updating_ = false;
+  // Of a loss that is not this call's.
+  sharded_->context().set_document_starts(Tensor());
+  sharded_->context().set_loss_divisor(Tensor());
   if (!failed_ || world_->size() == 1) return absl::OkStatus();
   // A rank that has failed alone finds the others in another call, and all of them are told.
   Stream& stream = device_->compute_stream();
@@ -348,8 +367,7 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {
-      ZEROTH_ASSIGN_OR_RETURN(
-          const Value loss, model_->Loss(sharded_->context(), inputs.tokens(i), inputs.targets(i)));
+      ZEROTH_ASSIGN_OR_RETURN(const Value loss, Loss(inputs, i));
       ZEROTH_RETURN_IF_ERROR(inputs.KeepLoss(losses, i, loss.data));
     }
     ZEROTH_RETURN_IF_ERROR(inputs.ShareLosses(losses, "evaluation loss"));
@@ -358,13 +376,14 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
   });
 }
 
-absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from) {
+absl::StatusOr<Tensor> Trainer::Logits(absl::Span<const int32_t> tokens, int64_t from,
+                                       KeyValueCache* cache) {
   return Guarded([&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(
         const Tensor input,
         Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
                                   MemoryCategory::kActivations));
-    return model_->Logits(sharded_->context(), input, from);
+    return model_->Logits(sharded_->context(), input, from, cache);
   });
 }
 

@@ -27,6 +27,7 @@
 #include "zeroth/nn/activation_checkpointing.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/nn/shard_module.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/optim/loss_scaler.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/optim/outlier_detector.h"
@@ -41,6 +42,9 @@ namespace zeroth {
 
 struct TrainerOptions {
   ShardingOptions sharding;  // block_numel is raised to what the optimizer's state needs
+  // Ranks that share each layer's work: they are given the same data, and are neighbours. Not with
+  // quantised traffic, record_steps or Muon.
+  TensorParallelOptions tensor;
   WrapPolicy wrap = WrapBlocks();
   // How products are made. The devices that cannot: Unimplemented.
   KernelOptions kernels;
@@ -48,8 +52,8 @@ struct TrainerOptions {
   // were given.
   bool fp32_norms = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
-  std::string optimizer = "adamw";               // a registered name
-  OptimizerOptions adamw;                        // what it is told
+  std::string optimizer = "adamw";  // a registered name
+  OptimizerOptions optimizer_options;
   std::vector<ParameterGroup> parameter_groups;  // none: all parameters alike, but for decay()
   double clip_grad_norm = 1.0;                   // 0: no clipping
   // Scale the loss, and unscale gradients where the optimizer reads them: for fp16.
@@ -119,9 +123,10 @@ class Trainer {
 
   // Forward, backward, clipping and one optimizer step at learning rate `lr` on this rank's part of
   // the global batch, in micro-batches of equal size whose gradients are averaged: within rounding
-  // what one batch of all of them gives. `stop` asks all ranks to end together (StepResult::stop).
-  // InvalidArgument unless there is a micro-batch and all are of one shape; FailedPrecondition
-  // while the average of the weights is swapped in.
+  // what one batch of all of them gives, also where targets are ignored, if Batch::counted says how
+  // many are not, in all batches or in none. `stop` asks all ranks to end together
+  // (StepResult::stop). InvalidArgument unless there is a micro-batch and all are of one shape;
+  // FailedPrecondition while the average of the weights is swapped in.
   //
   // With record_steps, the third step in a row of one shape (micro-batches, rows, tokens) is
   // recorded, and it and later steps of that shape are played; the two before it make what a step
@@ -148,7 +153,14 @@ class Trainer {
   }
   // Logits of the positions from `from` on of one sequence, the same on every rank; see
   // LanguageModel::Logits.
-  absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from);
+  absl::StatusOr<Tensor> Logits(absl::Span<const int32_t> tokens, int64_t from,
+                                KeyValueCache* cache = nullptr);
+
+  // After a step that was skipped because something in it was not finite, and before anything else:
+  // makes its forward and backward again, looks at what every operation reads and writes, and says
+  // which was the first, with the rank, the unit and the parameter; the same on every rank. Takes
+  // many times as long as the step.
+  absl::StatusOr<std::string> FindNonFinite(absl::Span<const Batch> micro_batches);
 
   // After an error of one of these calls on some ranks, by all ranks at one point of their calls,
   // once they have told each other of it: the next call then need not find out who else has failed.
@@ -183,6 +195,8 @@ class Trainer {
     int64_t batch = 0;
     int64_t seq = 0;
     double loss_scale = 1;
+    bool divides_loss = false;
+    bool within_documents = false;
     std::vector<bool> requires_grad;  // of each parameter
     bool operator==(const StepKind&) const = default;
   };
@@ -193,11 +207,14 @@ class Trainer {
     std::unique_ptr<Recording> recording;  // last: it goes before what it uses
   };
 
+  // Ranks with data of their own.
+  int data_ranks() const { return world_->size() / options_.tensor.size; }
   double loss_scale() const { return loss_scaler_.has_value() ? loss_scaler_->scale() : 1.0; }
   absl::Status ExpectOneShape(absl::Span<const Batch> micro_batches) const;
   bool is_deterministic() const { return options_.deterministic_batch > 0; }
   absl::StatusOr<StepInputs> MakeInputs(absl::Span<const Batch> micro_batches) const;
   TrainingStepOptions StepOptions(const StepInputs& inputs) const;
+  absl::StatusOr<Value> Loss(const StepInputs& inputs, int64_t i);
   // Forward and backward of all micro-batches; the loss of each.
   absl::StatusOr<Tensor> ForwardBackward(TrainingStep& step, const StepInputs& inputs);
   // All of a step between having its inputs and reading its results, without waiting for the
@@ -222,7 +239,12 @@ class Trainer {
   absl::Status Fail(const absl::Status& error);
   // What `compute` returns, between the two.
   template <typename Compute>
-  auto Guarded(Compute compute) -> decltype(compute());
+  auto Guarded(Compute compute) -> decltype(compute()) {
+    if (absl::Status begun = Begin(); !begun.ok()) return begun;
+    auto result = compute();
+    if (!result.ok()) return Fail(result.status());
+    return result;
+  }
   absl::StatusOr<StepResult> WholeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
                                                 bool stop);

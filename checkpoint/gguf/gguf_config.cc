@@ -12,7 +12,6 @@
 #include "nlohmann/json.hpp"
 
 #include "zeroth/checkpoint/gguf/gguf_names.h"
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -109,11 +108,12 @@ constexpr LlamaLike kLlamaLikes[] = {{"llama", "LlamaForCausalLM", true, true},
                                      {"qwen2", "Qwen2ForCausalLM", false, false},
                                      {"qwen3", "Qwen3ForCausalLM", true, false}};
 
-const LlamaLike& FindLlamaLike(absl::string_view architecture) {
+absl::StatusOr<const LlamaLike*> FindLlamaLike(absl::string_view architecture) {
   for (const LlamaLike& family : kLlamaLikes) {
-    if (family.architecture == architecture) return family;
+    if (family.architecture == architecture) return &family;
   }
-  ZEROTH_CHECK(false);  // CheckGgufArchitecture has let it pass
+  return absl::UnimplementedError(
+      absl::StrCat("GGUF architecture \"", architecture, "\": its configuration is not read"));
 }
 
 // Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
@@ -349,7 +349,8 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), metadata.where());
   if (architecture == "gpt2") return Gpt2Config(metadata, facts);
-  return LlamaConfig(metadata, FindLlamaLike(architecture), facts);
+  ZEROTH_ASSIGN_OR_RETURN(const LlamaLike* const family, FindLlamaLike(architecture));
+  return LlamaConfig(metadata, *family, facts);
 }
 
 absl::StatusOr<GgufHeads> GgufHeadsOf(const GgufMetadata& metadata) {

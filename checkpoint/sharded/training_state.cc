@@ -126,7 +126,7 @@ std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
   if (piece.numel() == 0) return {piece};
   std::vector<ShardLayout::Piece> pieces;
   for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
-    pieces.push_back({piece.parameter, run.whole_begin, run.whole_begin + run.numel,
+    pieces.push_back({piece.parameter, run.global_begin, run.global_begin + run.numel,
                       piece.shard_offset + run.begin - piece.begin});
   }
   return pieces;

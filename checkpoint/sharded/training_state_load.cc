@@ -14,6 +14,7 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
+#include "zeroth/checkpoint/sharded/coded_moments.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
@@ -22,7 +23,6 @@
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/moment_codes_scalar.h"
 
 namespace zeroth {
 namespace {
@@ -33,68 +33,6 @@ constexpr int64_t kStagingNumel = int64_t{1} << 20;
 constexpr size_t kMaxListed = 3;
 
 using SegmentId = std::pair<const Unit*, int>;
-
-// Moments between 8-bit codes and numbers, when a checkpoint has the one and a run keeps the other.
-
-template <class Code>
-void EncodeBlocks(absl::Span<const float> values, absl::Span<uint8_t> codes,
-                  absl::Span<float> scales) {
-  constexpr auto kBlock = static_cast<size_t>(kMomentBlock);
-  for (size_t block = 0; block * kBlock < values.size(); ++block) {
-    const absl::Span<const float> part = values.subspan(block * kBlock, kBlock);
-    scales[block] = MomentScaleOf<Code>(part);
-    for (size_t i = 0; i < part.size(); ++i) {
-      codes[block * kBlock + i] = EncodeMoment<Code>(part[i], scales[block]);
-    }
-  }
-}
-
-// The state that has the scales of coded state `state`: "m_scale" of "m".
-std::string ScaleStateOf(absl::string_view state) { return absl::StrCat(state, "_scale"); }
-
-// Whether the checkpoint has `state` of `parameter` as codes that ReadCodedMoments reads.
-bool HasCodedMoments(const CheckpointReader& reader, absl::string_view parameter,
-                     absl::string_view state) {
-  const CheckpointTensor* const codes = reader.Find(parameter, state);
-  const CheckpointTensor* const scales = reader.Find(parameter, ScaleStateOf(state));
-  return codes != nullptr && codes->dtype == SafetensorsDType::kU8 && codes->block == 1 &&
-         scales != nullptr && scales->dtype == SafetensorsDType::kF32 &&
-         scales->block == kMomentBlock;
-}
-
-// out[i] = element begin + i of a state that the checkpoint has in codes. `coding` is not kNone.
-absl::Status ReadCodedMoments(CheckpointReader& reader, absl::string_view parameter,
-                              absl::string_view state, StateCoding coding, int64_t begin,
-                              absl::Span<float> out) {
-  ZEROTH_CHECK(coding != StateCoding::kNone);
-  if (out.empty()) return absl::OkStatus();
-  const auto end = begin + static_cast<int64_t>(out.size());
-  const int64_t first = begin / kMomentBlock;
-  std::vector<uint8_t> codes(out.size());
-  std::vector<float> scales(static_cast<size_t>((end + kMomentBlock - 1) / kMomentBlock - first));
-  ZEROTH_RETURN_IF_ERROR(reader.ReadBytes(parameter, state, begin, absl::MakeSpan(codes)));
-  ZEROTH_RETURN_IF_ERROR(
-      reader.Read(parameter, ScaleStateOf(state), first, absl::MakeSpan(scales)));
-  for (size_t i = 0; i < out.size(); ++i) {
-    const float scale =
-        scales[static_cast<size_t>((begin + static_cast<int64_t>(i)) / kMomentBlock - first)];
-    out[i] = coding == StateCoding::kFirstMoment ? DecodeMoment<FirstMomentCode>(codes[i], scale)
-                                                 : DecodeMoment<SecondMomentCode>(codes[i], scale);
-  }
-  return absl::OkStatus();
-}
-
-// The codes of `values`, rounded to nearest, and a scale for every kMomentBlock of them, counted
-// from the first. As many codes as values.
-void EncodeMoments(StateCoding coding, absl::Span<const float> values, absl::Span<uint8_t> codes,
-                   absl::Span<float> scales) {
-  ZEROTH_CHECK(coding != StateCoding::kNone && codes.size() == values.size());
-  if (coding == StateCoding::kFirstMoment) {
-    EncodeBlocks<FirstMomentCode>(values, codes, scales);
-  } else {
-    EncodeBlocks<SecondMomentCode>(values, codes, scales);
-  }
-}
 
 struct Differences {
   std::vector<std::string> missing;

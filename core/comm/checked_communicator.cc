@@ -3,6 +3,7 @@
 #include "zeroth/core/comm/checked_communicator.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/device/timeline.h"
 
 namespace zeroth {
 namespace {
@@ -28,8 +30,8 @@ Collective Make(CollectiveOp op, int64_t count, const BufferView& send, const Bu
 
 absl::Status CheckedCommunicator::AllGather(BufferView send, BufferView recv, Stream& stream,
                                             absl::string_view label) {
-  return Enqueue(Make(CollectiveOp::kAllGather, send.count, send, recv, label),
-                 CheckAllGather(send, recv, rank(), size()), stream);
+  return Mark(Make(CollectiveOp::kAllGather, send.count, send, recv, label),
+              CheckAllGather(send, recv, rank(), size()), stream);
 }
 
 absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv, ReduceOp op,
@@ -38,15 +40,15 @@ absl::Status CheckedCommunicator::ReduceScatter(BufferView send, BufferView recv
   Collective collective = Make(CollectiveOp::kReduceScatter, recv.count, send, recv, label);
   collective.call.reduce = op;
   collective.accumulate = accumulate;
-  return Enqueue(std::move(collective),
-                 CheckReduceScatter(send, recv, op, accumulate, rank(), size()), stream);
+  return Mark(std::move(collective), CheckReduceScatter(send, recv, op, accumulate, rank(), size()),
+              stream);
 }
 
 absl::Status CheckedCommunicator::AllReduce(BufferView buffer, ReduceOp op, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kAllReduce, buffer.count, buffer, buffer, label);
   collective.call.reduce = op;
-  return Enqueue(std::move(collective), CheckAllReduce(buffer, op), stream);
+  return Mark(std::move(collective), CheckAllReduce(buffer, op), stream);
 }
 
 absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Stream& stream,
@@ -54,18 +56,31 @@ absl::Status CheckedCommunicator::AllToAll(BufferView send, BufferView recv, Str
   const int64_t count = counts.uneven() ? kUnevenCount : send.count;
   Collective collective = Make(CollectiveOp::kAllToAll, count, send, recv, label);
   collective.counts = counts;
-  return Enqueue(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
+  return Mark(std::move(collective), CheckAllToAll(send, recv, size(), counts), stream);
 }
 
 absl::Status CheckedCommunicator::Broadcast(BufferView buffer, int root, Stream& stream,
                                             absl::string_view label) {
   Collective collective = Make(CollectiveOp::kBroadcast, buffer.count, buffer, buffer, label);
   collective.call.root = root;
-  return Enqueue(std::move(collective), CheckBroadcast(buffer, root, size()), stream);
+  return Mark(std::move(collective), CheckBroadcast(buffer, root, size()), stream);
 }
 
 absl::Status CheckedCommunicator::Barrier(Stream& stream, absl::string_view label) {
-  return Enqueue(Make(CollectiveOp::kBarrier, 0, {}, {}, label), absl::OkStatus(), stream);
+  return Mark(Make(CollectiveOp::kBarrier, 0, {}, {}, label), absl::OkStatus(), stream);
+}
+
+absl::Status CheckedCommunicator::Mark(Collective collective, const absl::Status& checked,
+                                       Stream& stream) {
+  Timeline* const timeline = stats_->timeline();
+  if (timeline == nullptr || !timeline->recording() || !checked.ok()) {
+    return Enqueue(std::move(collective), checked, stream);
+  }
+  const std::string label = absl::StrCat(collective.call.operation, " ", collective.call.label);
+  const int64_t bytes = TrafficOf(collective);
+  ZEROTH_RETURN_IF_ERROR(timeline->Begin(stream, label));
+  ZEROTH_RETURN_IF_ERROR(Enqueue(std::move(collective), checked, stream));
+  return timeline->End(stream, label, bytes);
 }
 
 void CheckedCommunicator::Abort(const absl::Status& reason) {

@@ -54,6 +54,9 @@ class CheckedCommunicator : public Communicator {
   std::string Describe(const CollectiveCall& call) const;
 
  private:
+  // Enqueue, marked in the timeline if there is one.
+  absl::Status Mark(Collective collective, const absl::Status& checked, Stream& stream);
+
   const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
 };
 

@@ -2,9 +2,13 @@
 
 #include "zeroth/core/comm/comm_stats.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <utility>
+
+#include "absl/time/clock.h"
 
 #include "zeroth/core/base/check.h"
 
@@ -48,10 +52,25 @@ void CommStats::Add(CollectiveOp op, int64_t bytes, absl::string_view label) {
   Counter& counter = counters_[static_cast<size_t>(op)];
   ++counter.calls;
   counter.bytes += bytes;
-  if (record_on_) {
-    const uint64_t sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-    record_.push_back({op, std::string(label), bytes, sequence});
-  }
+  const uint64_t sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  if (record_on_) record_.push_back({op, std::string(label), bytes, sequence, absl::Now()});
+  if (latest_.size() < kLatest) latest_.emplace_back();
+  Entry& entry = latest_[next_];
+  next_ = (next_ + 1) % kLatest;
+  entry.op = op;
+  entry.label.assign(label.data(), label.size());  // in the memory of the one before
+  entry.bytes = bytes;
+  entry.sequence = sequence;
+  entry.time = absl::Now();
+}
+
+std::vector<CommStats::Entry> CommStats::Latest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Entry> latest = latest_;
+  std::rotate(latest.begin(),
+              latest.begin() + static_cast<std::ptrdiff_t>(latest.size() < kLatest ? 0 : next_),
+              latest.end());
+  return latest;
 }
 
 CommStats::Counters CommStats::counters() const {

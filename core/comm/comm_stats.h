@@ -6,14 +6,18 @@
 #define ZEROTH_CORE_COMM_COMM_STATS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace zeroth {
+
+class Timeline;
 
 enum class CollectiveOp : uint8_t {
   kAllGather,
@@ -44,6 +48,7 @@ class CommStats {
     std::string label;
     int64_t bytes;
     uint64_t sequence = 0;  // grows over all communicators and ranks of the process
+    absl::Time time;        // when it was issued
   };
   using Counters = std::array<Counter, kCollectiveOpCount>;
 
@@ -57,11 +62,22 @@ class CommStats {
   // taken.
   std::vector<Entry> TakeRecord();
 
+  // The latest kLatest calls, or all if there were fewer, in that order: always kept.
+  static constexpr size_t kLatest = 32;
+  std::vector<Entry> Latest() const;
+
+  // Where the communicator marks its calls from now on; nullptr: nowhere. Not thread-safe.
+  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+  Timeline* timeline() const { return timeline_; }
+
  private:
   mutable std::mutex mutex_;
   Counters counters_{};
   bool record_on_ = false;
+  std::vector<Entry> latest_;  // a ring
+  size_t next_ = 0;            // its place for the next call
   std::vector<Entry> record_;
+  Timeline* timeline_ = nullptr;
 };
 
 }  // namespace zeroth

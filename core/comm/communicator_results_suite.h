@@ -391,7 +391,12 @@ TEST_P(CommunicatorTest, CountsAndRecordsCalls) {
     ZEROTH_RETURN_IF_ERROR(rank.stream.Synchronize());
 
     const int64_t pieces = 40 * (n - 1);
-    const std::vector<CommStats::Entry> expected = {
+    struct Expected {
+      CollectiveOp op;
+      std::string label;
+      int64_t bytes;
+    };
+    const std::vector<Expected> expected = {
         {CollectiveOp::kAllGather, "unit 1 with a name longer than small strings", pieces},
         {CollectiveOp::kReduceScatter, "rs", pieces},
         {CollectiveOp::kAllReduce, "ar", 2 * pieces},

@@ -11,6 +11,7 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/known_groups.h"
 
 namespace zeroth {
 namespace {
@@ -20,6 +21,25 @@ std::string Describe(const std::vector<MeshAxis>& axes) {
   return absl::StrJoin(axes, " x ", [](std::string* out, const MeshAxis& axis) {
     absl::StrAppend(out, axis.name, " ", axis.size);
   });
+}
+
+// Ranks of the world along these axes from this one, in the order of Mesh::index.
+std::vector<int> RanksAlong(Mesh& mesh, const Mesh::Axes& axes) {
+  std::vector<int> ranks = {0};
+  int own = 0;
+  for (const int axis : axes) {
+    const auto at = static_cast<size_t>(axis);
+    int stride = 1;
+    for (size_t i = at + 1; i < mesh.axes().size(); ++i) stride *= mesh.axes()[i].size;
+    own += mesh.index({axis}) * stride;
+    std::vector<int> longer;
+    for (const int rank : ranks) {
+      for (int i = 0; i < mesh.axes()[at].size; ++i) longer.push_back(rank + i * stride);
+    }
+    ranks = std::move(longer);
+  }
+  for (int& rank : ranks) rank += mesh.world().rank() - own;
+  return ranks;
 }
 
 }  // namespace
@@ -112,10 +132,9 @@ absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
   if (key.empty()) traffic = Traffic::kReduce;
   Communicator*& group = group_of_[{key, traffic}];
   if (group != nullptr) return group;
-  const int color = index(AllBut(key));
-  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
-                          traffic == Traffic::kGather ? world_->SplitForGathers(color, index(key))
-                                                      : world_->Split(color, index(key)));
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> made,
+      SplitInto(*world_, RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
   groups_.push_back(std::move(made));
   group = groups_.back().get();
   return group;

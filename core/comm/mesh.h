@@ -38,6 +38,7 @@ enum class Traffic : uint8_t {
   kReduce,
   kGatherAcross,  // between groups, of what is gathered inside them next
   kReduceAcross,  // between groups, of what was reduced inside them before
+  kActivations,   // of layers that several ranks compute together, in the order of compute
 };
 
 // The ranks of a world, row-major in the order of the axes: neighbours on the last axis are

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -14,30 +15,43 @@
 namespace zeroth {
 
 absl::Status Timeline::Begin(Stream& stream, absl::string_view label) {
-  return Add(stream, label, /*begins=*/true);
+  return Add(stream, label, /*begins=*/true, -1);
 }
 
-absl::Status Timeline::End(Stream& stream, absl::string_view label) {
-  return Add(stream, label, /*begins=*/false);
+absl::Status Timeline::End(Stream& stream, absl::string_view label, int64_t bytes) {
+  return Add(stream, label, /*begins=*/false, bytes);
 }
 
-absl::Status Timeline::Add(Stream& stream, absl::string_view label, bool begins) {
+absl::Status Timeline::Add(Stream& stream, absl::string_view label, bool begins, int64_t bytes) {
   if (!recording_) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, stream.RecordTime());
-  marks_.push_back({std::string(stream.name()), std::string(label), begins, std::move(event)});
+  std::unique_ptr<MemorySample> memory;
+  if (&stream == &stream.device().compute_stream()) {
+    memory = std::make_unique<MemorySample>();
+    const MemoryStats stats = stream.device().allocator().stats();
+    for (size_t i = 0; i < memory->bytes.size(); ++i) {
+      memory->bytes[i] = stats.categories[i].current_bytes;
+    }
+  }
+  marks_.push_back({std::string(stream.name()), std::string(label), begins, bytes, std::move(event),
+                    std::move(memory)});
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take() {
+absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take(std::vector<MemorySample>* memory) {
   const std::vector<Mark> marks = std::exchange(marks_, {});
   std::vector<Span> spans;
   std::map<std::string, std::vector<size_t>> open;  // by stream: indices of spans without an end
   for (const Mark& mark : marks) {
     ZEROTH_ASSIGN_OR_RETURN(const double seconds, mark.event->Seconds());
+    if (memory != nullptr && mark.memory != nullptr) {
+      mark.memory->seconds = seconds;
+      memory->push_back(*mark.memory);
+    }
     std::vector<size_t>& inside = open[mark.stream];
     if (mark.begins) {
       inside.push_back(spans.size());
-      spans.push_back({mark.stream, mark.label, seconds, seconds});
+      spans.push_back({mark.stream, mark.label, seconds, seconds, -1});
       continue;
     }
     if (inside.empty() || spans[inside.back()].label != mark.label) {
@@ -47,6 +61,7 @@ absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take() {
                          : absl::StrCat("'", spans[inside.back()].label, "' is what began last")));
     }
     spans[inside.back()].end = seconds;
+    spans[inside.back()].bytes = mark.bytes;
     inside.pop_back();
   }
   for (const auto& [stream, inside] : open) {
@@ -59,33 +74,48 @@ absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take() {
   return spans;
 }
 
-std::string ChromeTrace(absl::Span<const Timeline::Span> spans, absl::string_view process) {
-  constexpr double kMicroseconds = 1e6;
-  nlohmann::json events = nlohmann::json::array();
+std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
+                              absl::Span<const Timeline::MemorySample> memory, int rank,
+                              double offset) {
+  const auto microseconds = [offset](double seconds) { return (seconds + offset) * 1e6; };
+  std::string events;
+  const auto add = [&](nlohmann::json event) {
+    event["pid"] = rank;
+    absl::StrAppend(&events, events.empty() ? "" : ",\n", event.dump());
+  };
+  add({{"ph", "M"}, {"name", "process_name"}, {"args", {{"name", absl::StrCat("rank ", rank)}}}});
   std::map<std::string, int> threads;
-  double start = 0;
   for (const Timeline::Span& span : spans) {
-    start = events.empty() ? span.begin : std::min(start, span.begin);
     const auto [thread, fresh] = threads.emplace(span.stream, static_cast<int>(threads.size()));
     if (fresh) {
-      events.push_back({{"ph", "M"},
-                        {"name", "thread_name"},
-                        {"pid", 0},
-                        {"tid", thread->second},
-                        {"args", {{"name", span.stream}}}});
+      add({{"ph", "M"},
+           {"name", "thread_name"},
+           {"tid", thread->second},
+           {"args", {{"name", span.stream}}}});
     }
-    events.push_back({{"ph", "X"},
-                      {"name", span.label},
-                      {"pid", 0},
-                      {"tid", thread->second},
-                      {"ts", (span.begin - start) * kMicroseconds},
-                      {"dur", (span.end - span.begin) * kMicroseconds}});
+    const double seconds = span.end - span.begin;
+    nlohmann::json event = {{"ph", "X"},
+                            {"name", span.label},
+                            {"tid", thread->second},
+                            {"ts", microseconds(span.begin)},
+                            {"dur", seconds * 1e6}};
+    if (span.bytes >= 0) {
+      event["args"] = {{"bytes", span.bytes}};
+      if (seconds > 0) event["args"]["GB/s"] = static_cast<double>(span.bytes) / seconds / 1e9;
+    }
+    // A colour of chrome://tracing's.
+    if (absl::StartsWith(span.label, kWaitFor)) event["cname"] = "terrible";
+    add(std::move(event));
   }
-  events.push_back({{"ph", "M"},
-                    {"name", "process_name"},
-                    {"pid", 0},
-                    {"args", {{"name", std::string(process)}}}});
-  return nlohmann::json({{"traceEvents", events}}).dump();
+  for (const Timeline::MemorySample& sample : memory) {
+    nlohmann::json bytes;
+    for (int i = 0; i < kMemoryCategoryCount; ++i) {
+      bytes[std::string(MemoryCategoryName(static_cast<MemoryCategory>(i)))] =
+          sample.bytes[static_cast<size_t>(i)];
+    }
+    add({{"ph", "C"}, {"name", "memory"}, {"ts", microseconds(sample.seconds)}, {"args", bytes}});
+  }
+  return events;
 }
 
 }  // namespace zeroth

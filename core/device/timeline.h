@@ -5,6 +5,8 @@
 #ifndef ZEROTH_CORE_DEVICE_TIMELINE_H_
 #define ZEROTH_CORE_DEVICE_TIMELINE_H_
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/memory.h"
 
 namespace zeroth {
 
@@ -28,37 +31,65 @@ class Timeline {
     std::string label;
     double begin = 0;
     double end = 0;
+    int64_t bytes = -1;  // that it has moved; negative: it is not about such
+  };
+  // Memory in use, by category, as far as the host had come when the compute stream was where a
+  // mark is.
+  struct MemorySample {
+    double seconds = 0;
+    std::array<int64_t, kMemoryCategoryCount> bytes{};
   };
 
   // Marks the place in `stream` where `label` begins, or ends; spans of one stream nest. Costs
   // nothing while recording is off.
   absl::Status Begin(Stream& stream, absl::string_view label);
-  absl::Status End(Stream& stream, absl::string_view label);
+  absl::Status End(Stream& stream, absl::string_view label, int64_t bytes = -1);
 
   bool recording() const { return recording_; }
   void set_recording(bool on) { recording_ = on; }
 
   // Everything recorded so far, by begin, and forgets it; waits until it has happened.
   // FailedPrecondition names a label that was ended and not begun, or the reverse.
-  absl::StatusOr<std::vector<Span>> Take();
+  absl::StatusOr<std::vector<Span>> Take(std::vector<MemorySample>* memory = nullptr);
 
  private:
   struct Mark {
     std::string stream;
     std::string label;
     bool begins;
+    int64_t bytes;
     std::shared_ptr<Event> event;
+    std::unique_ptr<MemorySample> memory;  // of marks in the compute stream
   };
 
-  absl::Status Add(Stream& stream, absl::string_view label, bool begins);
+  absl::Status Add(Stream& stream, absl::string_view label, bool begins, int64_t bytes);
 
   bool recording_ = false;
   std::vector<Mark> marks_;
 };
 
-// `spans` in the format of chrome://tracing and Perfetto: a process `process` with a thread for
-// each stream.
-std::string ChromeTrace(absl::Span<const Timeline::Span> spans, absl::string_view process);
+// What `work` returns, which enqueues on `stream`, and marks that as "what of" for a timeline that
+// records; it may be nullptr.
+template <typename Work>
+auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
+           Work work) -> decltype(work()) {
+  if (timeline == nullptr || !timeline->recording()) return work();
+  const std::string label = std::string(what) + " " + std::string(of);
+  if (absl::Status begun = timeline->Begin(stream, label); !begun.ok()) return begun;
+  auto result = work();
+  if (absl::Status ended = timeline->End(stream, label); !ended.ok()) return ended;
+  return result;
+}
+
+// What a stream does while it does nothing, as the beginning of a label: "wait for gather h.0".
+inline constexpr char kWaitFor[] = "wait for";
+
+// Spans and samples as events of chrome://tracing and Perfetto, JSON objects with commas in
+// between: process number `rank` with a thread for each stream, moved by `offset` seconds. Whoever
+// writes a file puts those of all ranks into {"traceEvents": [...]}.
+std::string ChromeTraceEvents(absl::Span<const Timeline::Span> spans,
+                              absl::Span<const Timeline::MemorySample> memory, int rank,
+                              double offset);
 
 }  // namespace zeroth
 

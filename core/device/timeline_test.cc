@@ -60,19 +60,55 @@ TEST_F(TimelineTest, WhatDoesNotMatchIsNamed) {
   EXPECT_NE(timeline_.Take().status().ToString().find("'h.2' has no end"), std::string::npos);
 }
 
-TEST_F(TimelineTest, ChromeTraceHoldsEverySpan) {
-  const std::vector<Timeline::Span> spans = {{"compute", "h.0 \"forward\"", 2.0, 2.5},
-                                             {"gather", "h.1", 2.25, 2.375}};
-  const nlohmann::json trace = nlohmann::json::parse(ChromeTrace(spans, "rank 3"));
-  int complete = 0;
-  for (const nlohmann::json& event : trace["traceEvents"]) {
+TEST_F(TimelineTest, SamplesMemoryWhereTheComputeStreamIs) {
+  timeline_.set_recording(true);
+  Stream& compute = device_->compute_stream();
+  ASSERT_TRUE(timeline_.Begin(compute, "work").ok());
+  const auto buffer = *device_->allocator().Allocate(1000, MemoryCategory::kGradients);
+  ASSERT_TRUE(timeline_.Begin(*side_, "gather").ok());
+  ASSERT_TRUE(timeline_.End(*side_, "gather", 77).ok());
+  ASSERT_TRUE(timeline_.End(compute, "work").ok());
+  std::vector<Timeline::MemorySample> memory;
+  const absl::StatusOr<std::vector<Timeline::Span>> spans = timeline_.Take(&memory);
+  ASSERT_TRUE(spans.ok()) << spans.status();
+  ASSERT_EQ(memory.size(), 2u);
+  constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
+  EXPECT_EQ(memory[1].bytes[kGradients] - memory[0].bytes[kGradients], 1000);
+  for (const Timeline::Span& span : *spans) {
+    EXPECT_EQ(span.bytes, span.label == "gather" ? 77 : -1) << span.label;
+  }
+}
+
+TEST_F(TimelineTest, ChromeTraceHoldsEverySpanAndSample) {
+  const std::vector<Timeline::Span> spans = {{"compute", "h.0 \"forward\"", 2.0, 2.5, -1},
+                                             {"gather", "h.1", 2.25, 2.5, 1000000000}};
+  std::vector<Timeline::MemorySample> memory(1);
+  memory[0].seconds = 2.125;
+  memory[0].bytes[0] = 5;
+  const nlohmann::json trace =
+      nlohmann::json::parse("[" + ChromeTraceEvents(spans, memory, /*rank=*/3, -2.0) + "]");
+  size_t complete = 0;
+  int counters = 0;
+  for (const nlohmann::json& event : trace) {
+    EXPECT_EQ(event["pid"], 3);
+    if (event["ph"] == "C") {
+      ++counters;
+      EXPECT_EQ(event["ts"], 0.125 * 1e6);
+      EXPECT_EQ(event["args"]["parameters"], 5);
+      EXPECT_EQ(event["args"].size(), static_cast<size_t>(kMemoryCategoryCount));
+    }
     if (event["ph"] != "X") continue;
-    const Timeline::Span& span = spans[static_cast<size_t>(complete++)];
+    const Timeline::Span& span = spans[complete++];
     EXPECT_EQ(event["name"], span.label);
     EXPECT_EQ(event["ts"], (span.begin - 2.0) * 1e6);
     EXPECT_EQ(event["dur"], (span.end - span.begin) * 1e6);
+    EXPECT_EQ(event.contains("args"), span.bytes >= 0);
+    if (span.bytes < 0) continue;
+    EXPECT_EQ(event["args"]["bytes"], span.bytes);
+    EXPECT_EQ(event["args"]["GB/s"], 4.0);
   }
-  EXPECT_EQ(complete, 2);
+  EXPECT_EQ(complete, 2u);
+  EXPECT_EQ(counters, 1);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 namespace zeroth {
 namespace {
 
-std::vector<int64_t> SectionsOf(const Shape& whole, const ParameterPart& part) {
-  return part.sections.empty() ? std::vector<int64_t>{whole.dim(part.dim)} : part.sections;
+std::vector<int64_t> SectionsOf(const Shape& global, const ParameterPart& part) {
+  return part.sections.empty() ? std::vector<int64_t>{global.dim(part.dim)} : part.sections;
 }
 
 // Where a share of `numel` elements begins; that of the one after the last is their end.
@@ -21,19 +21,19 @@ int64_t BeginOfShare(int64_t numel, int index, int count) {
   return numel / count * index + numel % count * index / count;
 }
 
-// Along the dimension: a section's share, which begins at `whole_begin` of it, and at `begin` of
+// Along the dimension: a section's share, which begins at `global_begin` of it, and at `begin` of
 // the part's.
 struct Share {
-  int64_t whole_begin;
+  int64_t global_begin;
   int64_t begin;
   int64_t numel;
 };
 
-std::vector<Share> SharesOf(const Shape& whole, const ParameterPart& part) {
+std::vector<Share> SharesOf(const Shape& global, const ParameterPart& part) {
   std::vector<Share> shares;
   int64_t section_begin = 0;
   int64_t begin = 0;
-  for (const int64_t section : SectionsOf(whole, part)) {
+  for (const int64_t section : SectionsOf(global, part)) {
     const int64_t from = BeginOfShare(section, part.index, part.count);
     const int64_t numel = BeginOfShare(section, part.index + 1, part.count) - from;
     shares.push_back({section_begin + from, begin, numel});
@@ -45,37 +45,37 @@ std::vector<Share> SharesOf(const Shape& whole, const ParameterPart& part) {
 
 }  // namespace
 
-absl::StatusOr<Shape> ShapeOfPart(const Shape& whole, const ParameterPart& part) {
-  if (part.dim < 0 || part.dim >= whole.rank()) {
+absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part) {
+  if (part.dim < 0 || part.dim >= global.rank()) {
     return absl::InvalidArgumentError(absl::StrCat("cannot divide dimension ", part.dim, " of ",
-                                                   whole.ToString(), ": there is none"));
+                                                   global.ToString(), ": there is none"));
   }
   if (part.count < 1 || part.index < 0 || part.index >= part.count) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", part.index, " of ", part.count, ": expected one of 0 to count - 1"));
   }
-  const std::vector<int64_t> sections = SectionsOf(whole, part);
+  const std::vector<int64_t> sections = SectionsOf(global, part);
   int64_t sum = 0;
   for (const int64_t section : sections) sum += section;
-  if (sum != whole.dim(part.dim) || *std::min_element(sections.begin(), sections.end()) < 0) {
+  if (sum != global.dim(part.dim) || *std::min_element(sections.begin(), sections.end()) < 0) {
     return absl::InvalidArgumentError(absl::StrCat("sections ", absl::StrJoin(sections, " + "),
                                                    " do not add up to dimension ", part.dim, " of ",
-                                                   whole.ToString()));
+                                                   global.ToString()));
   }
   std::vector<int64_t> dims;
-  for (int i = 0; i < whole.rank(); ++i) dims.push_back(whole.dim(i));
+  for (int i = 0; i < global.rank(); ++i) dims.push_back(global.dim(i));
   int64_t& divided = dims[static_cast<size_t>(part.dim)];
   divided = 0;
-  for (const Share& share : SharesOf(whole, part)) divided += share.numel;
+  for (const Share& share : SharesOf(global, part)) divided += share.numel;
   return Shape(dims);
 }
 
-std::vector<ElementRun> RunsOfPart(const Shape& whole, const ParameterPart& part, int64_t begin,
+std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& part, int64_t begin,
                                    int64_t numel) {
-  const std::vector<Share> shares = SharesOf(whole, part);
+  const std::vector<Share> shares = SharesOf(global, part);
   int64_t inner = 1;  // elements of one index of the dimension
-  for (int i = part.dim + 1; i < whole.rank(); ++i) inner *= whole.dim(i);
-  const int64_t whole_row = whole.dim(part.dim) * inner;
+  for (int i = part.dim + 1; i < global.rank(); ++i) inner *= global.dim(i);
+  const int64_t global_row = global.dim(part.dim) * inner;
   const int64_t row = (shares.back().begin + shares.back().numel) * inner;
   std::vector<ElementRun> runs;
   const int64_t end = begin + numel;
@@ -85,13 +85,13 @@ std::vector<ElementRun> RunsOfPart(const Shape& whole, const ParameterPart& part
       return in_row < (candidate.begin + candidate.numel) * inner;
     });
     const int64_t left = (share->begin + share->numel) * inner - in_row;
-    const int64_t whole_begin =
-        begin / row * whole_row + (share->whole_begin - share->begin) * inner + in_row;
+    const int64_t global_begin =
+        begin / row * global_row + (share->global_begin - share->begin) * inner + in_row;
     const int64_t count = std::min(left, end - begin);
-    if (!runs.empty() && runs.back().whole_begin + runs.back().numel == whole_begin) {
+    if (!runs.empty() && runs.back().global_begin + runs.back().numel == global_begin) {
       runs.back().numel += count;
     } else {
-      runs.push_back({whole_begin, begin, count});
+      runs.push_back({global_begin, begin, count});
     }
     begin += count;
   }

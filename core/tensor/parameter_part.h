@@ -28,20 +28,20 @@ struct ParameterPart {
   std::vector<int64_t> sections = {};
 };
 
-// Elements [begin, begin + numel) of a part are [whole_begin, whole_begin + numel) of the whole,
-// both row-major.
+// Elements [begin, begin + numel) of a part are [global_begin, global_begin + numel) of the
+// undivided parameter, both row-major.
 struct ElementRun {
-  int64_t whole_begin = 0;
+  int64_t global_begin = 0;
   int64_t begin = 0;
   int64_t numel = 0;
 };
 
-// The shape of a part of something of shape `whole`. InvalidArgument if there is no such dimension
-// or share, or the sections do not add up to the dimension.
-absl::StatusOr<Shape> ShapeOfPart(const Shape& whole, const ParameterPart& part);
+// The shape of a part of a parameter of shape `global`. InvalidArgument if there is no such
+// dimension or share, or the sections do not add up to the dimension.
+absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part);
 
 // The elements [begin, begin + numel) of a valid part, in order, in as few runs as there are.
-std::vector<ElementRun> RunsOfPart(const Shape& whole, const ParameterPart& part, int64_t begin,
+std::vector<ElementRun> RunsOfPart(const Shape& global, const ParameterPart& part, int64_t begin,
                                    int64_t numel);
 
 }  // namespace zeroth

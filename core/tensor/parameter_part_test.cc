@@ -77,8 +77,8 @@ TEST(ParameterPartTest, RunsAreTheElementsOfThePart) {
       for (const ElementRun& run : RunsOfPart(whole, part, begin, numel)) {
         EXPECT_EQ(run.begin, next);
         EXPECT_GT(run.numel, 0);
-        EXPECT_TRUE(found.empty() || found.back() + 1 != run.whole_begin) << "one run, not two";
-        for (int64_t i = 0; i < run.numel; ++i) found.push_back(run.whole_begin + i);
+        EXPECT_TRUE(found.empty() || found.back() + 1 != run.global_begin) << "one run, not two";
+        for (int64_t i = 0; i < run.numel; ++i) found.push_back(run.global_begin + i);
         next += run.numel;
       }
       EXPECT_EQ(found,

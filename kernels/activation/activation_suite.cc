@@ -8,7 +8,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/activation/activation.h"
-#include "zeroth/kernels/activation/activation_reference.h"
+#include "zeroth/kernels/activation/testing/activation_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

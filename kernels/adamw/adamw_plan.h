@@ -3,11 +3,11 @@
 // Into which launches a step of many ranges is cut: the table that a launch of NVIDIA's Apex or of
 // PyTorch's foreach optimizers works through, here as a pure value.
 //
-// A table travels by value, as the kernel's parameter. One in device memory could be of any length
-// and would make every step one launch, but takes a copy from page-locked memory before each launch
-// and that memory's life until the copy is done, at every replay too where the step is recorded. A
-// parameter is copied when it is enqueued or recorded, and read through the constant cache. Its 4
-// KiB hold kAdamWRanges ranges: all of GPT-2's 148 parameters take four launches.
+// A table is passed by value, as the kernel's parameter. One in device memory could be of any
+// length and would make every step one launch, but takes a copy from page-locked memory before each
+// launch and that memory's life until the copy is done, at every replay too where the step is
+// recorded. A parameter is copied when it is enqueued or recorded, and read through the constant
+// cache. Its 4 KiB hold kAdamWRanges ranges: all of GPT-2's 148 parameters take four launches.
 
 #ifndef ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_
 #define ZEROTH_KERNELS_ADAMW_ADAMW_PLAN_H_

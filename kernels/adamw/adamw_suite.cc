@@ -10,7 +10,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/adamw_reference.h"
+#include "zeroth/kernels/adamw/testing/adamw_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

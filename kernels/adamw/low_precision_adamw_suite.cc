@@ -15,9 +15,9 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/low_precision_reference.h"
 #include "zeroth/kernels/adamw/rounding.h"
 #include "zeroth/kernels/adamw/testing/adamw_state.h"
+#include "zeroth/kernels/adamw/testing/low_precision_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 
 namespace zeroth::testing {

@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 
-#include "zeroth/kernels/adamw/low_precision_reference.h"
+#include "zeroth/kernels/adamw/testing/low_precision_reference.h"
 
 namespace zeroth {
 namespace {

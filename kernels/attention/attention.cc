@@ -68,11 +68,12 @@ absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& ar
 }
 
 absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionShape& shape,
-                                              DType dtype) {
+                                              DType dtype, bool packed_documents) {
   std::string words;
   const auto describe = KernelTable<DescribeAttentionCall>::Find(kernels);
   if (describe == nullptr) return words;
-  const absl::Status status = describe(kernels, {WithoutIdleWindow(shape), dtype, &words}, {});
+  const absl::Status status =
+      describe(kernels, {WithoutIdleWindow(shape), dtype, packed_documents, &words}, {});
   if (!status.ok()) return status;
   return words;
 }

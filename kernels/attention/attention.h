@@ -59,7 +59,7 @@ absl::Status AttentionBackward(Kernels& kernels, const AttentionBackwardArgs& ar
 // and why not cuDNN where it does not; empty where there is one way only. Unimplemented if
 // KernelOptions::attention asks for what there is not.
 absl::StatusOr<std::string> DescribeAttention(Kernels& kernels, const AttentionShape& shape,
-                                              DType dtype);
+                                              DType dtype, bool packed_documents = false);
 
 }  // namespace kernels
 
@@ -86,6 +86,7 @@ struct AttentionBackwardCall {
 struct DescribeAttentionCall {
   AttentionShape shape;
   DType dtype = DType::kFloat32;
+  bool packed_documents = false;
   std::string* words = nullptr;
 };
 

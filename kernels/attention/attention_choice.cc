@@ -48,11 +48,12 @@ absl::Status AttentionChoice::EnqueueCudnn(const CudnnAttentionKey& key,
   return cudnn_->Enqueue(key, pointers, workspace);
 }
 
-absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shape, DType dtype) {
+absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shape, DType dtype,
+                                                      bool packed_documents) {
   constexpr char kOwn[] = "Zeroth's kernels";
   if (wanted_ == AttentionBackend::kFlash) return kOwn;
-  const CudnnAttentionKey forward_key = {shape, dtype, AttentionPass::kForward};
-  const CudnnAttentionKey backward_key = {shape, dtype, AttentionPass::kBackward};
+  const CudnnAttentionKey forward_key = {shape, dtype, AttentionPass::kForward, packed_documents};
+  const CudnnAttentionKey backward_key = {shape, dtype, AttentionPass::kBackward, packed_documents};
   const absl::StatusOr<size_t> forward = Ask(forward_key);
   const absl::StatusOr<size_t> backward = forward.ok() ? Ask(backward_key) : forward;
   for (const absl::Status& status : {forward.status(), backward.status()}) {
@@ -66,10 +67,14 @@ absl::StatusOr<std::string> AttentionChoice::Describe(const AttentionShape& shap
     return absl::StrCat(library, " forward, ", kOwn, " backward (", backward.status().message(),
                         ")");
   }
-  ZEROTH_ASSIGN_OR_RETURN(const int64_t at_once, cudnn_->SequencesAtOnce(backward_key));
-  return at_once == shape.batch
+  ZEROTH_ASSIGN_OR_RETURN(const CudnnAttention::Part part, cudnn_->PartAtOnce(backward_key));
+  if (part.kv_heads < shape.kv_heads) {
+    return absl::StrCat(library, ", backward of ", part.kv_heads, " of ", shape.kv_heads,
+                        " heads of keys at a time");
+  }
+  return part.sequences == shape.batch
              ? library
-             : absl::StrCat(library, ", backward of ", at_once, " sequences at a time");
+             : absl::StrCat(library, ", backward of ", part.sequences, " sequences at a time");
 }
 
 }  // namespace zeroth::cuda

@@ -41,7 +41,8 @@ class AttentionChoice {
   absl::Status EnqueueCudnn(const CudnnAttentionKey& key, const CudnnAttentionPointers& pointers,
                             void* workspace);
   // kernels::DescribeAttention.
-  absl::StatusOr<std::string> Describe(const AttentionShape& shape, DType dtype);
+  absl::StatusOr<std::string> Describe(const AttentionShape& shape, DType dtype,
+                                       bool packed_documents = false);
 
  private:
   // OK if cuDNN computes it; Unimplemented says why it does not.

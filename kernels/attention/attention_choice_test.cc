@@ -201,26 +201,40 @@ TEST(AttentionChoiceTest, DescriptionsSayWhatWillBe) {
             "Zeroth's kernels (cuDNN: not found: libcudnn.so.9)");
 }
 
-TEST(AttentionChoiceTest, OneSequenceTooLongForTheWorkspaceIsOurs) {
+TEST(AttentionChoiceTest, OneSequenceTooLongForTheWorkspaceGoesByHeads) {
   Library library;
   AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
-  const AttentionShape longer = {2, 8192, 32, 8, 128};
+  EXPECT_EQ(choice.Describe({2, 8192, 32, 8, 128}, DType::kBFloat16).value(),
+            "cuDNN 9.99.0, backward of 1 of 8 heads of keys at a time");
+  EXPECT_EQ(choice.Describe({1, 4096, 32, 8, 128}, DType::kBFloat16).value(),
+            "cuDNN 9.99.0, backward of 4 of 8 heads of keys at a time");
+}
+
+TEST(AttentionChoiceTest, OneHeadTooLongForTheWorkspaceIsOurs) {
+  Library library;
+  AttentionChoice choice = ChoiceOf(AttentionBackend::kAuto, library);
+  const AttentionShape longer = {2, 16384, 32, 8, 128};
   const auto workspace = choice.CudnnWorkspace(Key(longer, AttentionPass::kBackward), {});
   ASSERT_TRUE(workspace.ok()) << workspace.status();
   EXPECT_FALSE(workspace->has_value());
   const std::string words = choice.Describe(longer, DType::kBFloat16).value();
-  EXPECT_TRUE(absl::StrContains(words, "needs 4096 MiB of workspace for one sequence")) << words;
+  EXPECT_TRUE(absl::StrContains(words,
+                                "needs 2048 MiB of workspace for one of a sequence's 8 "
+                                "heads of keys"))
+      << words;
 }
 
-// Every sequence goes through once, at its own address, in workspace within the limit.
+// Every head of every sequence goes through once, at its own address, in workspace within the
+// limit.
 TEST(AttentionChoiceTest, PartsCoverTheBatch) {
   std::minstd_rand random(7);
   const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
   int in_parts = 0;
+  bool by_heads = false;
   for (int round = 0; round < 200; ++round) {
     AttentionShape shape;
     shape.batch = pick(70);
-    shape.seq = pick(3000);
+    shape.seq = pick(6000);
     shape.kv_heads = pick(4);
     shape.heads = shape.kv_heads * pick(6);
     shape.head_dim = 8 * pick(16);
@@ -236,10 +250,11 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
     pointers.dqkv = reinterpret_cast<void*>(uintptr_t{5} << 40);
     const auto workspace = choice.CudnnWorkspace(key, pointers);
     ASSERT_TRUE(workspace.ok()) << workspace.status();
-    if (!workspace->has_value()) continue;  // one sequence is too long
+    if (!workspace->has_value()) continue;  // one head is too long
     EXPECT_LE(**workspace, CudnnAttention::kMostWorkspaceBytes);
     ASSERT_EQ(choice.EnqueueCudnn(key, pointers, nullptr), absl::OkStatus());
     int64_t sequence = 0;
+    int64_t kv_head = 0;
     for (const Library::Enqueued& part : library.enqueued) {
       const int64_t tokens = sequence * shape.seq;
       const auto distance = [](const void* from, const void* to) {
@@ -252,12 +267,25 @@ TEST(AttentionChoiceTest, PartsCoverTheBatch) {
       EXPECT_EQ(distance(pointers.dout, part.pointers.dout),
                 tokens * shape.heads * shape.head_dim * 2);
       EXPECT_EQ(distance(pointers.lse, part.pointers.lse), tokens * shape.heads * 4);
+      EXPECT_EQ(part.pointers.first_kv_head, kv_head);
+      EXPECT_EQ(part.pointers.first_head, kv_head * shape.heads / shape.kv_heads);
+      EXPECT_EQ(part.key.all_heads, shape.heads);
+      EXPECT_EQ(part.key.all_kv_heads, shape.kv_heads);
+      kv_head += part.key.shape.kv_heads;
+      if (kv_head < shape.kv_heads) {
+        by_heads = true;
+        EXPECT_EQ(part.key.shape.batch, 1);
+        continue;
+      }
+      EXPECT_EQ(kv_head, shape.kv_heads);
+      kv_head = 0;
       sequence += part.key.shape.batch;
     }
     EXPECT_EQ(sequence, shape.batch);
     in_parts += library.enqueued.size() > 1 ? 1 : 0;
   }
   EXPECT_GT(in_parts, 20);
+  EXPECT_TRUE(by_heads);
 }
 
 // Shapes come and go: the latest are kept, and a key that has gone is asked for again.

@@ -83,9 +83,9 @@ const OnCuda<RunBackward> attention_backward;
 
 const KernelTable<DescribeAttentionCall>::Registration describe(
     "cuda", [](Kernels& kernels, const DescribeAttentionCall& call, CallTensors) -> absl::Status {
-      ZEROTH_ASSIGN_OR_RETURN(
-          *call.words,
-          ChoiceOf(static_cast<CudaKernels&>(kernels)).Describe(call.shape, call.dtype));
+      ZEROTH_ASSIGN_OR_RETURN(*call.words,
+                              ChoiceOf(static_cast<CudaKernels&>(kernels))
+                                  .Describe(call.shape, call.dtype, call.packed_documents));
       return absl::OkStatus();
     });
 

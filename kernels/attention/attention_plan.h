@@ -34,7 +34,7 @@ inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * 32;
 
 // One block: kRows queries, 16 * kRowTiles for each warp, against kKeys keys at a time. A block's
-// queries stay; keys and values take turns in arriving while the other is in use.
+// queries stay; keys and values arrive alternately, each while the other is in use.
 template <int kDim>
 struct MmaForwardTile {
   // Each fragment of keys and values that a warp loads is used for two tiles of queries: one would

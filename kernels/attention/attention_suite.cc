@@ -13,7 +13,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/attention/attention_reference.h"
+#include "zeroth/kernels/attention/testing/attention_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

@@ -105,7 +105,7 @@ std::vector<int64_t> Strides(const AttentionShape& shape, int64_t width) {
 class GraphBuilder {
  public:
   GraphBuilder(const CudnnAttentionKey& key, fe::graph::Graph& graph)
-      : shape_(key.shape), graph_(graph) {
+      : key_(key), shape_(key.shape), graph_(graph) {
     graph_
         .set_io_data_type(key.dtype == DType::kFloat16 ? fe::DataType_t::HALF
                                                        : fe::DataType_t::BFLOAT16)
@@ -131,6 +131,8 @@ class GraphBuilder {
                        .set_deterministic_algorithm(true)
                        .set_attn_scale(scale());
     SetCausal(options);
+    // Packed, as versions before 9.26 want it: a part of the heads is of one sequence, where the
+    // stride of the batch is nothing.
     const auto lse = graph_.tensor(fe::graph::Tensor_attributes()
                                        .set_name("lse")
                                        .set_uid(kLse)
@@ -141,16 +143,16 @@ class GraphBuilder {
         Packed(kQuery, shape_.heads), Packed(kKey, shape_.kv_heads),
         Packed(kValue, shape_.kv_heads), Input(kOut, shape_.heads, out_width()),
         Input(kDout, shape_.heads, out_width()), lse, std::move(options));
-    SetOutput(dquery, kDquery, shape_.heads, shape_.packed_dim());
-    SetOutput(dkey, kDkey, shape_.kv_heads, shape_.packed_dim());
-    SetOutput(dvalue, kDvalue, shape_.kv_heads, shape_.packed_dim());
+    SetOutput(dquery, kDquery, shape_.heads, key_.packed_dim());
+    SetOutput(dkey, kDkey, shape_.kv_heads, key_.packed_dim());
+    SetOutput(dvalue, kDvalue, shape_.kv_heads, key_.packed_dim());
   }
 
  private:
   using TensorPointer = std::shared_ptr<fe::graph::Tensor_attributes>;
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
-  int64_t out_width() const { return shape_.heads * shape_.head_dim; }
+  int64_t out_width() const { return key_.all_heads * shape_.head_dim; }
 
   template <typename Options>
   static void SetCausal(Options& options) {
@@ -165,7 +167,7 @@ class GraphBuilder {
                              .set_dim({shape_.batch, heads, shape_.seq, shape_.head_dim})
                              .set_stride(Strides(shape_, width)));
   }
-  TensorPointer Packed(Uid uid, int64_t heads) { return Input(uid, heads, shape_.packed_dim()); }
+  TensorPointer Packed(Uid uid, int64_t heads) { return Input(uid, heads, key_.packed_dim()); }
 
   void SetOutput(const TensorPointer& tensor, Uid uid, int64_t heads, int64_t width) const {
     tensor->set_output(true)
@@ -174,6 +176,7 @@ class GraphBuilder {
         .set_stride(Strides(shape_, width));
   }
 
+  const CudnnAttentionKey& key_;
   const AttentionShape& shape_;
   fe::graph::Graph& graph_;
 };
@@ -197,12 +200,14 @@ class Plan : public CudnnAttentionPlan {
       return absl::FailedPreconditionError(
           "cuDNN: this plan is for a device that was only described");
     }
-    std::unordered_map<int64_t, void*> pack = {{kOut, pointers.out}, {kLse, pointers.lse}};
+    std::unordered_map<int64_t, void*> pack;
+    pack[kOut] = Head(pointers.out, pointers.first_head);
+    pack[kLse] = pointers.lse + pointers.first_head * key_.shape.seq;
     // The library's packs hold what it only reads by the same type.
-    AddHeads(kQuery, const_cast<void*>(pointers.qkv), pack);
+    AddHeads(kQuery, const_cast<void*>(pointers.qkv), pointers, pack);
     if (key_.pass == AttentionPass::kBackward) {
-      pack[kDout] = const_cast<void*>(pointers.dout);
-      AddHeads(kDquery, pointers.dqkv, pack);
+      pack[kDout] = Head(const_cast<void*>(pointers.dout), pointers.first_head);
+      AddHeads(kDquery, pointers.dqkv, pointers, pack);
     }
     try {
       fe::error_t error = graph_->execute(handle_, pack, workspace);
@@ -214,14 +219,17 @@ class Plan : public CudnnAttentionPlan {
   }
 
  private:
+  void* Head(void* heads, int64_t head) const {
+    return static_cast<char*>(heads) +
+           head * key_.shape.head_dim * static_cast<int64_t>(SizeOf(key_.dtype));
+  }
   // Queries, keys and values lie side by side in a token; `first` is the queries' name.
-  void AddHeads(int64_t first, void* packed, std::unordered_map<int64_t, void*>& pack) const {
-    const AttentionShape& shape = key_.shape;
-    char* const queries = static_cast<char*>(packed);
-    const int64_t head_bytes = shape.head_dim * static_cast<int64_t>(SizeOf(key_.dtype));
-    pack[first] = queries;
-    pack[first + 1] = queries + shape.heads * head_bytes;
-    pack[first + 2] = queries + (shape.heads + shape.kv_heads) * head_bytes;
+  void AddHeads(int64_t first, void* packed, const CudnnAttentionPointers& pointers,
+                std::unordered_map<int64_t, void*>& pack) const {
+    const int64_t key = key_.all_heads + pointers.first_kv_head;
+    pack[first] = Head(packed, pointers.first_head);
+    pack[first + 1] = Head(packed, key);
+    pack[first + 2] = Head(packed, key + key_.all_kv_heads);
   }
 
   const CudnnAttentionKey key_;

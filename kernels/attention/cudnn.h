@@ -32,10 +32,14 @@ struct CudnnAttentionKey {
   DType dtype = DType::kBFloat16;
   AttentionPass pass = AttentionPass::kForward;
   bool packed_documents = false;
+  // How many heads the arrays hold, if the shape's are only some of them.
+  int64_t all_heads = shape.heads;
+  int64_t all_kv_heads = shape.kv_heads;
 
+  int64_t packed_dim() const { return (all_heads + 2 * all_kv_heads) * shape.head_dim; }
   auto Tied() const {
     return std::tie(shape.batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim, dtype,
-                    pass);
+                    pass, all_heads, all_kv_heads);
   }
   bool operator<(const CudnnAttentionKey& other) const { return Tied() < other.Tied(); }
 };
@@ -54,6 +58,9 @@ struct CudnnAttentionPointers {
   float* lse = nullptr;
   const void* dout = nullptr;
   void* dqkv = nullptr;
+  // Of those in the arrays, the first pair of heads that a plan for some of them computes.
+  int64_t first_head = 0;
+  int64_t first_kv_head = 0;
 };
 
 class CudnnAttentionPlan {

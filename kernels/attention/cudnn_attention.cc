@@ -16,6 +16,24 @@ CudnnAttentionKey WithBatch(CudnnAttentionKey key, int64_t batch) {
   return key;
 }
 
+// Of one sequence, so many heads of keys with the queries that belong to them.
+CudnnAttentionKey SomeHeads(CudnnAttentionKey key, int64_t kv_heads) {
+  key.shape.batch = 1;
+  key.shape.heads = key.shape.heads / key.shape.kv_heads * kv_heads;
+  key.shape.kv_heads = kv_heads;
+  return key;
+}
+
+// The most heads of keys, a divisor of all, whose scores fit; 0 if one does not.
+int64_t HeadsThatFit(int64_t kv_heads, size_t bytes, size_t most) {
+  int64_t some = kv_heads;
+  while (some > 0 && (kv_heads % some != 0 ||
+                      bytes / static_cast<size_t>(kv_heads) * static_cast<size_t>(some) > most)) {
+    --some;
+  }
+  return some;
+}
+
 // The addresses `sequences` further on; what a pass does not have stays null.
 CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttentionPointers& from,
                                 int64_t sequences) {
@@ -41,19 +59,25 @@ CudnnAttentionPointers Advanced(const CudnnAttentionKey& key, const CudnnAttenti
 CudnnAttention::Made CudnnAttention::Make(const CudnnAttentionKey& key) {
   Parts parts;
   parts.sequences = key.shape.batch;
+  parts.kv_heads = key.shape.kv_heads;
   ZEROTH_ASSIGN_OR_RETURN(parts.plan, cudnn_->MakePlan(key));
   const size_t whole = parts.plan->workspace_bytes();
-  if (whole > kMostWorkspaceBytes) {
+  if (whole > most_workspace_bytes_) {
     // Workspace grows with the batch, by what the whole tells of one sequence.
     const size_t each = (whole + key.shape.batch - 1) / key.shape.batch;
-    parts.sequences = static_cast<int64_t>(kMostWorkspaceBytes / each);
-    if (parts.sequences == 0) {
-      return absl::UnimplementedError(absl::StrCat(
-          "cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads, " heads needs ",
-          each >> 20, " MiB of workspace for one sequence, expected at most ",
-          kMostWorkspaceBytes >> 20));
+    parts.sequences = std::max<int64_t>(static_cast<int64_t>(most_workspace_bytes_ / each), 1);
+    parts.kv_heads = HeadsThatFit(key.shape.kv_heads, each, most_workspace_bytes_);
+    if (parts.kv_heads == 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("cuDNN: attention over ", key.shape.seq, " tokens in ", key.shape.heads,
+                       " heads needs ", each / static_cast<size_t>(key.shape.kv_heads) >> 20,
+                       " MiB of workspace for one of a sequence's ", key.shape.kv_heads,
+                       " heads of keys, expected at most ", most_workspace_bytes_ >> 20));
     }
-    ZEROTH_ASSIGN_OR_RETURN(parts.plan, cudnn_->MakePlan(WithBatch(key, parts.sequences)));
+    const bool some_heads = parts.kv_heads < key.shape.kv_heads;
+    ZEROTH_ASSIGN_OR_RETURN(parts.plan,
+                            cudnn_->MakePlan(some_heads ? SomeHeads(key, parts.kv_heads)
+                                                        : WithBatch(key, parts.sequences)));
     if (const int64_t rest = key.shape.batch % parts.sequences; rest != 0) {
       ZEROTH_ASSIGN_OR_RETURN(parts.rest, cudnn_->MakePlan(WithBatch(key, rest)));
     }
@@ -86,9 +110,9 @@ absl::StatusOr<size_t> CudnnAttention::WorkspaceBytes(const CudnnAttentionKey& k
   return parts->workspace_bytes;
 }
 
-absl::StatusOr<int64_t> CudnnAttention::SequencesAtOnce(const CudnnAttentionKey& key) {
+absl::StatusOr<CudnnAttention::Part> CudnnAttention::PartAtOnce(const CudnnAttentionKey& key) {
   ZEROTH_ASSIGN_OR_RETURN(const Parts* parts, Find(key));
-  return parts->sequences;
+  return Part{parts->sequences, parts->kv_heads};
 }
 
 absl::Status CudnnAttention::Enqueue(const CudnnAttentionKey& key,
@@ -96,7 +120,11 @@ absl::Status CudnnAttention::Enqueue(const CudnnAttentionKey& key,
   ZEROTH_ASSIGN_OR_RETURN(const Parts* parts, Find(key));
   int64_t done = 0;
   for (; done + parts->sequences <= key.shape.batch; done += parts->sequences) {
-    ZEROTH_RETURN_IF_ERROR(parts->plan->Enqueue(Advanced(key, pointers, done), workspace));
+    CudnnAttentionPointers part = Advanced(key, pointers, done);
+    for (; part.first_kv_head < key.shape.kv_heads; part.first_kv_head += parts->kv_heads) {
+      part.first_head = part.first_kv_head * (key.shape.heads / key.shape.kv_heads);
+      ZEROTH_RETURN_IF_ERROR(parts->plan->Enqueue(part, workspace));
+    }
   }
   if (parts->rest == nullptr) return absl::OkStatus();
   return parts->rest->Enqueue(Advanced(key, pointers, done), workspace);

@@ -21,7 +21,7 @@
 #include "zeroth/core/device/testing/missing_device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/attention/attention.h"
-#include "zeroth/kernels/attention/attention_reference.h"
+#include "zeroth/kernels/attention/testing/attention_reference.h"
 
 namespace zeroth::cuda {
 namespace {

@@ -23,9 +23,17 @@ __global__ void __launch_bounds__(kMapThreads)
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= columns) return;
   float sum = 0.0f;
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    sum = __fadd_rn(sum, partial[piece * columns + column]);
+  // So many loads are under way at once: one after the other would wait for memory each time.
+  constexpr int kLoads = 16;
+  int64_t piece = 0;
+  for (; piece + kLoads <= pieces; piece += kLoads) {
+    float loaded[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) loaded[i] = partial[(piece + i) * columns + column];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) sum = __fadd_rn(sum, loaded[i]);
   }
+  for (; piece < pieces; ++piece) sum = __fadd_rn(sum, partial[piece * columns + column]);
   out[column] = FromFloat<T>(accumulate ? __fadd_rn(ToFloat(out[column]), sum) : sum);
 }
 

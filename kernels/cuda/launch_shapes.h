@@ -30,7 +30,7 @@ inline constexpr int kMapThreads = 256;
 inline constexpr size_t kKernelParameterBytes = 4096;
 
 // A grid for `items` independent items, one per thread and turn: as many blocks as the device holds
-// at once, which then take turns, or fewer. `resident`: of a kernel that is compiled for fewer.
+// at once, the rest of which wait, or fewer. `resident`: of a kernel that is compiled for fewer.
 inline LaunchShape MapShape(int64_t items, int multiprocessors,
                             int resident = kBlocksPerMultiprocessor) {
   const int64_t blocks = (items + kMapThreads - 1) / kMapThreads;

@@ -31,7 +31,7 @@ RowGradients RowGradientsOf(const Tensor& dout, const Tensor& gradient, bool acc
 }  // namespace
 
 absl::Status Embedding(Kernels& kernels, const Tensor& tokens, const Tensor& table,
-                       const Tensor& positions, const Tensor& out) {
+                       const Tensor& positions, const Tensor& out, bool part) {
   Operation op("Embedding", kernels);
   SharedType type;
   if (!op.Kind("tokens", tokens, DType::kInt32) || !op.Kind("table", table, type) ||
@@ -46,11 +46,11 @@ absl::Status Embedding(Kernels& kernels, const Tensor& tokens, const Tensor& tab
     HasPositions(op, "positions", positions, seq, dim);
   if (!op.Exactly("out", out, {batch, seq, dim}, type)) return op.status();
   return op.Run(EmbeddingCall{batch, seq, table.dim(0), dim, type.dtype, tokens.data<int32_t>(),
-                              table.raw_data(), RawDataOrNull(positions), out.raw_data()});
+                              table.raw_data(), RawDataOrNull(positions), out.raw_data(), part});
 }
 
 absl::Status EmbeddingBackward(Kernels& kernels, const Tensor& tokens, const Tensor& dout,
-                               const Tensor& dtable, bool accumulate) {
+                               const Tensor& dtable, bool accumulate, bool part) {
   Operation op("EmbeddingBackward", kernels);
   SharedType type;
   SharedType gradient;
@@ -60,8 +60,8 @@ absl::Status EmbeddingBackward(Kernels& kernels, const Tensor& tokens, const Ten
       !op.Exactly("dout", dout, {tokens.dim(0), tokens.dim(1), dtable.dim(1)}, type)) {
     return op.status();
   }
-  return op.Run(
-      EmbeddingBackwardCall{RowGradientsOf(dout, dtable, accumulate), tokens.data<int32_t>()});
+  return op.Run(EmbeddingBackwardCall{RowGradientsOf(dout, dtable, accumulate),
+                                      tokens.data<int32_t>(), part});
 }
 
 absl::Status PositionBackward(Kernels& kernels, const Tensor& dout, const Tensor& dpositions,

@@ -17,12 +17,14 @@ namespace kernels {
 
 // out[b, s] = table[tokens[b, s]] (+ positions[s]). tokens int32 [batch, seq]; table [vocab, dim];
 // positions [max_seq, dim] or undefined; out [batch, seq, dim]. A token outside [0, vocab) is
-// InvalidArgument.
+// InvalidArgument. Of a table that is a `part` of one (LocalIds), `vocab` is the token that is
+// elsewhere, whose row is zeros.
 absl::Status Embedding(Kernels& kernels, const Tensor& tokens, const Tensor& table,
-                       const Tensor& positions, const Tensor& out);
-// dtable[t] (+)= sum of dout over the places of t, in their order. The whole of dtable is written.
+                       const Tensor& positions, const Tensor& out, bool part = false);
+// dtable[t] (+)= sum of dout over the places of t, on a CPU in their order, on a GPU in one that
+// the shapes decide. The whole of dtable is written.
 absl::Status EmbeddingBackward(Kernels& kernels, const Tensor& tokens, const Tensor& dout,
-                               const Tensor& dtable, bool accumulate);
+                               const Tensor& dtable, bool accumulate, bool part = false);
 // dpositions[s] (+)= sum of dout[b, s] over b; rows from seq on count as zeros.
 absl::Status PositionBackward(Kernels& kernels, const Tensor& dout, const Tensor& dpositions,
                               bool accumulate);
@@ -40,6 +42,7 @@ struct EmbeddingCall {
   const void* table = nullptr;
   const void* positions = nullptr;  // or null
   void* out = nullptr;
+  bool part = false;
 };
 // `gradient` is a sum of rows of dout: dtable, or dpositions.
 struct RowGradients {
@@ -55,6 +58,7 @@ struct RowGradients {
 };
 struct EmbeddingBackwardCall : RowGradients {
   const int32_t* tokens = nullptr;
+  bool part = false;
 };
 struct PositionBackwardCall : RowGradients {};
 

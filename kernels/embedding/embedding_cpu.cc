@@ -43,11 +43,16 @@ void AddRows(const EmbeddingCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
     for (int64_t row = begin; row < end; ++row) {
+      T* const out = static_cast<T*>(call.out) + row * call.dim;
+      const T* const position = static_cast<const T*>(call.positions) + row % call.seq * call.dim;
+      if (call.tokens[row] == call.vocab) {  // elsewhere
+        std::copy_n(position, call.dim, out);
+        continue;
+      }
       Transform(
-          static_cast<size_t>(call.dim), static_cast<T*>(call.out) + row * call.dim,
+          static_cast<size_t>(call.dim), out,
           [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); },
-          static_cast<const T*>(call.table) + call.tokens[row] * call.dim,
-          static_cast<const T*>(call.positions) + row % call.seq * call.dim);
+          static_cast<const T*>(call.table) + call.tokens[row] * call.dim, position);
     }
   });
 }
@@ -100,7 +105,7 @@ void TokenGradients(const EmbeddingBackwardCall& call, const int32_t* heads, con
   WithElementTypes(call.dtype, call.grad_dtype, [&](auto element, auto grad) HWY_ATTR {
     for (int64_t place = 0; place < places; ++place) {
       const int32_t token = call.tokens[place];
-      if (heads[token] == place) {
+      if (token < call.rows && heads[token] == place) {
         GradientRow<decltype(element), decltype(grad)>(call, chain, place, token, begin, end);
       }
     }
@@ -134,6 +139,7 @@ void LinkPlaces(int64_t count, int64_t vocab, const int32_t* tokens, int32_t* he
                 int32_t* next) {
   std::fill_n(heads, vocab, -1);
   for (int64_t place = count - 1; place >= 0; --place) {
+    if (tokens[place] == vocab) continue;  // elsewhere
     next[place] = heads[tokens[place]];
     heads[tokens[place]] = static_cast<int32_t>(place);
   }
@@ -151,10 +157,10 @@ void ClearRows(const RowGradients& call, int64_t first) {
               });
 }
 
-absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t vocab,
+absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t vocab, bool part,
                          const int32_t* tokens) {
   for (int64_t i = 0; i < batch * seq; ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab) continue;
+    if (tokens[i] >= 0 && tokens[i] < vocab + (part ? 1 : 0)) continue;
     return absl::InvalidArgumentError(absl::StrCat(op, ": tokens[", i / seq, ", ", i % seq, "] is ",
                                                    tokens[i], ", expected a value in [0, ", vocab,
                                                    "), the rows of the embedding table"));
@@ -163,15 +169,20 @@ absl::Status CheckTokens(const char* op, int64_t batch, int64_t seq, int64_t voc
 }
 
 absl::Status Embedding(const EmbeddingCall& call, CpuKernels&) {
-  ZEROTH_RETURN_IF_ERROR(CheckTokens("Embedding", call.batch, call.seq, call.vocab, call.tokens));
+  ZEROTH_RETURN_IF_ERROR(
+      CheckTokens("Embedding", call.batch, call.seq, call.vocab, call.part, call.tokens));
   const auto add_rows = HWY_DYNAMIC_DISPATCH(AddRows);
   const size_t row_bytes = static_cast<size_t>(call.dim) * SizeOf(call.dtype);
   ParallelFor(call.batch * call.seq, RowGrain(call.dim), [&](int64_t, int64_t begin, int64_t end) {
     if (call.positions != nullptr) return add_rows(call, begin, end);
     for (int64_t i = begin; i < end; ++i) {
       const size_t token = static_cast<size_t>(call.tokens[i]);
-      std::memcpy(static_cast<char*>(call.out) + static_cast<size_t>(i) * row_bytes,
-                  static_cast<const char*>(call.table) + token * row_bytes, row_bytes);
+      char* const to = static_cast<char*>(call.out) + static_cast<size_t>(i) * row_bytes;
+      if (call.tokens[i] == call.vocab) {
+        std::memset(to, 0, row_bytes);
+      } else {
+        std::memcpy(to, static_cast<const char*>(call.table) + token * row_bytes, row_bytes);
+      }
     }
   });
   return absl::OkStatus();
@@ -180,7 +191,7 @@ const OnCpu<Embedding> embedding;
 
 absl::Status EmbeddingBackward(const EmbeddingBackwardCall& call, CpuKernels& kernels) {
   ZEROTH_RETURN_IF_ERROR(
-      CheckTokens("EmbeddingBackward", call.batch, call.seq, call.rows, call.tokens));
+      CheckTokens("EmbeddingBackward", call.batch, call.seq, call.rows, call.part, call.tokens));
   const int64_t places = call.batch * call.seq;
   ZEROTH_ASSIGN_OR_RETURN(
       void* memory,

@@ -16,11 +16,11 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
-#include "zeroth/kernels/activation/activation_reference.h"
+#include "zeroth/kernels/activation/testing/activation_reference.h"
 #include "zeroth/kernels/cpu/workspace.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"
-#include "zeroth/kernels/gemm/gemm_reference.h"
+#include "zeroth/kernels/gemm/testing/gemm_reference.h"
 
 namespace zeroth::cpu {
 namespace {

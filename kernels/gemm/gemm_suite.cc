@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/kernels/activation/activation_reference.h"
+#include "zeroth/kernels/activation/testing/activation_reference.h"
 #include "zeroth/kernels/gemm/gemm.h"
-#include "zeroth/kernels/gemm/gemm_reference.h"
+#include "zeroth/kernels/gemm/testing/gemm_reference.h"
 #include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
@@ -33,6 +33,7 @@ struct GemmCase {
   DType dtype = DType::kFloat32;    // of a, b and bias
   DType c_dtype = DType::kFloat32;  // of c, pre_activation and gelu_input
   int64_t padding = 0;              // up to this many foreign columns on each side of every matrix
+  bool by_blas = false;             // cuBLASLt's products and epilogues
 
   std::string ToString() const;
 };
@@ -42,7 +43,7 @@ class GemmSuite : public KernelsSuite {
   // Runs one product of random values and compares every element with the definition, within the
   // bound of any order of float32 additions and the one rounding of what is stored; foreign columns
   // of c must keep their bits.
-  void Check(const GemmCase& test);
+  void Check(GemmCase test);
   // The flags of `test` for every pair of types.
   void CheckTypes(GemmCase test);
   // Sizes up to `most` and every combination of flags that is legal, at random.
@@ -110,15 +111,18 @@ Element Expect(const GemmCase& test, const Operands& in, const Products& product
   const double size = products.magnitude[at] + std::abs(added);
   // The slope of both activations is below 1.13, and so is GELU's derivative; their own rounding is
   // a few units of the argument.
-  const double error =
-      epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
+  double error = epsilon * (static_cast<double>(test.k + 4) * 1.13 * size + 8.0 * std::abs(sum));
+  // cuBLASLt's epilogue multiplies by a derivative that was seen to be off by 1.1e-5 on an H100.
+  if (test.gelu_backward && test.by_blas) error += 3e-5 * std::abs(sum);
   if (test.gelu_backward) return {sum * reference::GeluDerivative(in.gelu_input[at]), error};
   return {activated ? reference::Activate(test.activation, sum) : sum, error};
 }
 
 void CompareElement(const GemmCase& test, float actual, const Element& expected) {
+  // cuBLASLt's epilogue rounds the derivative, too: an H100 was seen to be off by 1.05 ulps.
+  const double roundings = test.gelu_backward && test.by_blas ? 3 : 1;
   const double rounding =
-      test.c_dtype == DType::kFloat32 ? 0.0 : HalfUlp(test.c_dtype, expected.value);
+      test.c_dtype == DType::kFloat32 ? 0.0 : roundings * HalfUlp(test.c_dtype, expected.value);
   ASSERT_NEAR(actual, expected.value, expected.error + rounding);
 }
 
@@ -156,7 +160,8 @@ std::string GemmCase::ToString() const {
                       DTypeName(dtype), " to ", DTypeName(c_dtype));
 }
 
-void GemmSuite::Check(const GemmCase& test) {
+void GemmSuite::Check(GemmCase test) {
+  test.by_blas = std::string(GetParam()) == "cuda";
   SCOPED_TRACE(test.ToString());
   const auto random = [&](int64_t rows, int64_t cols, DType dtype) {
     Padded matrix{rows, cols, RandomSize(0, test.padding), 0, {}};

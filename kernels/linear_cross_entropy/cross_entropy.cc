@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/cross_entropy.cc"
@@ -40,8 +41,10 @@ float RowMax(const float* HWY_RESTRICT x, int64_t n) {
   return max;
 }
 
-// x = e^(x - max); returns the sum.
-double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
+// The sum of e^(x - max), which x becomes if `kKeeps`.
+template <bool kKeeps>
+double RowExp(std::conditional_t<kKeeps, float, const float>* HWY_RESTRICT x, int64_t n,
+              float max) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto row_max = hn::Set(d, max);
@@ -55,7 +58,7 @@ double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
     auto sum = hn::Zero(d);
     for (; i < end; i += lanes) {
       const auto e = Exp(d, hn::Sub(hn::LoadU(d, x + i), row_max));
-      hn::StoreU(e, d, x + i);
+      if constexpr (kKeeps) hn::StoreU(e, d, x + i);
       sum = hn::Add(sum, e);
     }
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
@@ -64,7 +67,7 @@ double RowExp(float* HWY_RESTRICT x, int64_t n, float max) {
     const size_t rest = static_cast<size_t>(n - i);
     const auto e = hn::IfThenElseZero(hn::FirstN(d, rest),
                                       Exp(d, hn::Sub(LoadFirstElements(d, x + i, rest), row_max)));
-    StoreFirstElements(e, d, x + i, rest);
+    if constexpr (kKeeps) StoreFirstElements(e, d, x + i, rest);
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
   }
   return total;
@@ -97,7 +100,7 @@ double CrossEntropyRow(float* x, int64_t n, int32_t target, bool gradients, floa
   }
   const float max = RowMax(x, n);
   const double logit = static_cast<double>(x[target]) - static_cast<double>(max);
-  const double sum = RowExp(x, n, max);
+  const double sum = RowExp<true>(x, n, max);
   if (gradients) GradientRow(x, n, target, sum, factor, to);
   return std::log(sum) - logit;
 }
@@ -109,6 +112,39 @@ double RowLoss(float* x, int64_t n, int32_t target, std::optional<DType> gradien
   });
 }
 
+void PartStatistics(const float* x, int64_t n, float& max, float& sum) {
+  max = RowMax(x, n);
+  sum = static_cast<float>(RowExp<false>(x, n, max));
+}
+
+template <typename T>
+void PartGradient(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
+                  T* to) {
+  const float scale = static_cast<float>(factor / sum);
+  const bool is_here = target >= 0 && target < n;
+  const float at_target = is_here ? x[target] : 0.0f;
+  const auto gradient = [scale, max](auto d, auto v) HWY_ATTR {
+    return hn::Mul(hn::Set(d, scale), Exp(d, hn::Sub(v, hn::Set(d, max))));
+  };
+  Transform(static_cast<size_t>(n), to, gradient, x);
+  if (!is_here) return;
+  float e = 0.0f;
+  Transform(size_t{1}, &e, gradient, &at_target);
+  Store(e - factor, to + target);
+}
+
+void PartGradientRow(const float* x, int64_t n, int32_t target, float max, double sum, float factor,
+                     DType dtype, void* to) {
+  WithElementType(dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    if (target == kIgnoredTarget) {
+      std::fill_n(static_cast<T*>(to), n, T{});
+    } else {
+      PartGradient(x, n, target, max, sum, factor, static_cast<T*>(to));
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -117,6 +153,17 @@ HWY_AFTER_NAMESPACE();
 namespace zeroth::cpu {
 
 HWY_EXPORT(RowLoss);
+HWY_EXPORT(PartStatistics);
+HWY_EXPORT(PartGradientRow);
+
+void SoftmaxPart(const float* x, int64_t n, float& max, float& sum) {
+  HWY_DYNAMIC_DISPATCH(PartStatistics)(x, n, max, sum);
+}
+
+void SoftmaxGradientRow(const float* x, int64_t n, int32_t target, float max, double sum,
+                        float factor, DType dtype, void* to) {
+  HWY_DYNAMIC_DISPATCH(PartGradientRow)(x, n, target, max, sum, factor, dtype, to);
+}
 
 void SoftmaxCrossEntropy(int64_t rows, int64_t vocab, float* logits, const int32_t* targets,
                          std::optional<DType> gradients, float factor, double& loss) {

@@ -22,6 +22,7 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
       absl::StrCat("is ", args.weight.shape().ToString(), ", expected [vocab, ", hidden.cols, "]"));
   op.Count("targets", args.targets, hidden.rows, DType::kInt32);
   op.Count("loss", args.loss, 1, DType::kFloat32);
+  if (args.divisor.defined()) op.Count("divisor", args.divisor, 1, DType::kFloat32);
   if (args.dhidden.defined()) op.Rows("dhidden", args.dhidden, hidden.rows, hidden.cols, type);
   if (args.dweight.defined()) op.Exactly("dweight", args.dweight, args.weight.shape(), gradient);
   if (!op.ok()) return op.status();
@@ -35,6 +36,7 @@ absl::Status LinearCrossEntropy(Kernels& kernels, const LinearCrossEntropyArgs& 
   call.weight = args.weight.raw_data();
   call.targets = args.targets.data<int32_t>();
   call.loss = args.loss.data<float>();
+  call.divisor = args.divisor.defined() ? args.divisor.data<float>() : nullptr;
   call.dhidden = RawDataOrNull(args.dhidden);
   call.dweight = RawDataOrNull(args.dweight);
   call.accumulate_dweight = args.accumulate_dweight;

@@ -25,6 +25,8 @@ struct LinearCrossEntropyArgs {
   Tensor targets;  // [rows] int32; -100 is left out of the mean; other values outside [0, vocab)
                    // are InvalidArgument
   Tensor loss;     // [1] fp32, overwritten; 0 if no target counts
+  Tensor divisor;  // [1] fp32, above 0: what the sum over rows is divided by; undefined: by the
+                   // number of targets that count, which makes it their mean
   Tensor dhidden;  // [rows, dim], overwritten; undefined for the loss alone
   Tensor dweight;  // [vocab, dim]; undefined for the loss alone or when frozen
   bool accumulate_dweight = false;
@@ -49,6 +51,7 @@ struct LinearCrossEntropyCall {
   const void* weight = nullptr;        // [vocab, dim]
   const int32_t* targets = nullptr;    // [rows]
   float* loss = nullptr;               // [1]
+  const float* divisor = nullptr;      // [1], or null
   void* dhidden = nullptr;             // [rows, dim], or null
   void* dweight = nullptr;             // [vocab, dim], or null
   bool accumulate_dweight = false;

@@ -87,7 +87,8 @@ absl::Status LinearCrossEntropy(const LinearCrossEntropyCall& call, Workspace& w
   float* const logits = scratch + weight_sum_floats;
   std::optional<DType> gradients;
   if (call.dhidden != nullptr || call.dweight != nullptr) gradients = call.dtype;
-  const double mean = 1.0 / static_cast<double>(counted);
+  const double mean = 1.0 / (call.divisor != nullptr ? static_cast<double>(*call.divisor)
+                                                     : static_cast<double>(counted));
   const float factor = static_cast<float>(call.grad_scale * mean);
   double loss = 0.0;
   for (int64_t begin = 0; begin < call.rows; begin += chunk_rows) {

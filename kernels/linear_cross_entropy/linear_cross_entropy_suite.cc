@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,7 +10,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
-#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_reference.h"
+#include "zeroth/kernels/linear_cross_entropy/testing/linear_cross_entropy_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 
@@ -68,8 +69,15 @@ void LinearCrossEntropySuite::Check(const LinearCrossEntropyArgs& args,
   ASSERT_TRUE(targets.ok()) << targets.status();
   reference::LinearCrossEntropyOutput expected = reference::LinearCrossEntropy(
       dim, vocab, ToDouble(Download(args.hidden)), ToDouble(Download(args.weight)), *targets);
-  for (double& x : expected.dhidden) x *= args.grad_scale;
-  for (double& x : expected.dweight) x *= args.grad_scale;
+  double factor = 1.0;
+  if (args.divisor.defined()) {
+    const auto counted = std::count_if(targets->begin(), targets->end(),
+                                       [](int32_t target) { return target != kIgnored; });
+    factor = static_cast<double>(counted) / static_cast<double>(Download(args.divisor)[0]);
+  }
+  expected.loss *= factor;
+  for (double& x : expected.dhidden) x *= factor * args.grad_scale;
+  for (double& x : expected.dweight) x *= factor * args.grad_scale;
   for (size_t i = 0; i < old_dweight.size(); ++i) expected.dweight[i] += old_dweight[i];
   ExpectClose(Download(args.loss), {expected.loss}, 1e-6, 1e-7, "loss");
   if (args.dhidden.defined())
@@ -85,6 +93,7 @@ TEST_P(LinearCrossEntropySuite, RandomShapes) {
     LinearCrossEntropyArgs args =
         Random(RandomSize(1, 90), RandomSize(1, 40), RandomSize(1, 300), kTypePairs[i % 7]);
     args.grad_scale = RandomSize(0, 1) == 0 ? 1.0f : 0.37f;
+    if (i % 3 == 0) args.divisor = Upload({1}, {static_cast<float>(RandomSize(1, 400)) * 0.25f});
     Check(args);
     if (HasFatalFailure()) return;
   }
@@ -155,6 +164,10 @@ TEST_P(LinearCrossEntropySuite, NothingCounted) {
     EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
     EXPECT_EQ(Download(args.dhidden), std::vector<float>(30, 0.0f));
     EXPECT_EQ(Download(args.dweight), std::vector<float>(200, 0.0f));
+    args.divisor = Upload({1}, {3.0f});
+    ASSERT_TRUE(kernels::LinearCrossEntropy(kernels(), args).ok());
+    EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
+    EXPECT_EQ(Download(args.dhidden), std::vector<float>(30, 0.0f));
     const std::vector<float> old = RoundTo(types.grad_dtype, RandomNormal(200));
     args.dweight = Upload({40, 5}, old, types.grad_dtype);
     args.accumulate_dweight = true;
@@ -169,6 +182,23 @@ TEST_P(LinearCrossEntropySuite, NoRows) {
     ASSERT_TRUE(kernels::LinearCrossEntropy(kernels(), args).ok());
     EXPECT_EQ(Download(args.loss), std::vector<float>{0.0f});
     EXPECT_EQ(Download(args.dweight), std::vector<float>(200, 0.0f));
+  }
+}
+
+// A divisor that is what would be counted changes no bit.
+TEST_P(LinearCrossEntropySuite, DividesByTheNumberThatCounts) {
+  for (const Types& types : kTypePairs) {
+    LinearCrossEntropyArgs args = Random(33, 12, 100, types);
+    args.targets = UploadTokens({33}, std::vector<int32_t>(33, 7));
+    Check(args);
+    const std::vector<float> loss = Download(args.loss);
+    const std::vector<float> dhidden = Download(args.dhidden);
+    const std::vector<float> dweight = Download(args.dweight);
+    args.divisor = Upload({1}, {33.0f});
+    Check(args);
+    EXPECT_EQ(Download(args.loss), loss);
+    EXPECT_EQ(Download(args.dhidden), dhidden);
+    EXPECT_EQ(Download(args.dweight), dweight);
   }
 }
 

@@ -24,6 +24,10 @@ __device__ __forceinline__ bool Counts(int32_t target, int64_t vocab) {
   return target >= 0 && target < vocab;
 }
 
+__device__ __forceinline__ float Value(const LossDivisor& divisor) {
+  return divisor.given != nullptr ? *divisor.given : static_cast<float>(*divisor.counted);
+}
+
 __global__ void __launch_bounds__(kMapThreads)
     CountKernel(int64_t rows, int64_t vocab, const int32_t* targets, int32_t* counted,
                 DataErrorWord* error) {
@@ -66,8 +70,7 @@ __device__ __forceinline__ void StoreGradients(const float (&value)[kWidth], int
 template <typename T, int kBlock>
 __global__ void __launch_bounds__(kBlock)
     CachedSoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
-                            const int32_t* counted, bool gradients, float grad_scale,
-                            float* losses) {
+                            LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
   ZEROTH_SHARED(float, scratch, [kBlock / 32]);
   ZEROTH_DYNAMIC_SHARED(float, cache);
   const int64_t row = blockIdx.x;
@@ -104,7 +107,7 @@ __global__ void __launch_bounds__(kBlock)
   if (!gradients) return;
 
   T* const dx = reinterpret_cast<T*>(logits + row * stride);
-  const float scale = counts ? grad_scale / static_cast<float>(*counted) : 0.0f;
+  const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
   const float inverse = 1.0f / sum;
   for (int64_t at = first; at < vocab; at += kStep) {
     LoadPack<kWidth>(cache + at, value);
@@ -124,7 +127,7 @@ __global__ void __launch_bounds__(kBlock)
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SoftmaxLossKernel(int64_t vocab, int64_t stride, float* logits, const int32_t* targets,
-                      const int32_t* counted, bool gradients, float grad_scale, float* losses) {
+                      LossDivisor divisor, bool gradients, float grad_scale, float* losses) {
   ZEROTH_SHARED(float, scratch, [kThreads / 32]);
   const int64_t row = blockIdx.x;
   const float* const x = logits + row * stride;
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) losses[row] = counts ? log_sum - at_target : 0.0f;
   if (!gradients) return;
 
-  const float scale = counts ? grad_scale / static_cast<float>(*counted) : 0.0f;
+  const float scale = counts ? grad_scale / Value(divisor) : 0.0f;
   for (int64_t begin = 0; begin < vocab; begin += kStep) {
     const int64_t at = begin + int64_t{threadIdx.x} * kWidth;
     float value[kWidth] = {};
@@ -171,7 +174,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    MeanKernel(int64_t rows, const float* losses, const int32_t* counted, float* loss) {
+    MeanKernel(int64_t rows, const float* losses, LossDivisor divisor, float* loss) {
   ZEROTH_SHARED(double, sums, [kThreads]);
   double sum = 0.0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
@@ -181,7 +184,8 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (int i = 1; i < kThreads; ++i) sum += sums[i];
-  *loss = *counted == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(*counted));
+  *loss =
+      *divisor.counted == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(Value(divisor)));
 }
 
 template <typename T>
@@ -204,8 +208,8 @@ absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, i
 }
 
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
-                         const int32_t* targets, const int32_t* counted, bool gradients,
-                         DType dtype, float grad_scale, float* losses, size_t shared_bytes,
+                         const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
+                         float grad_scale, float* losses, size_t shared_bytes,
                          const LaunchTarget& target) {
   const auto row_bytes = static_cast<size_t>(stride) * sizeof(float);
   const dim3 grid(static_cast<unsigned>(rows));
@@ -213,7 +217,7 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
     using T = typename decltype(tag)::type;
     const auto launch = [&](auto* kernel, int threads, size_t dynamic_shared_bytes) {
       return Launch("SoftmaxLoss", kernel, {grid, dim3(threads), dynamic_shared_bytes},
-                    target.stream, vocab, stride, logits, targets, counted, gradients, grad_scale,
+                    target.stream, vocab, stride, logits, targets, divisor, gradients, grad_scale,
                     losses);
     };
     if (row_bytes + kStaticSharedBytes > shared_bytes) {
@@ -226,10 +230,10 @@ absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* log
   });
 }
 
-absl::Status MeanLoss(int64_t rows, const float* losses, const int32_t* counted, float* loss,
+absl::Status MeanLoss(int64_t rows, const float* losses, LossDivisor divisor, float* loss,
                       const LaunchTarget& target) {
   return ZEROTH_LAUNCH(MeanKernel, (LaunchShape{dim3(1), dim3(kThreads)}), target.stream, rows,
-                       losses, counted, loss);
+                       losses, divisor, loss);
 }
 
 absl::Status RoundSums(int64_t count, const float* sums, bool accumulate, DType dtype, void* out,

@@ -21,18 +21,24 @@ namespace zeroth::cuda {
 absl::Status CountTargets(int64_t rows, int64_t vocab, const int32_t* targets, int32_t* counted,
                           DataErrorWord* error, const LaunchTarget& target);
 
+// What a sum over rows is divided by, in device memory.
+struct LossDivisor {
+  const int32_t* counted = nullptr;  // CountTargets'
+  const float* given = nullptr;      // in the place of it, if not null
+};
+
 // For each row: losses[row] = log(sum(exp(logits))) - logits[target], 0 where there is no target;
-// and if `gradients`, logits become (softmax - one_hot(target)) * grad_scale / *counted in `dtype`,
+// and if `gradients`, logits become (softmax - one_hot(target)) * grad_scale / divisor in `dtype`,
 // at the start of each row's memory. Rows that fit into `shared_bytes`, what a block may have of
 // shared memory, are read once, longer ones twice. `stride` is a multiple of 8, the first row on 16
 // bytes.
 absl::Status SoftmaxLoss(int64_t rows, int64_t vocab, int64_t stride, float* logits,
-                         const int32_t* targets, const int32_t* counted, bool gradients,
-                         DType dtype, float grad_scale, float* losses, size_t shared_bytes,
+                         const int32_t* targets, LossDivisor divisor, bool gradients, DType dtype,
+                         float grad_scale, float* losses, size_t shared_bytes,
                          const LaunchTarget& target);
 
-// *loss = sum(losses) / *counted, 0 if nothing counts.
-absl::Status MeanLoss(int64_t rows, const float* losses, const int32_t* counted, float* loss,
+// *loss = sum(losses) / divisor, 0 if nothing counts.
+absl::Status MeanLoss(int64_t rows, const float* losses, LossDivisor divisor, float* loss,
                       const LaunchTarget& target);
 
 // out (+)= sums, rounded once. out is `dtype`.

@@ -10,7 +10,7 @@
 
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/moe/moe.h"
-#include "zeroth/kernels/moe/moe_reference.h"
+#include "zeroth/kernels/moe/testing/moe_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

@@ -6,7 +6,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/norm/norm.h"
-#include "zeroth/kernels/norm/norm_reference.h"
+#include "zeroth/kernels/norm/testing/norm_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 

@@ -170,7 +170,7 @@ HWY_EXPORT(SumBlocks);
 
 absl::Status Quantize(const QuantizeCall& call, CpuKernels&) {
   const QuantizedBlocks& shape = call.shape;
-  // What lies between travels too.
+  // The gap between them is sent too.
   std::fill(call.quantized + shape.count, call.quantized + shape.scales_offset(), uint8_t{0});
   std::fill(
       call.quantized + shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float)),

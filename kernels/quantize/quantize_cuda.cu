@@ -48,7 +48,7 @@ __global__ void QuantizeKernel(int64_t count, int64_t block_size, int64_t blocks
                              : __fdiv_rn(largest, QuantizedBlocks::kMostCode);
 }
 
-// What lies behind codes and scales travels too.
+// The gaps behind codes and scales are sent too.
 __global__ void ClearGaps(QuantizedBlocks shape, uint8_t* quantized) {
   const int64_t scales_end =
       shape.scales_offset() + shape.blocks() * static_cast<int64_t>(sizeof(float));

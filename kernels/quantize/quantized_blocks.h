@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How block-quantised values lie in memory, so that they travel as bytes in one piece.
+// How block-quantised values lie in memory, so that they are sent as bytes in one piece.
 
 #ifndef ZEROTH_KERNELS_QUANTIZE_QUANTIZED_BLOCKS_H_
 #define ZEROTH_KERNELS_QUANTIZE_QUANTIZED_BLOCKS_H_

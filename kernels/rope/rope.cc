@@ -72,10 +72,12 @@ absl::Status Rope(Kernels& kernels, const RopeArgs& args) {
   if (args.starts.defined()) {
     op.Exactly("starts", args.starts, {shape.batch, shape.seq}, DType::kInt32);
   }
+  op.Require(args.first_position >= 0, "first_position",
+             absl::StrCat("is ", args.first_position, ", expected at least 0"));
   if (!op.ok()) return op.status();
   return op.Run(RopeCall{shape.batch, shape.seq, shape.heads + shape.kv_heads, shape.head_dim,
                          shape.packed_dim(), args.qkv.dtype(), args.qkv.raw_data(), args.spec,
-                         DataOrNull<int32_t>(args.starts), args.inverse});
+                         DataOrNull<int32_t>(args.starts), args.inverse, args.first_position});
 }
 
 }  // namespace kernels

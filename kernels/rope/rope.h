@@ -3,6 +3,7 @@
 #ifndef ZEROTH_KERNELS_ROPE_ROPE_H_
 #define ZEROTH_KERNELS_ROPE_ROPE_H_
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,8 @@ struct RopeArgs {
   // position is its place in the sequence.
   Tensor starts = {};
   bool inverse = false;  // the transpose of the same call, which is its backward
+  // Positions count from here: of tokens that follow others.
+  int64_t first_position = 0;
 };
 
 namespace kernels {
@@ -75,6 +78,13 @@ struct RopeCall {
   RopeSpec spec;
   const int32_t* starts = nullptr;  // or null
   bool inverse = false;
+  int64_t first_position = 0;
+  // Positions that a table must have. One that grows token by token doubles.
+  int64_t positions() const {
+    const int64_t end = first_position + seq;
+    return first_position == 0 ? end
+                               : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(end)));
+  }
 };
 
 }  // namespace zeroth

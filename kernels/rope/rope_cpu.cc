@@ -67,7 +67,8 @@ void RotateRows(const RopeCall& call, const float* table, int64_t begin, int64_t
       const int64_t place = row % call.seq;
       // Whatever `starts` hold, the position is one of the table.
       const int64_t start = call.starts == nullptr ? 0 : call.starts[row];
-      const float* cosines = table + (place - std::clamp<int64_t>(start, 0, place)) * call.head_dim;
+      const int64_t position = call.first_position + place - std::clamp<int64_t>(start, 0, place);
+      const float* cosines = table + position * call.head_dim;
       auto* x = static_cast<decltype(element)*>(call.qkv) + row * call.packed_dim;
       for (int64_t head = 0; head < call.heads; ++head, x += call.head_dim)
         RotateHead(d, static_cast<size_t>(half), cosines, cosines + half, sign, x);
@@ -126,7 +127,7 @@ absl::StatusOr<const float*> RopeTable::Get(int64_t seq, int64_t head_dim, const
 
 absl::Status Rope(const RopeCall& call, CpuKernels& kernels) {
   auto& kept = kernels.Kept<RopeTable>(kernels.device().allocator());
-  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.seq, call.head_dim, call.spec));
+  ZEROTH_ASSIGN_OR_RETURN(const float* table, kept.Get(call.positions(), call.head_dim, call.spec));
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateRows);
   ParallelFor(call.batch * call.seq, RowGrain(call.packed_dim),
               [&](int64_t, int64_t begin, int64_t end) { rotate(call, table, begin, end); });

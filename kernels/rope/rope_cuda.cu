@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)
       const int64_t start = call.starts[place];
       position -= start < 0 ? 0 : start > position ? position : start;
     }
+    position += call.first_position;
     const float* const cosines = table + position * call.head_dim + frequency;
     float low[N];
     float high[N];
@@ -96,21 +97,21 @@ absl::Status Fill(const RopeCall& call, const LaunchTarget& target, float* table
     FrequencyPack pack = {};
     std::copy_n(frequencies.begin() + first, count, pack.values);
     ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(
-        FillTable, MapShape(call.seq * count, target.multiprocessors), target.stream, call.seq,
-        call.head_dim, pack, first, count, call.spec.attention_factor, table));
+        FillTable, MapShape(call.positions() * count, target.multiprocessors), target.stream,
+        call.positions(), call.head_dim, pack, first, count, call.spec.attention_factor, table));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<const float*> PrepareTable(const RopeCall& call, CudaKernels& kernels) {
   auto& table = kernels.Kept<RopeTable>();
-  if (table.memory == nullptr || table.seq < call.seq || table.head_dim != call.head_dim ||
+  if (table.memory == nullptr || table.seq < call.positions() || table.head_dim != call.head_dim ||
       !(table.spec == call.spec)) {
     table.memory = nullptr;  // a failed allocation leaves nothing behind
     ZEROTH_ASSIGN_OR_RETURN(
         table.memory,
-        kernels.Scratch(static_cast<size_t>(call.seq * call.head_dim) * sizeof(float)));
-    table.seq = call.seq;
+        kernels.Scratch(static_cast<size_t>(call.positions() * call.head_dim) * sizeof(float)));
+    table.seq = call.positions();
     table.head_dim = call.head_dim;
     table.spec = call.spec;
     ZEROTH_RETURN_IF_ERROR(Fill(call, kernels.target(), static_cast<float*>(table.memory->data())));

@@ -9,7 +9,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/kernels/attention/attention_shape.h"
 #include "zeroth/kernels/rope/rope.h"
-#include "zeroth/kernels/rope/rope_reference.h"
+#include "zeroth/kernels/rope/testing/rope_reference.h"
 #include "zeroth/kernels/testing/kernels_suite.h"
 #include "zeroth/kernels/testing/rounding.h"
 
@@ -82,6 +82,34 @@ TEST_P(RopeSuite, DocumentsAreRotatedAsSequencesAre) {
     apart.insert(apart.end(), part.begin(), part.end());
   }
   EXPECT_EQ(packed, apart);
+}
+
+// Tokens that follow others are rotated as in one call, whatever a table from an earlier call has.
+TEST_P(RopeSuite, PositionsCountFromTheFirst) {
+  const AttentionShape whole{1, 20, 2, 1, 10};
+  const int64_t row = whole.packed_dim();
+  const std::vector<float> qkv = RandomNormal(20 * row);
+  RopeArgs args;
+  args.shape = whole;
+  args.qkv = Upload({1, 20, row}, qkv);
+  ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+  const std::vector<float> together = Download(args.qkv);
+  args.spec.theta = 500.0;  // another table in between
+  ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+  args.spec.theta = 10000.0;
+  std::vector<float> apart;
+  for (const auto& [begin, end] : {std::pair(0, 3), std::pair(3, 4), std::pair(4, 20)}) {
+    args.shape.seq = end - begin;
+    args.first_position = begin;
+    args.qkv = Upload({1, args.shape.seq, row},
+                      std::vector<float>(qkv.begin() + begin * row, qkv.begin() + end * row));
+    ASSERT_TRUE(kernels::Rope(kernels(), args).ok());
+    const std::vector<float> part = Download(args.qkv);
+    apart.insert(apart.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(together, apart);
+  args.first_position = -1;
+  ExpectInvalid(kernels::Rope(kernels(), args), {"Rope", "first_position is -1"});
 }
 
 // The angle of a far position: what a table in float would get wrong in the fourth digit.

@@ -168,10 +168,11 @@ Decoder::Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOpti
 }
 
 absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
-  if (tokens.shape().rank() == 2 && tokens.dim(1) > config_.max_positions) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence length ", tokens.dim(1),
-                                                   " exceeds the model's ", config_.max_positions,
-                                                   " positions"));
+  const int64_t length =
+      context.first_position() + (tokens.shape().rank() == 2 ? tokens.dim(1) : 0);
+  if (length > config_.max_positions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence length ", length, " exceeds the model's ", config_.max_positions, " positions"));
   }
   if (positions_ != nullptr && context.document_starts().defined()) {
     return absl::UnimplementedError(
@@ -183,6 +184,51 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
     ZEROTH_ASSIGN_OR_RETURN(x, block->Forward(context, x));
   }
   return norm_->Forward(context, x);
+}
+
+absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
+  if (config_.experts > 0) {
+    return absl::UnimplementedError("a mixture of experts cannot be divided among tensor ranks");
+  }
+  const DecoderNames& names = config_.names;
+  if (!names.q_norm.empty() && config_.qk_norm_over_all_heads) {
+    return absl::UnimplementedError(absl::StrCat(
+        "norms over all heads together, as '", names.q_norm,
+        "', cannot be divided among tensor ranks, each of which has some of the heads"));
+  }
+  const std::string attention = names.attention + ".";
+  const std::string mlp = names.mlp + ".";
+  const int64_t heads = config_.heads;
+  const int64_t kv_heads = config_.kv_heads;
+  const int64_t q = heads * config_.head_dim;
+  const int64_t kv = kv_heads * config_.head_dim;
+  std::vector<DivisionRule> rules = {{names.embedding, Division::kVocabulary},
+                                     {names.head, Division::kVocabulary},
+                                     {attention + names.attention_out, Division::kDepth, {}, heads},
+                                     {mlp + names.mlp_out, Division::kDepth},
+                                     {names.attention_norm, Division::kReplicated},
+                                     {names.mlp_norm, Division::kReplicated},
+                                     {names.norm, Division::kReplicated},
+                                     {names.positions, Division::kReplicated}};
+  if (names.qkv.size() == 1) {
+    // Keys and values may have fewer heads than queries, whose number theirs divides.
+    rules.push_back({attention + names.qkv[0], Division::kOutputs, {q, kv, kv}, kv_heads});
+  } else {
+    for (size_t i = 0; i < names.qkv.size(); ++i) {
+      rules.push_back(
+          {attention + names.qkv[i], Division::kOutputs, {}, i == 0 ? heads : kv_heads});
+    }
+  }
+  const bool is_packed = config_.gated && names.mlp_in.size() == 1;
+  for (const std::string& name : names.mlp_in) {
+    rules.push_back({mlp + name, Division::kOutputs,
+                     std::vector<int64_t>(is_packed ? 2 : 0, config_.mlp_hidden)});
+  }
+  if (!names.q_norm.empty()) {
+    rules.push_back({attention + names.q_norm, Division::kNormOfHeads});
+    rules.push_back({attention + names.k_norm, Division::kNormOfHeads});
+  }
+  return rules;
 }
 
 int64_t Decoder::MatmulWeights() const {

@@ -130,7 +130,10 @@ class Decoder : public LanguageModel {
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_seq_len() const override { return config_.max_positions; }
+  bool TakesDocuments() const override { return config_.rotary; }
   nlohmann::json HfConfig() const override { return hf_config_; }
+  bool SupportsCache() const override { return true; }
+  absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const override;
 
  protected:
   absl::StatusOr<Value> Hidden(Context& context, const Tensor& tokens) override;
@@ -139,6 +142,7 @@ class Decoder : public LanguageModel {
   int64_t AttentionWidth() const override {
     return config_.layers * config_.heads * config_.head_dim;
   }
+  int64_t AttentionWindow() const override { return config_.window; }
 
  private:
   Decoder(DecoderConfig config, nlohmann::json hf_config, const ModelOptions& options);

@@ -7,6 +7,7 @@
 
 #include "zeroth/nn/layers/attention.h"
 #include "zeroth/nn/ops/basic.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 
@@ -44,29 +45,43 @@ absl::StatusOr<Value> Attention::Compute(Context& context, const Value& x) {
   if (query_norm_ != nullptr) {
     ZEROTH_ASSIGN_OR_RETURN(qkv, NormQueriesAndKeys(context, qkv));
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Value heads, AttentionOp(context, qkv, shape_, rope_));
+  ZEROTH_ASSIGN_OR_RETURN(const Value heads,
+                          context.cache() == nullptr
+                              ? AttentionOp(context, qkv, shape(), rope_)
+                              : CachedAttentionOp(context, qkv, shape(), rope_, this));
   return out_->Forward(context, heads);
 }
 
+AttentionShape Attention::shape() const {
+  AttentionShape shape = shape_;
+  const Parameter& weight = *qkv_->parts()[0].weight;
+  if (!IsDivided(weight)) return shape;
+  shape.heads /= weight.part()->count;
+  shape.kv_heads /= weight.part()->count;
+  return shape;
+}
+
 absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Value& qkv) {
+  const AttentionShape here = shape();
+  const bool of_part = here.heads < shape_.heads;
   std::vector<Value> parts;
   int64_t column = 0;
   for (const auto& [norm, heads] :
-       {std::pair(query_norm_, shape_.heads), std::pair(key_norm_, shape_.kv_heads)}) {
-    const int64_t width = heads * shape_.head_dim;
+       {std::pair(query_norm_, here.heads), std::pair(key_norm_, here.kv_heads)}) {
+    const int64_t width = heads * here.head_dim;
     ZEROTH_ASSIGN_OR_RETURN(const Value part, SliceOp(context, qkv, -1, column, width));
     column += width;
     if (norms_are_over_all_heads_) {
       ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), norm->Forward(context, part));
       continue;
     }
-    const Shape rows({part.data.dim(0), part.data.dim(1), heads, shape_.head_dim});
+    const Shape rows({part.data.dim(0), part.data.dim(1), heads, here.head_dim});
     ZEROTH_ASSIGN_OR_RETURN(const Value each, ReshapeOp(context, part, rows));
-    ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each));
+    ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each, of_part));
     ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), ReshapeOp(context, normed, part.data.shape()));
   }
   ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(),
-                          SliceOp(context, qkv, -1, column, shape_.kv_heads * shape_.head_dim));
+                          SliceOp(context, qkv, -1, column, here.kv_heads * here.head_dim));
   return ConcatOp(context, parts, -1);
 }
 

@@ -46,8 +46,9 @@ class Attention : public Module {
 
   absl::StatusOr<Value> Forward(Context& context, const Value& x);
   Role role() const override { return Role::kAttention; }
-  // Of its heads; batch and seq are those of the input.
-  const AttentionShape& shape() const { return shape_; }
+  // Of the heads here: of a part of them where their projections are divided. Batch and seq are
+  // those of the input.
+  AttentionShape shape() const;
 
  private:
   absl::StatusOr<Value> Compute(Context& context, const Value& x);

@@ -10,6 +10,7 @@
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/nn/ops/fp8_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 
@@ -42,6 +43,13 @@ bool Linear::UseFp8() {
 }
 
 absl::StatusOr<Value> Linear::Product(Context& context, const Value& x, Activation activation) {
+  // Blocks of deterministic pieces take no fused activation.
+  const TensorRanks* const ranks = context.tensor_ranks();
+  const bool in_blocks = ranks != nullptr && ranks->options().deterministic > 0;
+  if (in_blocks && activation == Activation::kGelu) {
+    ZEROTH_ASSIGN_OR_RETURN(const Value y, LinearOp(context, x, parts_, layout_));
+    return GeluOp(context, y);
+  }
   if (!uses_fp8_) return LinearOp(context, x, parts_, layout_, activation);
   if (activation == Activation::kSilu) {
     return absl::UnimplementedError(

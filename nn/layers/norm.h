@@ -23,11 +23,11 @@ class Norm : public Module {
  public:
   Norm(std::string name, NormKind kind, int64_t dim, double eps);
 
-  // x [.., dim] → the same shape.
-  absl::StatusOr<Value> Forward(Context& context, const Value& x);
+  // x [.., dim] → the same shape. `of_part`: see NormOp.
+  absl::StatusOr<Value> Forward(Context& context, const Value& x, bool of_part = false);
   // Normalises x + residual and gives the sum too.
   absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
-                                             const Value& residual);
+                                             const Value& residual, bool of_part = false);
   Role role() const override { return Role::kNorm; }
 
  private:

@@ -8,19 +8,55 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/cached_attention.h"
 #include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
 
-absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
-                                  const std::optional<RopeSpec>& rope) {
-  if (qkv.data.shape().rank() != 3 || qkv.data.dim(2) != shape.packed_dim()) {
-    return absl::InvalidArgumentError(absl::StrCat("attention: input ", qkv.data.shape().ToString(),
+namespace {
+
+absl::Status TakeShape(const Tensor& qkv, AttentionShape& shape) {
+  if (qkv.shape().rank() != 3 || qkv.dim(2) != shape.packed_dim()) {
+    return absl::InvalidArgumentError(absl::StrCat("attention: input ", qkv.shape().ToString(),
                                                    ", expected [batch, seq, ", shape.packed_dim(),
                                                    "]: queries, keys and values side by side"));
   }
-  shape.batch = qkv.data.dim(0);
-  shape.seq = qkv.data.dim(1);
+  shape.batch = qkv.dim(0);
+  shape.seq = qkv.dim(1);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, AttentionShape shape,
+                                        const std::optional<RopeSpec>& rope, const void* layer) {
+  ZEROTH_RETURN_IF_ERROR(TakeShape(qkv.data, shape));
+  KeyValueCache* const cache = context.cache();
+  if (cache == nullptr || context.recording() || context.document_starts().defined()) {
+    return absl::FailedPreconditionError(
+        "cached attention: expected a cache, no packed documents, and no backward to come");
+  }
+  CachedAttentionArgs args;
+  args.shape = shape;
+  args.qkv = qkv.data;
+  args.past = cache->size();
+  if (rope.has_value()) {
+    ZEROTH_RETURN_IF_ERROR(kernels::Rope(
+        context.kernels(), {shape, qkv.data, *rope, {}, /*inverse=*/false, args.past}));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.cache,
+      cache->Of(layer, context.device(), 2 * shape.kv_heads * shape.head_dim, qkv.data.dtype()));
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
+                              qkv.data.dtype()));
+  ZEROTH_RETURN_IF_ERROR(kernels::CachedAttention(context.kernels(), args));
+  return context.MakeValue(args.out);
+}
+
+absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
+                                  const std::optional<RopeSpec>& rope) {
+  ZEROTH_RETURN_IF_ERROR(TakeShape(qkv.data, shape));
   if (rope.has_value()) {
     ZEROTH_RETURN_IF_ERROR(
         kernels::Rope(context.kernels(), {shape, qkv.data, *rope, context.document_starts()}));

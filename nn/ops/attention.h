@@ -21,6 +21,11 @@ namespace zeroth {
 absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionShape shape,
                                   const std::optional<RopeSpec>& rope);
 
+// The same of tokens that follow those of the context's cache, which takes theirs in as `layer`'s.
+// Records nothing.
+absl::StatusOr<Value> CachedAttentionOp(Context& context, const Value& qkv, AttentionShape shape,
+                                        const std::optional<RopeSpec>& rope, const void* layer);
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_NN_OPS_ATTENTION_H_

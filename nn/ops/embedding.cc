@@ -9,16 +9,19 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/embedding/embedding.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
+#include "zeroth/nn/ops/divided.h"
 
 namespace zeroth {
 namespace {
 
+// `tokens` are rows of what is here of the table.
 absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
                       Parameter* positions, const Tensor& dout) {
   if (table.requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, table.TakeGradient());
-    ZEROTH_RETURN_IF_ERROR(
-        kernels::EmbeddingBackward(context.kernels(), tokens, dout, slot.tensor, slot.accumulate));
+    ZEROTH_RETURN_IF_ERROR(kernels::EmbeddingBackward(context.kernels(), tokens, dout, slot.tensor,
+                                                      slot.accumulate, IsDivided(table)));
   }
   if (positions != nullptr && positions->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, positions->TakeGradient());
@@ -26,6 +29,20 @@ absl::Status Backward(Context& context, const Tensor& tokens, Parameter& table,
         kernels::PositionBackward(context.kernels(), dout, slot.tensor, slot.accumulate));
   }
   return absl::OkStatus();
+}
+
+// The tokens as rows of a table that is divided, or as they are.
+absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const Parameter& table) {
+  if (!IsDivided(table)) return tokens;
+  ZEROTH_RETURN_IF_ERROR(RanksOf(context, table).status());
+  LocalIdsArgs args;
+  args.ids = tokens;
+  args.vocab = table.global_shape().dim(0);
+  args.first = args.vocab * table.part()->index / table.part()->count;
+  args.count = table.shape().dim(0);
+  ZEROTH_ASSIGN_OR_RETURN(args.local, context.Empty(tokens.shape(), DType::kInt32));
+  ZEROTH_RETURN_IF_ERROR_WITH(kernels::LocalIds(context.kernels(), args), table.name());
+  return args.local;
 }
 
 }  // namespace
@@ -37,30 +54,38 @@ absl::StatusOr<Value> EmbeddingOp(Context& context, const Tensor& tokens, Parame
         absl::StrCat("embedding '", table.name(), "': tokens are ", DTypeName(tokens.dtype()), " ",
                      tokens.shape().ToString(), ", expected int32 [batch, seq]"));
   }
-  if (positions != nullptr && tokens.dim(1) > positions->shape().dim(0)) {
+  const int64_t first = context.first_position();
+  if (positions != nullptr && first + tokens.dim(1) > positions->shape().dim(0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("embedding '", table.name(), "': sequence length ", tokens.dim(1),
+        absl::StrCat("embedding '", table.name(), "': sequence length ", first + tokens.dim(1),
                      " exceeds the model's ", positions->shape().dim(0), " positions"));
   }
   ZEROTH_ASSIGN_OR_RETURN(const Tensor table_values, FullValues(table));
   Tensor position_values;
-  if (positions != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(position_values, FullValues(*positions));
+  const bool is_divided = IsDivided(table);
+  // What each rank of a divided table gives is summed, and positions are to be in it once.
+  if (positions != nullptr && (!is_divided || table.part()->index == 0)) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor all, FullValues(*positions));
+    position_values = all.Rows(first, all.dim(0));
   }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor local, LocalTokens(context, tokens, table));
   ZEROTH_ASSIGN_OR_RETURN(Tensor out,
                           context.Empty(Shape({tokens.dim(0), tokens.dim(1), table.shape().dim(1)}),
                                         table_values.dtype()));
   ZEROTH_RETURN_IF_ERROR_WITH(
-      kernels::Embedding(context.kernels(), tokens, table_values, position_values, out),
+      kernels::Embedding(context.kernels(), local, table_values, position_values, out, is_divided),
       table.name());
-  Value result = context.MakeValue(std::move(out));
-  if (context.recording()) {
-    context.tape().Record(
-        [&context, &table, positions, tokens, out_node = result.node]() -> absl::Status {
-          if (!out_node->grad.defined()) return absl::OkStatus();
-          return Backward(context, tokens, table, positions, out_node->grad);
-        });
+  if (is_divided) {
+    ZEROTH_ASSIGN_OR_RETURN(out, SumOverRanks(context, out, table.name()));
   }
+  Value result = context.MakeValue(std::move(out));
+  RecordBackward(
+      context, result,
+      [&context, &table, positions, local, is_divided](const Tensor& dout) -> absl::Status {
+        if (!is_divided) return Backward(context, local, table, positions, dout);
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, dout, table.name()));
+        return Backward(context, local, table, positions, all);
+      });
   return result;
 }
 

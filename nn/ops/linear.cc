@@ -10,7 +10,10 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/ops/divided.h"
+#include "zeroth/nn/ops/divided_linear.h"
 
 namespace zeroth {
 namespace {
@@ -19,13 +22,17 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
                           const Matrix& x, const Matrix& dy) {
   if (part.weight->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.weight->TakeGradient());
-    GemmArgs gemm;
-    gemm.a = layout == WeightLayout::kInOut ? x : dy;
-    gemm.b = layout == WeightLayout::kInOut ? dy : x;
-    gemm.transpose_a = true;
-    gemm.c = slot.tensor;
-    gemm.accumulate = slot.accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+      const Matrix in = x.Columns(block.in, block.ins);
+      const Matrix out = dy.Columns(block.out, block.outs);
+      GemmArgs gemm;
+      gemm.a = layout == WeightLayout::kInOut ? in : out;
+      gemm.b = layout == WeightLayout::kInOut ? out : in;
+      gemm.transpose_a = true;
+      gemm.c = BlockOf(slot.tensor, layout, block);
+      gemm.accumulate = slot.accumulate;
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    }
   }
   if (part.bias != nullptr && part.bias->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
@@ -35,8 +42,17 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
   return absl::OkStatus();
 }
 
-absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, WeightLayout layout,
-                      const Tensor& x, GradientNode* x_node, const Tensor& dy) {
+// Whether the product that makes the gradient may multiply it by the GELU's derivative as well,
+// which saves one reading and one writing of it. The product cannot add to what is there.
+bool GoesThroughGelu(const GradientNode& node) {
+  return node.gelu_input.defined() && !node.grad.defined() && !node.grad_of_gelu_input.defined();
+}
+
+}  // namespace
+
+absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
+                            WeightLayout layout, const Tensor& x, GradientNode* x_node,
+                            const Tensor& dy) {
   int64_t column = 0;
   for (const LinearPart& part : parts) {
     const int64_t out = OutFeatures(part, layout);
@@ -44,32 +60,44 @@ absl::Status Backward(Context& context, const std::vector<LinearPart>& parts, We
     column += out;
     ZEROTH_RETURN_IF_ERROR(BackwardPart(context, part, layout, x, dy_part));
     if (x_node == nullptr) continue;
-    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
     GemmArgs gemm;
     gemm.a = dy_part;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-    gemm.b = weight;
     gemm.transpose_b = layout == WeightLayout::kInOut;
-    gemm.c = slot.tensor;
+    if (parts.size() == 1 && GoesThroughGelu(*x_node)) {
+      ZEROTH_ASSIGN_OR_RETURN(x_node->grad_of_gelu_input, context.Empty(x.shape(), x.dtype()));
+      gemm.b = weight;
+      gemm.c = x_node->grad_of_gelu_input;
+      gemm.gelu_input = x_node->gelu_input;
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+      continue;
+    }
+    ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
     gemm.accumulate = slot.accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+      gemm.b = BlockOf(weight, layout, block);
+      gemm.c = Matrix(slot.tensor).Columns(block.in, block.ins);
+      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+    }
   }
   return absl::OkStatus();
 }
 
-// Turns the gradient of a GELU's output into that of its input, in place unless somebody else reads
-// it.
-absl::Status GeluBackward(Context& context, GradientNode& node, const Tensor& gelu_input) {
+absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
+  const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
+  if (!node.grad.defined()) {
+    node.grad = through;
+    return absl::OkStatus();
+  }
   Tensor dx = node.grad;
   if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
-    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(gelu_input.shape(), gelu_input.dtype()));
+    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
   }
-  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), gelu_input, node.grad, dx));
+  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
+  if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
   node.grad = std::move(dx);
   return absl::OkStatus();
 }
-
-}  // namespace
 
 int64_t InFeatures(const LinearPart& part, WeightLayout layout) {
   return part.weight->shape().dim(layout == WeightLayout::kInOut ? 0 : 1);
@@ -102,8 +130,22 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   }
   int64_t out = 0;
   for (const LinearPart& part : parts) out += OutFeatures(part, layout);
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(x.data.shape().WithLast(out), x.data.dtype()));
+  const bool is_divided = IsDivided(*parts[0].weight);
+  if (is_divided && !TakesAllInputs(*parts[0].weight, layout)) {
+    return DepthDividedLinearOp(context, x, parts[0], layout, activation);
+  }
+  Tensor all = x.data;
+  if (is_divided) {
+    ZEROTH_RETURN_IF_ERROR(RanksOf(context, *parts[0].weight).status());
+    ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, x.data, parts[0].weight->name()));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(all.shape().WithLast(out), all.dtype()));
   const bool keeps_input = activation == Activation::kGelu && context.recording();
+  if (is_divided && activation != Activation::kNone &&
+      context.tensor_ranks()->options().deterministic > 0) {
+    return absl::InvalidArgumentError(
+        "linear layer: an activation is not fused with the blocks of deterministic pieces");
+  }
   if (keeps_input && parts.size() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("linear layer: a fused GELU is for one projection, not ", parts.size()));
@@ -115,29 +157,35 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   int64_t column = 0;
   for (const LinearPart& part : parts) {
     GemmArgs gemm;
-    gemm.a = x.data;
+    gemm.a = all;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-    gemm.b = weight;
-    gemm.transpose_b = layout == WeightLayout::kOutIn;
-    gemm.c = Matrix(y).Columns(column, OutFeatures(part, layout));
+    Tensor bias;
     if (part.bias != nullptr) {
-      ZEROTH_ASSIGN_OR_RETURN(gemm.bias, FullValues(*part.bias));
+      ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
     }
+    gemm.transpose_b = layout == WeightLayout::kOutIn;
     gemm.activation = activation;
     gemm.pre_activation = gelu_input;
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
+    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+      gemm.b = BlockOf(weight, layout, block);
+      gemm.c = Matrix(y).Columns(column + block.out, block.outs);
+      if (bias.defined()) gemm.bias = bias.View(block.out, Shape({block.outs}));
+      ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
+    }
     column += OutFeatures(part, layout);
   }
   Value result = context.MakeValue(std::move(y));
   if (context.recording()) {
+    result.node->gelu_input = gelu_input;
     context.tape().Record([&context, parts = std::vector<LinearPart>(parts.begin(), parts.end()),
                            layout, x_data = x.data, x_node = x.node, y_node = result.node,
-                           gelu_input]() -> absl::Status {
-      if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
-      if (gelu_input.defined()) {
-        ZEROTH_RETURN_IF_ERROR(GeluBackward(context, *y_node, gelu_input));
+                           is_divided]() -> absl::Status {
+      if (y_node->gelu_input.defined()) {
+        ZEROTH_RETURN_IF_ERROR(FusedGeluBackward(context, *y_node));
       }
-      return Backward(context, parts, layout, x_data, x_node.get(), y_node->grad);
+      if (!y_node->grad.defined()) return absl::OkStatus();  // nothing downstream used the result
+      const auto backward = is_divided ? OutputDividedBackward : LinearBackward;
+      return backward(context, parts, layout, x_data, x_node.get(), y_node->grad);
     });
   }
   return result;

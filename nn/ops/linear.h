@@ -35,6 +35,15 @@ absl::Status ValidateLinearInput(const Tensor& x, absl::Span<const LinearPart> p
 absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<const LinearPart> parts,
                                WeightLayout layout, Activation activation = Activation::kNone);
 
+// For operations with the same products. The backward of the parts' products with x: gradients of
+// weights and biases, and of x unless `x_node` is null.
+absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
+                            WeightLayout layout, const Tensor& x, GradientNode* x_node,
+                            const Tensor& dy);
+// Turns the gradient of a fused GELU's output into that of its input, in place unless somebody else
+// reads it.
+absl::Status FusedGeluBackward(Context& context, GradientNode& node);
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_NN_OPS_LINEAR_H_

@@ -31,6 +31,7 @@ absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden
   ZEROTH_ASSIGN_OR_RETURN(args.weight, FullValues(weight));
   args.targets = targets.Reshape(Shape({rows}));
   ZEROTH_ASSIGN_OR_RETURN(args.loss, context.Empty(Shape({1}), DType::kFloat32));
+  args.divisor = context.loss_divisor();
   args.grad_scale = context.loss_scale();
   if (context.recording()) {
     ZEROTH_ASSIGN_OR_RETURN(args.dhidden, context.Empty(args.hidden.shape(), args.hidden.dtype()));

@@ -12,9 +12,9 @@ namespace zeroth {
 
 // Mean cross-entropy of hidden [batch, seq, dim] projected by weight [vocab, dim] against targets
 // int32 [batch, seq]
-// (-100: left out) → [1]. The head of a model and the start of backward: its gradients, of
-// context.loss_scale() * loss, are computed here with the loss, in chunks, so that full logits
-// never exist.
+// (-100: left out) → [1]; with context.loss_divisor(), their sum divided by that. The head of a
+// model and the start of backward: its gradients, of context.loss_scale() * loss, are computed here
+// with the loss, in chunks, so that full logits never exist.
 absl::StatusOr<Value> LinearCrossEntropyOp(Context& context, const Value& hidden, Parameter& weight,
                                            const Tensor& targets);
 

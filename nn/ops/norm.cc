@@ -3,13 +3,16 @@
 #include "zeroth/nn/ops/norm.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/norm/norm.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 namespace {
@@ -40,18 +43,46 @@ absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x
   return absl::OkStatus();
 }
 
-// Sets slot and flag of a parameter's gradient, or leaves them for a frozen one.
-absl::Status TakeIfTrainable(Parameter& parameter, Tensor* grad, bool* accumulate) {
-  if (!parameter.requires_grad()) return absl::OkStatus();
+// Where the kernel writes a parameter's gradient: its own place, or one beside it from which the
+// sum over ranks goes there.
+struct GradientPlace {
+  Tensor tensor;  // undefined for a frozen parameter
+  bool accumulate = false;
+  std::optional<Parameter::GradientSlot> after_sum;
+};
+
+absl::StatusOr<GradientPlace> TakeIfTrainable(Context& context, Parameter& parameter,
+                                              bool is_partial) {
+  if (!parameter.requires_grad()) return GradientPlace();
   ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
-  *grad = slot.tensor;
-  *accumulate = slot.accumulate;
-  return absl::OkStatus();
+  if (!is_partial) return GradientPlace{slot.tensor, slot.accumulate, std::nullopt};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor beside, context.Empty(parameter.shape(), DType::kFloat32));
+  return GradientPlace{beside, false, slot};
 }
 
-// Of the normalisation of `x`, whose gradient goes to `node`.
+absl::Status FinishSum(Context& context, const Parameter& parameter, const GradientPlace& place) {
+  if (!place.after_sum.has_value()) return absl::OkStatus();
+  const Parameter::GradientSlot& slot = *place.after_sum;
+  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(place.tensor, parameter.name()));
+  if (slot.accumulate) {
+    Tensor before = slot.tensor;
+    if (before.dtype() != DType::kFloat32) {
+      ZEROTH_ASSIGN_OR_RETURN(before, context.Empty(parameter.shape(), DType::kFloat32));
+      ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), slot.tensor, before));
+    }
+    ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), before, place.tensor, place.tensor));
+  }
+  if (slot.tensor.dtype() != DType::kFloat32) {
+    return kernels::Cast(context.kernels(), place.tensor, slot.tensor);
+  }
+  return context.device().Copy(slot.tensor.raw_data(), place.tensor.raw_data(), slot.tensor.bytes(),
+                               context.device().compute_stream());
+}
+
+// Of the normalisation of `x`, whose gradient goes to `node`. `is_partial`: see NormOp.
 absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, GradientNode& node,
-                      Parameter& gamma, Parameter* beta, const Tensor& mean, const Tensor& rstd) {
+                      Parameter& gamma, Parameter* beta, const Tensor& mean, const Tensor& rstd,
+                      bool is_partial) {
   LayerNormBackwardArgs args;
   args.dy = dy;
   args.x = x;
@@ -61,25 +92,33 @@ absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, Gradi
   ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, x));
   args.dx = std::move(slot.tensor);
   args.accumulate_dx = slot.accumulate;
-  ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(gamma, &args.dgamma, &args.accumulate_dgamma));
+  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dgamma, TakeIfTrainable(context, gamma, is_partial));
+  args.dgamma = dgamma.tensor;
+  args.accumulate_dgamma = dgamma.accumulate;
   if (beta != nullptr) {
-    ZEROTH_RETURN_IF_ERROR(TakeIfTrainable(*beta, &args.dbeta, &args.accumulate_dbeta));
-    return kernels::LayerNormBackward(context.kernels(), args);
+    ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dbeta, TakeIfTrainable(context, *beta, is_partial));
+    args.dbeta = dbeta.tensor;
+    args.accumulate_dbeta = dbeta.accumulate;
+    ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), args));
+    ZEROTH_RETURN_IF_ERROR(FinishSum(context, gamma, dgamma));
+    return FinishSum(context, *beta, dbeta);
   }
-  return kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
-                                                      .x = args.x,
-                                                      .gamma = args.gamma,
-                                                      .rstd = args.rstd,
-                                                      .dx = args.dx,
-                                                      .accumulate_dx = args.accumulate_dx,
-                                                      .dgamma = args.dgamma,
-                                                      .accumulate_dgamma = args.accumulate_dgamma});
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
+                                                   .x = args.x,
+                                                   .gamma = args.gamma,
+                                                   .rstd = args.rstd,
+                                                   .dx = args.dx,
+                                                   .accumulate_dx = args.accumulate_dx,
+                                                   .dgamma = args.dgamma,
+                                                   .accumulate_dgamma = args.accumulate_dgamma}));
+  return FinishSum(context, gamma, dgamma);
 }
 
 }  // namespace
 
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
-                                  Parameter& gamma, Parameter* beta, float eps) {
+                                  Parameter& gamma, Parameter* beta, float eps, bool of_part) {
   ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
   const Shape& shape = x.data.shape();
   const bool summed = residual.data.defined();
@@ -121,9 +160,11 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
 
   context.tape().Record([&context, &gamma, beta, input = result.sum.data, sum = result.sum.node,
                          x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, mean, rstd, summed]() -> absl::Status {
+                         out = result.normalized.node, mean, rstd, summed,
+                         is_partial = of_part || context.rows_are_shared()]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(Backward(context, out->grad, input, *sum, gamma, beta, mean, rstd));
+      ZEROTH_RETURN_IF_ERROR(
+          Backward(context, out->grad, input, *sum, gamma, beta, mean, rstd, is_partial));
     }
     return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
                   : absl::OkStatus();

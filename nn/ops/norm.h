@@ -18,8 +18,11 @@ struct NormResult {
 
 // Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [..,
 // dim], gamma and beta [dim]. Without a beta (nullptr) it is normalisation by root mean square.
+// With `of_part`, and where rows are shared, each of Context::tensor_ranks() normalises other rows
+// with the same weights: gradients of these are summed over ranks.
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
-                                  Parameter& gamma, Parameter* beta, float eps);
+                                  Parameter& gamma, Parameter* beta, float eps,
+                                  bool of_part = false);
 
 }  // namespace zeroth
 

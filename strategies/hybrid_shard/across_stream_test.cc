@@ -30,17 +30,18 @@ ShardingOptions Options(std::shared_ptr<UnitCollectives> collectives) {
   return options;
 }
 
-// Which streams a unit's gradients travel on.
+// The streams on which a unit's gradients are reduced.
 class StreamNames : public UnitCollectives {
  public:
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
-                             const Travel& travel) override {
-    inside[std::string(travel.label)] = std::string(travel.stream.name());
-    return UnitCollectives::ReduceScatter(full, mine, op, accumulate, travel);
+                             const CollectiveContext& context) override {
+    inside[std::string(context.label)] = std::string(context.stream.name());
+    return UnitCollectives::ReduceScatter(full, mine, op, accumulate, context);
   }
-  absl::Status AllReduce(const Tensor& values, ReduceOp op, const Travel& travel) override {
-    across[std::string(travel.label)] = std::string(travel.stream.name());
-    return UnitCollectives::AllReduce(values, op, travel);
+  absl::Status AllReduce(const Tensor& values, ReduceOp op,
+                         const CollectiveContext& context) override {
+    across[std::string(context.label)] = std::string(context.stream.name());
+    return UnitCollectives::AllReduce(values, op, context);
   }
   std::map<std::string, std::string> inside;
   std::map<std::string, std::string> across;
@@ -81,26 +82,27 @@ class CrossingWaits : public UnitCollectives {
   explicit CrossingWaits(int rank) : rank_(rank) {}
 
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
-                             const Travel& travel) override {
-    inside_ = &travel.stream;
-    ZEROTH_RETURN_IF_ERROR(UnitCollectives::ReduceScatter(full, mine, op, accumulate, travel));
-    if (travel.label != "h.1") return absl::OkStatus();
-    return CpuStream::From(travel.stream).Enqueue([is_there = is_there_] {
+                             const CollectiveContext& context) override {
+    inside_ = &context.stream;
+    ZEROTH_RETURN_IF_ERROR(UnitCollectives::ReduceScatter(full, mine, op, accumulate, context));
+    if (context.label != "h.1") return absl::OkStatus();
+    return CpuStream::From(context.stream).Enqueue([is_there = is_there_] {
       *is_there = true;
       return absl::OkStatus();
     });
   }
-  absl::Status AllReduce(const Tensor& values, ReduceOp op, const Travel& travel) override {
-    if (&travel.stream == inside_) return absl::InternalError("one stream for both");
-    if (rank_ == 0 && travel.label == "h.2") {
+  absl::Status AllReduce(const Tensor& values, ReduceOp op,
+                         const CollectiveContext& context) override {
+    if (&context.stream == inside_) return absl::InternalError("one stream for both");
+    if (rank_ == 0 && context.label == "h.2") {
       ZEROTH_RETURN_IF_ERROR(
-          CpuStream::From(travel.stream).Enqueue([is_there = is_there_, group = &travel.group] {
+          CpuStream::From(context.stream).Enqueue([is_there = is_there_, group = &context.group] {
             // The others give up after the communicator's timeout.
             while (!*is_there && group->status().ok()) std::this_thread::yield();
             return group->status();
           }));
     }
-    return UnitCollectives::AllReduce(values, op, travel);
+    return UnitCollectives::AllReduce(values, op, context);
   }
   bool is_there() const { return *is_there_; }
 

@@ -27,7 +27,7 @@ class HybridShard : public FlatStrategy {
   absl::string_view name() const override { return kName; }
   StrategyCapabilities capabilities() const override {
     StrategyCapabilities serves = FlatStrategy::capabilities();
-    serves.takes_turns = options().reshard_after_forward;
+    serves.shares_buffers = options().reshard_after_forward;
     serves.post_forward_shard_size = options().reshard_after_forward;
     serves.shard_optimizer_over_world = true;
     return serves;

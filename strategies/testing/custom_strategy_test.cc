@@ -33,8 +33,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // ZeRO stage 1 over flat units: every rank sees all gradients, and keeps what its optimizer reads.
-// It costs twice the gradient traffic of shard_grad_op; its use is to look at whole gradients. They
-// travel in as many pieces as its own option says.
+// It costs twice the gradient traffic of shard_grad_op; its use is to look at full gradients. They
+// are sent in as many pieces as its own option says.
 class AllReduceShard : public ShardingStrategy {
  public:
   static constexpr char kName[] = "all_reduce_shard";
@@ -82,7 +82,7 @@ class AllReduceShard : public ShardingStrategy {
       if (unit.mesh().data_size() > 1) {
         ZEROTH_RETURN_IF_ERROR(AllReduce(unit, segment.grad, comm));
       }
-      if (unit.is_whole(i)) continue;  // what the optimizer reads is the full buffer itself
+      if (unit.is_replicated(i)) continue;  // what the optimizer reads is the full buffer itself
       const Tensor mine =
           segment.grad.View(unit.shard_rank() * layout.shard_numel, Shape({layout.shard_numel}));
       // What the optimizer reads may be fp32 where less was reduced.

@@ -105,7 +105,7 @@ TEST(RegisteredBuffersTest, GroupsThatSayNoAreAskedOnce) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Every gather of a step, of the root and of units that stay gathered, too: whatever travels, of
+// Every gather of a step, of the root and of units that stay gathered, too: whatever is sent, of
 // fp32 shards and of rounded ones.
 TEST(RegisteredBuffersTest, AllGathersOfAStepUseThem) {
   for (const char* const strategy : {"full_shard", "shard_grad_op"}) {

@@ -113,7 +113,7 @@ void Subtract(const CommStats::Counters& what, CommStats::Counters& from) {
   }
 }
 
-// What has travelled between groups whose ranks own the same masters or, together, all of them.
+// Bytes sent between groups whose ranks own the same masters or, together, all of them.
 CommStats::Counters AcrossGroups(Sharding& sharding) {
   const MeshView& mesh = ViewOf(sharding);
   CommStats::Counters across = mesh.replicate_reduce().stats().counters();
@@ -126,7 +126,7 @@ CommStats::Counters AcrossGroups(Sharding& sharding) {
   return across;
 }
 
-// What travels in a step of `count` micro-batches: all of it, and between groups.
+// Bytes sent in a step of `count` micro-batches: all of them, and those between groups.
 struct StepTraffic {
   CommStats::Counters all;
   CommStats::Counters across;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The strategy suite: when units are gathered and what they are cut into, which changes no bit; and
-// collectives of one's own, which may.
+// The strategy suite: when units are gathered and what they are divided into, which changes no bit;
+// and collectives of one's own, which may.
 
 #include <cmath>
 #include <cstdint>
@@ -40,18 +40,20 @@ int64_t GathersInside(Sharding& sharding) {
 // Forwards to the communicator, and counts.
 class CountingCollectives : public UnitCollectives {
  public:
-  absl::Status AllGather(const Tensor& mine, const Tensor& full, const Travel& travel) override {
+  absl::Status AllGather(const Tensor& mine, const Tensor& full,
+                         const CollectiveContext& context) override {
     ++gathers;
-    return UnitCollectives::AllGather(mine, full, travel);
+    return UnitCollectives::AllGather(mine, full, context);
   }
   absl::Status ReduceScatter(const Tensor& full, const Tensor& mine, ReduceOp op, bool accumulate,
-                             const Travel& travel) override {
+                             const CollectiveContext& context) override {
     ++scatters;
-    return UnitCollectives::ReduceScatter(full, mine, op, accumulate, travel);
+    return UnitCollectives::ReduceScatter(full, mine, op, accumulate, context);
   }
-  absl::Status AllReduce(const Tensor& values, ReduceOp op, const Travel& travel) override {
+  absl::Status AllReduce(const Tensor& values, ReduceOp op,
+                         const CollectiveContext& context) override {
     ++reductions;
-    return UnitCollectives::AllReduce(values, op, travel);
+    return UnitCollectives::AllReduce(values, op, context);
   }
 
   int64_t gathers = 0;
@@ -59,7 +61,7 @@ class CountingCollectives : public UnitCollectives {
   int64_t reductions = 0;
 };
 
-// Travels as it is, upside down.
+// Sends the bytes as they are, in reverse.
 class Complement : public GatherExtension {
  public:
   int64_t EncodedBytes(int64_t numel, DType dtype) const override {

@@ -115,7 +115,7 @@ TEST_P(StrategySuite, OwnersInOtherGroupsAreReachedOnceAStep) {
       absl::OkStatus());
 }
 
-// A rank owns 1 / world size of what a group would have cut among its own.
+// A rank owns 1 / world size of what a group would have sharded among its own ranks.
 TEST_P(StrategySuite, OwnersInAllGroupsOwnLess) {
   if (!OwnersSpanGroups()) return;
   EXPECT_EQ(Run([&](Communicator& world, Device& device) -> absl::Status {

@@ -46,8 +46,8 @@ int Wait(pid_t child) {
 }
 
 pid_t Start(const Flags& flags, const fs::path& log, const std::string& directory,
-            const Environment& environment) {
-  const std::string binary = fs::absolute("train/train").string();
+            const Environment& environment, const std::string& program) {
+  const std::string binary = fs::absolute(program).string();
   const std::string error_log = ErrorLog(log).string();
   const pid_t child = fork();
   if (child != 0) return child;

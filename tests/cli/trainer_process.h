@@ -31,9 +31,10 @@ fs::path Scratch();
 fs::path ErrorLog(const fs::path& log);
 std::string Logs(const fs::path& log);
 
-// Starts it, in a working directory that `bazel run` would name, with more in its environment.
+// Starts it, in a working directory that `bazel run` would name, with more in its environment, or
+// another trainer in its place.
 pid_t Start(const Flags& flags, const fs::path& log, const std::string& directory = "",
-            const Environment& environment = {});
+            const Environment& environment = {}, const std::string& program = "train/train");
 // Waits, also where a signal of the test's own interrupts the wait, and returns the exit code, or
 // -1 for a process that a signal ended.
 int Wait(pid_t child);

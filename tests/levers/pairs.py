@@ -65,7 +65,7 @@ EXACT = {
     "evaluations": "--eval_every=2 --eval_batches=2",
     "samples": "--sample_every=2 --sample_tokens=4",
     "skip_nonfinite": "--on_nonfinite=skip",
-    "trace": "--trace={out}/trace.json",
+    "trace": "--trace=2:3",
 }
 # Rounds something, or trains something else.
 ROUNDS = {

@@ -79,7 +79,7 @@ absl::Status TrainRank(const std::string& name, const Case& test_case, Communica
       test_case.shard_optimizer_over_world;
   options.sharding.mixed_precision = test_case.precision;
   options.sharding.offload = test_case.offload;
-  options.adamw.state_dtype = test_case.moment_dtype;
+  options.optimizer_options.state_dtype = test_case.moment_dtype;
   if (test_case.muon) options.optimizer = "muon";
   options.sync_every_micro_batch = test_case.sync_every_micro_batch;
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,

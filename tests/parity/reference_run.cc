@@ -80,7 +80,7 @@ struct Collector {
            absl::Span<const float> piece) {
     std::lock_guard<std::mutex> lock(mutex);
     std::vector<float>& whole = values[parameter.name()];
-    whole.resize(static_cast<size_t>(parameter.numel()));
+    whole.resize(static_cast<size_t>(parameter.global_numel()));
     std::copy(piece.begin(), piece.end(), whole.begin() + begin);
   }
 
@@ -127,8 +127,13 @@ absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
       const ShardLayout::Piece piece = unit->PieceOf(i);
       if (piece.numel() == 0) continue;
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, GradientOf(*unit, piece));
-      collector.Put(collector.record.first_gradients, *unit->parameters()[static_cast<size_t>(i)],
-                    piece.begin, values);
+      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
+        collector.Put(
+            collector.record.first_gradients, parameter, run.global_begin,
+            absl::MakeConstSpan(values).subspan(static_cast<size_t>(run.begin - piece.begin),
+                                                static_cast<size_t>(run.numel)));
+      }
     }
   }
   return absl::OkStatus();
@@ -136,6 +141,7 @@ absl::Status CollectGradients(const Sharding& sharding, Collector& collector) {
 
 TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected) {
   TrainerOptions options;
+  options.tensor = setup.tensor;
   options.sharding.strategy = setup.strategy;
   options.sharding.strategy_options.shard_size = setup.shard_size;
   options.sharding.strategy_options.shard_optimizer_over_world = setup.shard_optimizer_over_world;
@@ -149,12 +155,12 @@ TrainerOptions MakeOptions(const RunSetup& setup, const nlohmann::json& expected
   options.sharding.layout = setup.layout;
   options.sharding.offload = setup.offload;
   if (setup.min_wrap_numel > 0) options.wrap = WrapByMinNumel(setup.min_wrap_numel);
-  options.adamw.beta1 = expected["betas"][0].get<double>();
-  options.adamw.beta2 = expected["betas"][1].get<double>();
-  options.adamw.eps = expected["eps"].get<double>();
-  options.adamw.weight_decay = expected["weight_decay"].get<double>();
-  options.adamw.state_dtype = setup.state_dtype;
-  options.adamw.lr = expected["lr"].get<double>();
+  options.optimizer_options.beta1 = expected["betas"][0].get<double>();
+  options.optimizer_options.beta2 = expected["betas"][1].get<double>();
+  options.optimizer_options.eps = expected["eps"].get<double>();
+  options.optimizer_options.weight_decay = expected["weight_decay"].get<double>();
+  options.optimizer_options.state_dtype = setup.state_dtype;
+  options.optimizer_options.lr = expected["lr"].get<double>();
   options.optimizer = setup.optimizer;
   options.clip_grad_norm = expected["clip"].get<double>();
   options.fp32_norms = setup.fp32_norms;
@@ -195,22 +201,22 @@ absl::Status TrainRank(const RunSetup& setup, const nlohmann::json& expected, Co
   LoaderOptions loader_options;
   // Micro-batches follow each other in the data, so that together they are the reference's batch.
   const int64_t micro_batches = setup.deterministic_batch > 0
-                                    ? setup.deterministic_batch / setup.world_size
+                                    ? setup.deterministic_batch / setup.data_ranks()
                                     : setup.micro_batches;
   loader_options.batch_size = setup.rows_per_rank > 0 ? setup.rows_per_rank
                                                       : expected["global_batch"].get<int64_t>() /
-                                                            setup.world_size / micro_batches;
+                                                            setup.data_ranks() / micro_batches;
   loader_options.seq_len = expected["seq_len"].get<int64_t>();
-  loader_options.world_size = setup.world_size;
-  loader_options.rank = world.rank();
+  loader_options.world_size = setup.data_ranks();
+  loader_options.rank = world.rank() / setup.tensor.size;
   loader_options.shuffle = false;
   ZEROTH_ASSIGN_OR_RETURN(const DataLoader loader, DataLoader::Create(tokens, loader_options));
   TrainerOptions options = MakeOptions(setup, expected);
   if (setup.optimizer == "muon") {
-    ZEROTH_ASSIGN_OR_RETURN(options.adamw.muon, LoadMuonOptions(setup.model));
+    ZEROTH_ASSIGN_OR_RETURN(options.optimizer_options.muon, LoadMuonOptions(setup.model));
     // The matrices of the blocks are what is Muon's unless it is told otherwise.
-    ZEROTH_RETURN_IF_ERROR(ExpectMatrices(*model, options.adamw.muon.patterns));
-    options.adamw.muon.patterns.clear();
+    ZEROTH_RETURN_IF_ERROR(ExpectMatrices(*model, options.optimizer_options.muon.patterns));
+    options.optimizer_options.muon.patterns.clear();
   }
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                           Trainer::Create(world, *device, std::move(model), options));
@@ -255,6 +261,9 @@ std::string RunSetup::ToString() const {
   std::string text = absl::StrCat(model, "_", strategy, "_world", world_size);
   if (shard_size > 0) absl::StrAppend(&text, "_shard", shard_size);
   // Records are kept by this name: whatever changes a run must be in it.
+  if (tensor.size > 1) absl::StrAppend(&text, "_tensor", tensor.size);
+  if (tensor.deterministic > 0) absl::StrAppend(&text, "_pieces", tensor.deterministic);
+  if (tensor.sequence) absl::StrAppend(&text, "_sequence");
   if (steps > 0) absl::StrAppend(&text, "_steps", steps);
   if (rows_per_rank > 0) absl::StrAppend(&text, "_rows", rows_per_rank);
   if (min_wrap_numel > 0) absl::StrAppend(&text, "_wrap", min_wrap_numel);

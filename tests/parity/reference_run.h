@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/strategies/mixed_precision.h"
 #include "zeroth/strategies/offload.h"
 #include "zeroth/strategies/shard_layout.h"
@@ -52,6 +53,7 @@ struct RunSetup {
   std::string optimizer = "adamw";      // or "muon", as its reference
   int world_size = 1;
   int shard_size = 0;
+  TensorParallelOptions tensor;
   bool prefetch = true;
   bool reshard_after_forward = true;
   int64_t min_wrap_numel = 0;   // 0: a unit per block
@@ -71,6 +73,8 @@ struct RunSetup {
   int threads = 1;                // of each rank
   bool bits_of_any_team = false;  // see DeviceOptions
 
+  // Ranks with data of their own.
+  int data_ranks() const { return world_size / tensor.size; }
   std::string ToString() const;
 };
 

@@ -80,7 +80,7 @@ struct Training {
           ZEROTH_ASSIGN_OR_RETURN(const Tensor gradient, pass.Gradient(*parameter));
           for (const ElementRun& run : parameter->GlobalRuns(0, parameter->numel())) {
             for (int64_t i = 0; i < run.numel; ++i) {
-              gradient.data<float>()[run.begin + i] = GradientOf(*parameter, run.whole_begin + i);
+              gradient.data<float>()[run.begin + i] = GradientOf(*parameter, run.global_begin + i);
             }
           }
         }

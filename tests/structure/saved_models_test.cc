@@ -116,7 +116,7 @@ Spread RandomSpread(const Model& model, std::mt19937& random) {
     sharding.layout = LayoutKind::kRows;
   if (Draw(random, 0, 3) == 0) spread.options.wrap = WrapNothing();
   if (Draw(random, 0, 3) == 0) spread.options.wrap = WrapByMinNumel(Draw(random, 1, 500));
-  spread.options.adamw.state_dtype = model.moments;
+  spread.options.optimizer_options.state_dtype = model.moments;
   return spread;
 }
 

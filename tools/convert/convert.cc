@@ -19,13 +19,13 @@
 #include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
 #include "zeroth/checkpoint/llmc_model.h"
-#include "zeroth/checkpoint/merged_weights.h"
 #include "zeroth/checkpoint/peft_adapter.h"
 #include "zeroth/checkpoint/sharded/checkpoint_model.h"
 #include "zeroth/core/base/byte_count.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/model/open_model.h"
 
 namespace zeroth {
 namespace {
@@ -35,82 +35,6 @@ using Notes = std::vector<std::string>;
 
 // Tokens of the trainer's byte tokenizer: the bytes and "<|endoftext|>".
 constexpr int64_t kByteTokens = 257;
-
-double ScaleOf(const PeftAdapter& adapter) {
-  return adapter.alpha / static_cast<double>(adapter.rank);
-}
-
-absl::StatusOr<HfDirectory> OpenCheckpoint(const std::string& path) {
-  ZEROTH_ASSIGN_OR_RETURN(CheckpointModel checkpoint, OpenCheckpointModel(path));
-  if (!checkpoint.adapter.has_value()) return std::move(checkpoint.model);
-  std::vector<LowRankProduct> products;
-  for (const std::string& layer : checkpoint.adapter->layers) {
-    LowRankProduct product;
-    product.weight = absl::StrCat(layer, ".weight");
-    product.left = absl::StrCat(layer, ".lora_B");
-    product.right = absl::StrCat(layer, ".lora_A");
-    if (checkpoint.adapter->fan_in_fan_out) std::swap(product.left, product.right);
-    products.push_back(std::move(product));
-  }
-  const std::shared_ptr<const WeightsSource>& weights = checkpoint.model.shared_weights();
-  ZEROTH_ASSIGN_OR_RETURN(
-      std::shared_ptr<const WeightsSource> merged,
-      MergedWeights::Create(weights, weights, products, ScaleOf(*checkpoint.adapter)));
-  return HfDirectory(path, checkpoint.model.config(), std::move(merged));
-}
-
-// A layer's weight, also in files that leave out the prefix of the model without its head.
-std::string WeightOf(const WeightsSource& base, const std::string& layer) {
-  const std::string name = absl::StrCat(layer, ".weight");
-  const std::string shorter = name.substr(name.find('.') + 1);
-  return base.Find(name) == nullptr && base.Find(shorter) != nullptr ? shorter : name;
-}
-
-absl::StatusOr<HfDirectory> OpenAdapted(const std::string& path, std::string base_path) {
-  ZEROTH_ASSIGN_OR_RETURN(const PeftDirectory adapter, PeftDirectory::Open(path));
-  const bool is_named = !base_path.empty();
-  if (!is_named) base_path = adapter.adapter().base_model;
-  if (base_path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": an adapter that does not say which model it was made for; give --base=DIRECTORY"));
-  }
-  const absl::StatusOr<HfDirectory> base = HfDirectory::Open(base_path);
-  if (!base.ok()) {
-    return Annotate(base.status(),
-                    is_named ? std::string("--base")
-                             : absl::StrCat(path,
-                                            " was made for this model; give --base=DIRECTORY "
-                                            "if it is elsewhere"));
-  }
-  const bool transposed = adapter.adapter().fan_in_fan_out;
-  std::vector<LowRankProduct> products;
-  for (const std::string& layer : adapter.adapter().layers) {
-    LowRankProduct product;
-    product.weight = WeightOf(base->weights(), layer);
-    product.left = PeftNameOfB(layer);
-    product.right = PeftNameOfA(layer);
-    if (transposed) std::swap(product.left, product.right);
-    product.transposed = transposed;
-    products.push_back(std::move(product));
-  }
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const WeightsSource> merged,
-                          MergedWeights::Create(base->shared_weights(), adapter.weights(), products,
-                                                ScaleOf(adapter.adapter())));
-  return HfDirectory(base->path(), base->config(), std::move(merged));
-}
-
-// The plain model in a directory: a Hugging Face model; a checkpoint of the trainer, whose adapters
-// are merged; or an adapter of PEFT's, merged into the model in `base`, or where that is empty, the
-// one that the adapter names. Weights are merged as they are read. InvalidArgument for a `base`
-// that is none's, and for adapters and models that do not go together.
-absl::StatusOr<HfDirectory> OpenModel(const std::string& path, const std::string& base) {
-  if (IsPeftDirectory(path)) return OpenAdapted(path, base);
-  if (!base.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--base=", base, " is for an adapter, and --in=", path, " has no adapter_config.json"));
-  }
-  return IsCheckpoint(path) ? OpenCheckpoint(path) : HfDirectory::Open(path);
-}
 
 // Writes the adapters of a checkpoint alone, as PEFT reads them. FailedPrecondition if it has none.
 absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::string& out,

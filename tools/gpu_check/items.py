@@ -14,6 +14,10 @@ import processes
 
 # What takes longest and says least about whether training works comes last.
 PARTS = ("suites", "parity", "speed", "memory", "torch", "sanitizer")
+# Those that time nothing, so that several may run side by side.
+SHARE_THE_GPU = ("suites", "parity", "sanitizer")
+# As .bazelrc has it for `bazel test`.
+NO_NIGHTLY = "--gtest_filter=-Nightly*:*.Nightly*"
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # From the bottom up: what fails below makes what stands on it fail.
 LAYERS = ("//core/device", "//core/comm", "//kernels", "//strategies", "//train", "//tests")
@@ -150,14 +154,14 @@ class Planner:
 
     def _test(self, part, target):
         def work(scratch, log, limit):
-            command = [self._program(target), "--gtest_color=no"]
+            command = [self._program(target), "--gtest_color=no", NO_NIGHTLY]
             return finish(outputs.gtest, self._one(target, command, scratch, log, limit))
         return Item(part, target["label"], self.options.limit, work)
 
     def _sanitized(self, tool, check, target):
         def work(scratch, log, limit):
             command = [tool, "--tool=" + check, "--print-limit=20", self._program(target),
-                       "--gtest_color=no"]
+                       "--gtest_color=no", NO_NIGHTLY]
             # Blocks cut out of larger ones would hide what is read or written beside them.
             more = {"ZEROTH_CUDA_EXACT_BLOCKS": "1"}
             return finish(outputs.sanitizer, self._one(target, command, scratch, log, limit, more))
@@ -208,7 +212,9 @@ class Planner:
             out = os.path.join(scratch, "out")
             data = os.path.join(scratch, "words.txt")
             write_words(data)
+            # Which tokens they are changes no speed.
             command = [self._program(target), "--device=cuda", "--comm=nccl", "--data=" + data,
+                       "--tokenizer=byte",
                        "--out=" + out, "--param_dtype=bf16", "--sample_tokens=0", "--log_every=1",
                        "--comm_timeout=60s"]
             command += ["--%s=%s" % (flag, self.run[flag])

@@ -7,8 +7,8 @@
 
 The parts are the shared suites (suites), the kernels under compute-sanitizer (sanitizer), benchmarks
 against their floors and the trainer over NCCL (speed), memory against the formula (memory), training
-against references (parity), and PyTorch on the same GPU (torch). Each runs as items, one after the other;
-one that fails, crashes or hangs is noted, and the next one runs.
+against references (parity), and PyTorch on the same GPU (torch). Each runs as items; one that fails, crashes
+or hangs is noted, and the next one runs. --jobs=8 runs eight at a time of those that measure nothing.
 
 DIR gets results.json, gpu_results.md (a section for docs/gpu_results.md), and what each item printed, in
 logs. Called again with the same DIR, it goes on with what is left: --time_limit=540 ends a call before a
@@ -21,6 +21,7 @@ well.
 import argparse
 import datetime
 import glob
+import itertools
 import json
 import os
 import re
@@ -29,6 +30,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 
 import items
@@ -155,7 +157,7 @@ class Clock:
 
 
 def run_item(item, out, seconds):
-    scratch = os.path.join(out, "scratch")
+    scratch = os.path.join(out, "scratch", items.file_name(item.id))
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
     log = os.path.join(out, "logs", items.file_name(item.id) + ".log")
@@ -171,30 +173,61 @@ def describe(result):
     return text.rstrip() + ("  %s" % result["failure"] if result["failure"] else "")
 
 
-def run_items(planned, results, clock):
+class Queue:
+    """Items that are run until time is up, several at a time if they share the GPU."""
+
+    def __init__(self, todo, results, clock, has_whole_call):
+        self.todo = list(todo)
+        self.results = results
+        self.clock = clock
+        self.lock = threading.Lock()
+        # Whether nothing has run in this call before the next item.
+        self.has_whole_call = has_whole_call
+
+    def work(self):
+        while True:
+            with self.lock:
+                if not self.todo or self.clock.left() < LEAST_SECONDS:
+                    return
+                item = self.todo.pop(0)
+                starts = self.results.starts.get(item.id, 0)
+                if starts < STARTS:
+                    self.results.started(item)
+                has_whole_call, self.has_whole_call = self.has_whole_call, False
+            if starts >= STARTS:
+                result = {"status": "crashed", "seconds": 0,
+                          "failure": "%d calls ended during it without a result" % starts}
+            else:
+                left = self.clock.left()
+                result = run_item(item, self.results.out, left)
+                if result["status"] == "timed_out" and left < item.limit and not has_whole_call:
+                    print("%-70s left for the next call" % item.id, flush=True)
+                    return
+            with self.lock:
+                self.results.finished(item, result)
+                self.results.sum_up()
+                print("%-70s %s" % (item.id, describe(result)), flush=True)
+
+    def run(self, jobs):
+        # Daemons: a signal ends this program, and with each thread the program that it runs.
+        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(jobs - 1)]
+        for thread in threads:
+            thread.start()
+        self.work()
+        for thread in threads:
+            thread.join()
+
+
+def run_items(planned, results, clock, jobs=1):
     """Runs what has no result yet, until time is up."""
     todo = [item for item in planned if item.id not in results.by_id]
     # What was cut off by the end of an earlier call gets the whole of this one.
     todo.sort(key=lambda item: item.id not in results.starts)
     results.sum_up()
-    for place, item in enumerate(todo):
-        left = clock.left()
-        if left < LEAST_SECONDS:
-            return
-        starts = results.starts.get(item.id, 0)
-        if starts >= STARTS:
-            result = {"status": "crashed", "seconds": 0,
-                      "failure": "%d calls ended during it without a result" % starts}
-        else:
-            results.started(item)
-            result = run_item(item, results.out, left)
-            cut_off = result["status"] == "timed_out" and left < item.limit
-            if cut_off and place > 0:
-                print("%-70s left for the next call" % item.id, flush=True)
-                return
-        results.finished(item, result)
-        results.sum_up()
-        print("%-70s %s" % (item.id, describe(result)), flush=True)
+    is_first = True
+    for shares, group in itertools.groupby(todo, lambda item: item.part in items.SHARE_THE_GPU):
+        Queue(group, results, clock, is_first).run(jobs if shares else 1)
+        is_first = False
 
 
 def unpack(packed, out):
@@ -290,6 +323,9 @@ def parse(arguments):
     parser.add_argument("--time_limit", type=float, default=0, metavar="SECONDS",
                         help="for this call; none if not given")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for an item")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="items at a time, of those that measure nothing (%s)" %
+                        ", ".join(items.SHARE_THE_GPU))
     parser.add_argument("--sanitizer_limit", type=float, default=500, metavar="SECONDS",
                         help="for an item under compute-sanitizer")
     parser.add_argument("--library_path", action="append", default=[], metavar="DIR",
@@ -304,6 +340,8 @@ def parse(arguments):
     for part in options.parts:
         if part not in items.PARTS:
             parser.error("--parts: '%s' is none of %s" % (part, ", ".join(items.PARTS)))
+    if options.jobs < 1:
+        parser.error("--jobs=%d: expected at least 1" % options.jobs)
     for name in ("limit", "sanitizer_limit"):
         if getattr(options, name) <= 0:
             parser.error("--%s=%g: expected seconds" % (name, getattr(options, name)))
@@ -379,7 +417,7 @@ def main():
             known = results.by_id.get(item.id)
             print("%-9s %s" % (known["status"] if known else "-", item.id))
         return 0
-    run_items(planned, results, clock)
+    run_items(planned, results, clock, options.jobs)
     results.sum_up()
     print("%s: %s" % (os.path.join(results.out, "gpu_results.md"),
                       report.summary(results.by_id, results.left())))

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import textwrap
 import time
 import unittest
@@ -378,6 +379,33 @@ class ClockTest(unittest.TestCase):
             self.assertEqual(self.call(folder, 100, needs), (["a"], {"a": "passed"}))
 
 
+class JobsTest(unittest.TestCase):
+    def test_only_what_measures_nothing_runs_side_by_side(self):
+        meeting = threading.Barrier(3)
+        alone = threading.Lock()
+
+        def meet(_scratch, _log, _limit):
+            meeting.wait(60)
+            return {"status": "passed", "failure": "", "seconds": 1}
+
+        def measure(_scratch, _log, _limit):
+            free = alone.acquire(blocking=False)
+            if free:
+                time.sleep(0.05)
+                alone.release()
+            return {"status": "passed" if free else "failed", "failure": "", "seconds": 1}
+
+        planned = [items.Item("suites", "%d" % i, 300, meet) for i in range(6)]
+        planned += [items.Item("speed", "%d" % i, 300, measure) for i in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            results = run.Results(folder, {"commit": "c", "build": "b", "gpu": "g", "driver": "d",
+                                           "emulated": False, "date": "0"})
+            with contextlib.redirect_stdout(io.StringIO()):
+                run.run_items(planned, results, run.Clock(0), jobs=3)
+            self.assertEqual([result["status"] for result in results.by_id.values()],
+                             ["passed"] * 10)
+
+
 class ProcessesTest(unittest.TestCase):
     def run_two(self, *bodies, limit=60.0):
         with tempfile.TemporaryDirectory() as folder:
@@ -510,8 +538,10 @@ class MeasuringTest(FakeMachine):
         self.run_it("--parts=torch", expected=1)
         found = self.results()["items"]
         self.assertEqual({result["status"] for result in found.values()}, {"failed"})
-        self.assertEqual(list(found), ["torch gpt2_124m_full_shard_1", "torch gpt2_1558m_full_shard_1",
-                                       "torch llama_1b_full_shard_1", "torch attention"])
+        self.assertEqual(list(found), [
+            "torch gpt2_124m_full_shard_1", "torch gpt2_1558m_full_shard_1",
+            "torch llama_1b_full_shard_1", "torch llama3_8b_of_4_layers_full_shard_1",
+            "torch attention"])
 
     def test_what_the_comparison_with_torch_prints_is_read(self):
         # By its own format strings.

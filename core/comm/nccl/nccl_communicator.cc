@@ -311,6 +311,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::SplitInto(int co
         });
     return result;
   });
+  if (!asked.ok()) handle_->Keep(handle);
   if (asked.ok()) asked = created;
   if (asked.ok()) asked = handle->Await("ncclCommSplit");
   if (asked.ok()) asked = processes.Meet(seat_.group);

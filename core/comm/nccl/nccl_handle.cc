@@ -80,14 +80,14 @@ absl::Status Handle::Start(absl::string_view call, bool by_copy_engine,
 
 absl::Status Handle::Call(absl::string_view call,
                           const std::function<ncclResult_t(ncclComm_t)>& make) {
-  ncclResult_t result = ncclSuccess;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (gone_) return absl::AbortedError(absl::StrCat(call, ": aborted"));
-    result = make(communicator_);
-    ZEROTH_RETURN_IF_ERROR(ToStatus(result, call, communicator_));
+    ZEROTH_RETURN_IF_ERROR(ToStatus(make(communicator_), call, communicator_));
   }
-  return result == ncclInProgress ? Await(call) : absl::OkStatus();
+  // ncclCommSplit is known to return ncclSuccess while it is still in progress (2.28), and
+  // ncclSend was (2.23), so only the communicator's own state says that a call is done.
+  return Await(call);
 }
 
 absl::Status Handle::Await(absl::string_view call) {

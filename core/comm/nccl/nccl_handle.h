@@ -51,8 +51,13 @@ class Handle {
                      const std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>& start);
   // Returns when the library has done `call` or enqueued it. Aborted if the communicator is gone.
   absl::Status Await(absl::string_view call);
-  // Makes calls on the communicator, and awaits them.
+  // Makes calls on the communicator, and awaits them: what they return does not say whether they
+  // are done.
   absl::Status Call(absl::string_view call, const std::function<ncclResult_t(ncclComm_t)>& make);
+
+  // Keeps a handle whose Start began on this communicator and did not end: the library may still
+  // write to it.
+  void Keep(std::shared_ptr<Handle> unfinished) { unfinished_ = std::move(unfinished); }
 
   // Memory that the library knows as a symmetric window, until it is told otherwise or the
   // communicator goes. All ranks register windows of one size in one order; each gives up its own
@@ -93,6 +98,7 @@ class Handle {
   int registered_ = 0;
   bool gone_ = false;
   bool finalizing_ = false;
+  std::shared_ptr<Handle> unfinished_;
 };
 
 }  // namespace zeroth::nccl

@@ -11,7 +11,7 @@
 
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
-#include "zeroth/kernels/adamw/low_precision_reference.h"
+#include "zeroth/kernels/adamw/testing/low_precision_reference.h"
 #include "zeroth/kernels/testing/rounding.h"
 
 namespace zeroth::testing {

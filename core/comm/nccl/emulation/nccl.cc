@@ -428,16 +428,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* communicator,
                            ncclConfig_t* config) {
   if (const ncclResult_t ready = Check(parent); ready != ncclSuccess) return ready;
-  *communicator = color == NCCL_SPLIT_NOCOLOR ? NCCL_COMM_NULL : new ncclComm(config);
+  *communicator = NCCL_COMM_NULL;
+  const ncclComm_t made = color == NCCL_SPLIT_NOCOLOR ? NCCL_COMM_NULL : new ncclComm(config);
   const std::shared_ptr<Shared> shared = parent->shared;
-  const std::shared_ptr<Shared> child =
-      *communicator == nullptr ? nullptr : (*communicator)->shared;
+  const std::shared_ptr<Shared> child = made == nullptr ? nullptr : made->shared;
   if (child != nullptr) child->device = shared->device;
-  return StartOrDo(parent, config == nullptr || config->blocking != 0, [shared, child, color, key] {
+  const ncclResult_t started = StartOrDo(parent, config == nullptr || config->blocking != 0, [=] {
     const ncclResult_t result = Split(shared, child, color, key);
     if (child != nullptr) child->state = result;
+    *communicator = made;
     return result;
   });
+  // As NCCL 2.28 does: it says that it is done while only the parent's state says that it is not,
+  // and leaves the new communicator in its place at the end.
+  return started == ncclInProgress ? ncclSuccess : started;
 }
 
 ncclResult_t ncclMemAlloc(void** data, size_t bytes) {

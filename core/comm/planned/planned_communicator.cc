@@ -1,0 +1,139 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/planned/planned_communicator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/collective_checks.h"
+#include "zeroth/core/device/planned/planned_device.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::unique_ptr<PlannedCommunicator>> PlannedCommunicator::CreateWorld(
+    const Machine& machine, int size, int rank, const Options& options) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of a world of ", size,
+                                                   ", expected at least 1 rank, and one of them"));
+  }
+  std::vector<int> members(static_cast<size_t>(size));
+  std::iota(members.begin(), members.end(), 0);
+  return std::unique_ptr<PlannedCommunicator>(
+      new PlannedCommunicator(machine, std::move(members), rank, options));
+}
+
+PlannedCommunicator::PlannedCommunicator(const Machine& machine, std::vector<int> members, int rank,
+                                         const Options& options)
+    : machine_(machine), members_(std::move(members)), rank_(rank), options_(options) {
+  const auto node_of = [&](int world_rank) { return world_rank / machine_.devices_per_node; };
+  std::set<int> nodes;
+  for (const int member : members_) {
+    nodes.insert(node_of(member));
+    if (node_of(member) == node_of(world_rank())) ++local_;
+  }
+  nodes_ = static_cast<int>(nodes.size());
+}
+
+std::string PlannedCommunicator::name() const {
+  return absl::StrCat("planned group of ", size(), " ranks");
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::Split(int color, int) {
+  std::unique_ptr<Communicator> made;
+  if (color >= 0) made.reset(new PlannedCommunicator(machine_, members_, rank_, options_));
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> PlannedCommunicator::SplitKnown(
+    absl::Span<const int> members) {
+  std::vector<int> of_world;
+  int mine = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    of_world.push_back(members_[static_cast<size_t>(members[i])]);
+    if (members[i] == rank_) mine = static_cast<int>(i);
+  }
+  return std::unique_ptr<Communicator>(
+      new PlannedCommunicator(machine_, std::move(of_world), mine, options_));
+}
+
+PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collective) const {
+  Time time;
+  const int ranks = size();
+  if (ranks == 1) return time;
+  const auto bytes = static_cast<double>(TrafficOf(collective));
+  const bool twice = collective.op == CollectiveOp::kAllReduce;
+  double inside = bytes;
+  double outside = nodes_ == 1 ? 0 : bytes / local_;
+  if (collective.op == CollectiveOp::kAllToAll) {
+    // Nobody hands on what is another's.
+    inside = bytes * (local_ - 1) / (ranks - 1);
+    outside = bytes - inside;
+  }
+  const double by_link = local_ == 1 ? 0 : inside / machine_.link_bandwidth;
+  const double by_network = nodes_ == 1 ? 0 : outside / machine_.network_bandwidth;
+  time.seconds = std::max(by_link, by_network);
+  time.crosses_nodes = by_network > by_link;
+  const double steps = twice ? 2 : 1;
+  const double ring = steps * ((ranks - nodes_) * machine_.link_latency +
+                               (nodes_ > 1 ? nodes_ - 1 : 0) * machine_.network_latency);
+  const double tree = steps * (std::ceil(std::log2(local_)) * machine_.link_latency +
+                               std::ceil(std::log2(nodes_)) * machine_.network_latency);
+  const bool may_take_tree =
+      collective.op != CollectiveOp::kAllGather && collective.op != CollectiveOp::kReduceScatter;
+  time.latency = may_take_tree ? std::min(ring, tree) : ring;
+  return time;
+}
+
+// As NcclCommunicator keeps it: what the others send of this rank's piece.
+absl::Status PlannedCommunicator::TakeStaging(const Collective& collective, Device& device) {
+  const bool scatters = collective.op == CollectiveOp::kReduceScatter;
+  if (!options_.tree_reduction || size() == 1) return absl::OkStatus();
+  if (!scatters && collective.op != CollectiveOp::kAllReduce) return absl::OkStatus();
+  const int64_t count =
+      scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
+  const auto bytes =
+      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1);
+  if (staging_ != nullptr && staging_->bytes() >= bytes) return absl::OkStatus();
+  staging_.reset();
+  ZEROTH_ASSIGN_OR_RETURN(staging_,
+                          device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
+  return absl::OkStatus();
+}
+
+absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Status& checked,
+                                          Stream& stream) {
+  ZEROTH_RETURN_IF_ERROR(status_);
+  if (!checked.ok()) {
+    Break(Annotate(checked, Describe(collective.call)));
+    return status_;
+  }
+  Count(collective);
+  ZEROTH_RETURN_IF_ERROR(TakeStaging(collective, stream.device()));
+  const Time time = TimeOf(collective);
+  PlannedWork work;
+  work.label = absl::StrCat(collective.call.operation, " of ", collective.call.label);
+  work.resource = !machine_.is_gpu && nodes_ == 1 ? Resource::kCompute
+                  : time.crosses_nodes            ? Resource::kNetwork
+                                                  : Resource::kLink;
+  work.seconds = time.seconds;
+  work.latency = time.latency;
+  work.collective = CollectiveOpName(collective.op).data();
+  work.bytes = TrafficOf(collective);
+  PlannedDevice::Add(stream, std::move(work));
+  const bool reduces =
+      collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
+  if (options_.tree_reduction && reduces && size() > 1) {
+    const auto read = static_cast<double>(ByteSize(collective.send));
+    PlannedDevice::Add(stream, {"sum over ranks", Resource::kCompute,
+                                read / machine_.memory_bandwidth, machine_.launch_seconds});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

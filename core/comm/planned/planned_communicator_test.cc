@@ -1,0 +1,145 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/comm/planned/planned_communicator.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/core/tensor/tensor.h"
+
+namespace zeroth {
+namespace {
+
+Machine TwoSpeeds() {
+  Machine machine;
+  machine.name = "test";
+  machine.devices_per_node = 8;
+  machine.memory_bandwidth = 1e12;
+  machine.link_bandwidth = 100e9;
+  machine.network_bandwidth = 10e9;
+  machine.link_latency = 1e-6;
+  machine.network_latency = 10e-6;
+  return machine;
+}
+
+std::unique_ptr<PlannedCommunicator> World(int size, int rank = 0) {
+  return *PlannedCommunicator::CreateWorld(TwoSpeeds(), size, rank, {});
+}
+
+Collective Call(CollectiveOp op, int64_t sent, int64_t received) {
+  Collective call;
+  call.op = op;
+  call.send = BufferView(nullptr, sent, DType::kFloat32);
+  call.recv = BufferView(nullptr, received, DType::kFloat32);
+  return call;
+}
+
+TEST(PlannedCommunicatorTest, InsideANodeTheLinkCounts) {
+  const auto world = World(8);
+  const PlannedCommunicator::Time time =
+      world->TimeOf(Call(CollectiveOp::kAllGather, 1'000'000, 8'000'000));
+  EXPECT_DOUBLE_EQ(time.seconds, 7 * 4e6 / 100e9);
+  EXPECT_DOUBLE_EQ(time.latency, 7e-6);
+  EXPECT_FALSE(time.crosses_nodes);
+}
+
+TEST(PlannedCommunicatorTest, ARingOverNodesHasTheNetworkCardsOfAllItsDevices) {
+  const auto world = World(32);
+  const PlannedCommunicator::Time time =
+      world->TimeOf(Call(CollectiveOp::kReduceScatter, 32'000'000, 1'000'000));
+  // 31 pieces cross the edge of a node, through eight cards.
+  EXPECT_DOUBLE_EQ(time.seconds, 31 * 4e6 / (8 * 10e9));
+  EXPECT_DOUBLE_EQ(time.latency, 28e-6 + 3 * 10e-6);
+  EXPECT_TRUE(time.crosses_nodes);
+}
+
+TEST(PlannedCommunicatorTest, RanksOfOnePlaceInEachNodeHaveACardEach) {
+  const auto world = World(32, /*rank=*/9);
+  const auto across = world->SplitKnown({1, 9, 17, 25});
+  ASSERT_TRUE(across.ok()) << across.status();
+  EXPECT_EQ((*across)->rank(), 1);
+  EXPECT_EQ((*across)->size(), 4);
+  const auto& group = static_cast<const PlannedCommunicator&>(**across);
+  const PlannedCommunicator::Time time =
+      group.TimeOf(Call(CollectiveOp::kAllReduce, 4'000'000, 4'000'000));
+  EXPECT_DOUBLE_EQ(time.seconds, 2 * 3 * 4e6 / 10e9);
+  // Two levels of a tree, up and down, are shorter than two rounds of a ring.
+  EXPECT_DOUBLE_EQ(time.latency, 2 * 2 * 10e-6);
+}
+
+TEST(PlannedCommunicatorTest, InAnAllToAllNobodyHandsOn) {
+  const auto world = World(16);
+  const PlannedCommunicator::Time time =
+      world->TimeOf(Call(CollectiveOp::kAllToAll, 16'000'000, 16'000'000));
+  EXPECT_DOUBLE_EQ(time.seconds, 8 * 4e6 / 10e9);
+}
+
+TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
+  const auto world = World(16384);
+  PlannedDevice device(TwoSpeeds(), {});
+  const absl::StatusOr<Tensor> shard =
+      Tensor::Empty(device, Shape({1000}), DType::kFloat32, MemoryCategory::kParameters);
+  const absl::StatusOr<Tensor> full = Tensor::Empty(device, Shape({16384 * 1000}), DType::kFloat32,
+                                                    MemoryCategory::kGatheredParameters);
+  ASSERT_TRUE(shard.ok() && full.ok());
+  ASSERT_TRUE(world->AllGather(*shard, *full, device.compute_stream(), "h.0").ok());
+  EXPECT_EQ(world->stats()[CollectiveOp::kAllGather].bytes, 16383 * 4000);
+  ASSERT_EQ(device.ledger().entries().size(), 1u);
+  const PlannedWork& work = device.ledger().entries()[0].work;
+  EXPECT_STREQ(work.collective, "all_gather");
+  EXPECT_EQ(work.bytes, 16383 * 4000);
+  EXPECT_EQ(work.resource, Resource::kNetwork);
+  // As others, it refuses what does not fit, and is broken then.
+  EXPECT_EQ(world->AllGather(*full, *shard, device.compute_stream(), "h.0").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(world->status().ok());
+}
+
+// The groups that one rank makes alone are those that real ranks make together.
+TEST(PlannedCommunicatorTest, GroupsOfAMeshAreTheRealOnes) {
+  const std::vector<MeshAxis> axes = {{"replicate", 2}, {"shard", 3}, {"tensor", 2}};
+  const absl::Status status = RunLocalRanks(12, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const auto device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    const auto planned_world = World(12, world.rank());
+    ZEROTH_ASSIGN_OR_RETURN(const auto mesh, Mesh::Create(world, axes));
+    ZEROTH_ASSIGN_OR_RETURN(const auto planned_mesh, Mesh::Create(*planned_world, axes));
+    for (const Mesh::Axes& group :
+         std::vector<Mesh::Axes>{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}, {1, 0}, {2, 1}}) {
+      ZEROTH_ASSIGN_OR_RETURN(Communicator* const real, mesh->Group(group, Traffic::kReduce));
+      ZEROTH_ASSIGN_OR_RETURN(Communicator* const planned,
+                              planned_mesh->Group(group, Traffic::kReduce));
+      const int32_t rank = world.rank();
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Tensor mine,
+          Tensor::FromHost<int32_t>(*device, Shape({1}), {&rank, 1}, MemoryCategory::kWorkspace));
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Tensor all,
+          Tensor::Empty(*device, Shape({real->size()}), DType::kInt32, MemoryCategory::kWorkspace));
+      ZEROTH_RETURN_IF_ERROR(real->AllGather(mine, all, device->compute_stream(), "ranks"));
+      ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> ranks, all.ToHost<int32_t>());
+      EXPECT_EQ(static_cast<PlannedCommunicator*>(planned)->world_ranks(),
+                std::vector<int>(ranks.begin(), ranks.end()));
+      EXPECT_EQ(planned->rank(), real->rank());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(PlannedCommunicatorTest, RefusesARankThatIsNotThere) {
+  EXPECT_EQ(PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 4, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace zeroth

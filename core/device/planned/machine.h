@@ -1,0 +1,37 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_
+#define ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_
+
+#include <string>
+
+namespace zeroth {
+
+// What a plan knows of the machines that a run is planned for. A device is a GPU, or a core of a
+// CPU. Rates are those that are reached, per second and device; bandwidths are one way.
+struct Machine {
+  std::string name;
+  bool is_gpu = true;  // kernels take the scratch that ours take on GPUs, otherwise on CPUs
+  int devices_per_node = 1;
+  double memory_bytes = 0;    // of a GPU, or of a node of CPUs
+  double reserved_bytes = 0;  // of these, what a process takes before it allocates anything
+  double fp32_flops = 0;      // in large matrix products
+  double tf32_flops = 0;
+  double bf16_flops = 0;       // fp16 as well
+  double fp8_flops = 0;        // 0: there are no such products
+  double attention_share = 1;  // of the rate of products, that attention reaches
+  // Tiles of a product that are worked on at a time: a product takes whole rounds of them. 0: its
+  // shape makes no difference.
+  int multiprocessors = 0;
+  double memory_bandwidth = 0;   // of what a kernel reads and writes
+  double launch_seconds = 0;     // what each kernel takes besides
+  double link_bandwidth = 0;     // to devices of the node
+  double link_latency = 0;       // of one step of a ring
+  double network_bandwidth = 0;  // to other nodes: a device's share of the node's network cards
+  double network_latency = 0;
+  double host_bandwidth = 0;  // to what state is offloaded to
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_DEVICE_PLANNED_MACHINE_H_

@@ -1,0 +1,89 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A device that keeps books and computes nothing: streams note what is enqueued, the allocator
+// hands out addresses without memory. What runs on it, the scheduler and all strategies included,
+// makes the calls that it makes on a real device, in the same order. What is read from its memory
+// is zeros.
+
+#ifndef ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
+#define ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/memory_account.h"
+#include "zeroth/core/device/planned/machine.h"
+#include "zeroth/core/device/planned/work_ledger.h"
+
+namespace zeroth {
+
+inline constexpr char kPlannedDeviceType[] = "planned";
+
+// The account of memory when it was at its highest.
+class PlannedAllocator final : public AccountingAllocator {
+ public:
+  explicit PlannedAllocator(const WorkLedger& ledger) : ledger_(ledger) {}
+
+  struct Moment {
+    int64_t bytes = 0;
+    std::array<int64_t, kMemoryCategoryCount> categories{};
+    int epoch = 0;                     // of the ledger
+    int entry = WorkLedger::kNothing;  // the last that had been enqueued
+  };
+  const Moment& peak() const { return peak_; }
+
+ private:
+  absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) override;
+  void FreeRaw(void* data, size_t bytes, MemoryCategory category) override;
+  void TrimLocked() override {}
+
+  const WorkLedger& ledger_;
+  uintptr_t next_ = uintptr_t{1} << 40;
+  Moment peak_;
+};
+
+// All of it is used by one thread.
+class PlannedDevice final : public Device {
+ public:
+  // Of `options` the number of threads counts, on a CPU: so many cores work for the rank.
+  PlannedDevice(Machine machine, const DeviceOptions& options);
+
+  const Machine& machine() const { return machine_; }
+  WorkLedger& ledger() { return ledger_; }
+  // What works for the rank: one GPU, or as many cores as it has threads.
+  int units() const { return machine_.is_gpu ? 1 : options_.threads; }
+  // Notes work on `stream`, of a planned device.
+  static void Add(Stream& stream, PlannedWork work);
+
+  absl::string_view type() const override { return kPlannedDeviceType; }
+  int index() const override { return options_.index; }
+  const DeviceOptions& options() const override { return options_; }
+  PlannedAllocator& allocator() override { return *allocator_; }
+  Stream& compute_stream() override { return *compute_stream_; }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name) override;
+  void BindThread() override {}
+
+  absl::Status Copy(void* dst, const void* src, size_t bytes, Stream& stream) override;
+  absl::Status CopyFromHost(void* dst, const void* host_src, size_t bytes, Stream& stream) override;
+  absl::Status CopyToHost(void* host_dst, const void* src, size_t bytes, Stream& stream) override;
+  absl::Status FillZero(void* dst, size_t bytes, Stream& stream) override;
+  absl::StatusOr<std::shared_ptr<OffloadStore>> CreateOffloadStore(
+      const OffloadStoreOptions& options) override;
+
+ private:
+  const Machine machine_;
+  const DeviceOptions options_;
+  WorkLedger ledger_;
+  const std::shared_ptr<PlannedAllocator> allocator_;
+  const std::unique_ptr<Stream> compute_stream_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_CORE_DEVICE_PLANNED_PLANNED_DEVICE_H_

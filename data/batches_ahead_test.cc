@@ -1,0 +1,125 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/batches_ahead.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/data/token_source.h"
+
+namespace zeroth {
+namespace {
+
+// Token i is i. Counts reads, and waits in them, or fails, if it is told to.
+class Watched final : public TokenSource {
+ public:
+  explicit Watched(int64_t fails_at = -1) : fails_at_(fails_at) {}
+  int64_t size() const override { return 1001; }
+  const std::string& description() const override { return description_; }
+  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+    gate_.WaitForNotification();
+    {
+      const absl::MutexLock lock(&mutex_);
+      ++reads_;
+    }
+    if (begin == fails_at_) return absl::DataLossError(absl::StrCat("token ", begin));
+    for (int32_t& id : out) id = static_cast<int32_t>(begin++);
+    return absl::OkStatus();
+  }
+
+  void Open() const { gate_.Notify(); }
+  // Whether so many rows are read within a time in which a machine under any load reads them.
+  bool WaitForReads(int64_t count) const {
+    const auto enough = [this, count] {
+      mutex_.AssertReaderHeld();
+      return reads_ >= count;
+    };
+    const absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Minutes(1));
+  }
+  int64_t reads() const {
+    const absl::MutexLock lock(&mutex_);
+    return reads_;
+  }
+
+ private:
+  const int64_t fails_at_;
+  const std::string description_ = "watched";
+  mutable absl::Notification gate_;
+  mutable absl::Mutex mutex_;
+  mutable int64_t reads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+DataLoader LoaderOf(std::shared_ptr<const TokenSource> source) {
+  LoaderOptions options;
+  options.seq_len = 10;
+  options.shuffle = false;
+  return *DataLoader::Create(std::move(source), options);
+}
+
+TEST(BatchesAheadTest, GivesWhatTheLoaderDoes) {
+  const auto source = std::make_shared<Watched>();
+  source->Open();
+  const DataLoader loader = LoaderOf(source);
+  BatchesAhead ahead(loader, 3, 4, 20);
+  for (int64_t step = 4; step < 20; ++step) {
+    const auto batches = ahead.Take();
+    ASSERT_TRUE(batches.ok()) << batches.status();
+    ASSERT_EQ(batches->size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      const Batch expected = *loader.Load(step * 3 + static_cast<int64_t>(i));
+      EXPECT_EQ((*batches)[i].inputs, expected.inputs);
+      EXPECT_EQ((*batches)[i].targets, expected.targets);
+    }
+  }
+  EXPECT_EQ(ahead.Take().status().code(), absl::StatusCode::kOutOfRange);
+}
+
+// While nobody takes anything, so many steps are read, and no more; each that is taken makes room.
+TEST(BatchesAheadTest, LoadsWhileNobodyAsksAndNoFurther) {
+  const auto source = std::make_shared<Watched>();
+  source->Open();
+  BatchesAhead ahead(LoaderOf(source), 2, 0, 50);
+  constexpr auto kReads = static_cast<int64_t>(2 * BatchesAhead::kSteps);
+  EXPECT_TRUE(source->WaitForReads(kReads));
+  for (int64_t taken = 1; taken <= 5; ++taken) {
+    EXPECT_LE(source->reads(), kReads + 2 * (taken - 1));
+    ASSERT_TRUE(ahead.Take().ok());
+    EXPECT_TRUE(source->WaitForReads(kReads + 2 * taken));
+  }
+}
+
+TEST(BatchesAheadTest, AnErrorComesInItsTurnAndStays) {
+  const auto source = std::make_shared<Watched>(/*fails_at=*/30);
+  source->Open();
+  BatchesAhead ahead(LoaderOf(source), 1, 0, 50);
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(ahead.Take().ok());
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(ahead.Take().status(), absl::DataLossError("token 30"));
+  }
+}
+
+// Its end ends the thread, whether that reads or waits for room.
+TEST(BatchesAheadTest, EndsAtAnyTime) {
+  for (const int taken : {0, 1}) {
+    const auto source = std::make_shared<Watched>();
+    auto ahead = std::make_unique<BatchesAhead>(LoaderOf(source), 1, 0, 50);
+    source->Open();
+    for (int i = 0; i < taken; ++i) EXPECT_TRUE(ahead->Take().ok());
+    ahead.reset();
+  }
+}
+
+}  // namespace
+}  // namespace zeroth

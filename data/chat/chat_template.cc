@@ -1,0 +1,341 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/chat/chat_template.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kSystem[] = "system";
+constexpr char kUser[] = "user";
+constexpr char kAssistant[] = "assistant";
+
+// Between these, Qwen 3 thinks before it answers.
+constexpr char kThought[] = "<think>";
+constexpr char kEndOfThought[] = "</think>";
+// What Llama 3.1's template says where nobody tells it the day.
+constexpr char kLlama3Dates[] =
+    "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+
+// What only templates of formats have that are not known here.
+struct OtherFormat {
+  const char* marker;
+  const char* name;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"<<SYS>>", "Llama 2"},
+    {"[SYSTEM_PROMPT]", "Mistral's of 2025, with [SYSTEM_PROMPT]"},
+    {"<start_of_turn>", "Gemma"},
+    {"<|header_start|>", "Llama 4"},
+    {"<|im_sep|>", "Phi 4"},
+    {"<|START_OF_TURN_TOKEN|>", "Command R"},
+    {"<\xEF\xBD\x9CUser\xEF\xBD\x9C>", "DeepSeek"},
+    {"<|start|>", "Harmony"},
+    {"<|user|>", "the one with <|user|>, as Phi 3's, Zephyr's and OLMo's"},
+    {"### Instruction", "Alpaca"},
+};
+
+std::string StripNewlines(absl::string_view text) {
+  while (absl::StartsWith(text, "\n")) text.remove_prefix(1);
+  return std::string(text);
+}
+
+// What a template of ChatML, as Qwen 2's, has the system say where a conversation does not: what
+// follows its header within one string.
+std::string DefaultSystem(absl::string_view jinja) {
+  constexpr absl::string_view kHeader = "<|im_start|>system\\n";
+  for (size_t at = jinja.find(kHeader); at != absl::string_view::npos;
+       at = jinja.find(kHeader, at + 1)) {
+    const absl::string_view rest = jinja.substr(at + kHeader.size());
+    const size_t end = rest.find("<|im_end|>");
+    if (end == absl::string_view::npos || end == 0) continue;
+    const absl::string_view text = rest.substr(0, end);
+    if (text.find_first_of("'\"\\{}") == absl::string_view::npos) return std::string(text);
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last) {
+  if (messages.empty()) return absl::InvalidArgumentError("a conversation without a message");
+  size_t i = messages[0].role == kSystem ? 1 : 0;
+  bool is_user = true;
+  for (; i < messages.size(); ++i, is_user = !is_user) {
+    const absl::string_view expected = is_user ? kUser : kAssistant;
+    if (messages[i].role == expected) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("message ", i + 1, " is of \"", messages[i].role, "\", expected ", expected,
+                     ": after a message of the system, or none, user and assistant take turns"));
+  }
+  if (messages.back().role == last) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the last message is of \"", messages.back().role,
+                                                 "\", expected one of \"", last, "\""));
+}
+
+// Collects tokens. Text between two tokens is encoded as one, as it would be if the whole were.
+class ChatTemplate::Writer {
+ public:
+  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
+
+  absl::Status Token(int32_t id, bool by_assistant = false) {
+    ZEROTH_RETURN_IF_ERROR(Flush());
+    Add(absl::MakeConstSpan(&id, 1), by_assistant);
+    return absl::OkStatus();
+  }
+
+  // The assistant's own words begin a token of their own, as they do where a model goes on from
+  // what RenderPrompt gives.
+  absl::Status Reply(absl::string_view text, int32_t end_of_turn) {
+    ZEROTH_RETURN_IF_ERROR(Flush());
+    Text(text);
+    ZEROTH_RETURN_IF_ERROR(Flush(/*by_assistant=*/true));
+    return Token(end_of_turn, /*by_assistant=*/true);
+  }
+
+  absl::Status Flush(bool by_assistant = false) {
+    if (text_.empty()) return absl::OkStatus();
+    ZEROTH_RETURN_IF_ERROR(
+        tokenizer_.EncodeTo(text_, /*continues=*/false,
+                            [&](absl::Span<const int32_t> ids) { Add(ids, by_assistant); }));
+    text_.clear();
+    return absl::OkStatus();
+  }
+
+  Conversation& result() { return result_; }
+
+ private:
+  void Add(absl::Span<const int32_t> ids, bool by_assistant) {
+    result_.ids.insert(result_.ids.end(), ids.begin(), ids.end());
+    result_.by_assistant.resize(result_.ids.size(), by_assistant);
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string text_;
+  Conversation result_;
+};
+
+absl::string_view ChatTemplate::name() const {
+  switch (format_) {
+    case Format::kChatMl:
+      return "chatml";
+    case Format::kLlama3:
+      return "llama3";
+    case Format::kMistral:
+      return "mistral";
+  }
+  return "";
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer& tokenizer) {
+  ChatTemplate result(format);
+  result.tokenizer_ = &tokenizer;
+  absl::Status status;
+  const auto find = [&](absl::string_view token) {
+    const std::optional<int32_t> id = tokenizer.Find(token);
+    if (!id.has_value() && status.ok()) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("the chat template ", result.name(), " needs a token ", token,
+                       ", which the tokenizer (", tokenizer.name(),
+                       ") does not have; expected the tokenizer of a model that chats in this "
+                       "format, or another --chat_template"));
+    }
+    return id.value_or(-1);
+  };
+  switch (format) {
+    case Format::kChatMl:
+      result.begin_of_turn_ = find("<|im_start|>");
+      result.end_of_turn_ = find("<|im_end|>");
+      break;
+    case Format::kLlama3:
+      result.begin_of_text_ = find("<|begin_of_text|>");
+      result.begin_of_turn_ = find("<|start_header_id|>");
+      result.end_of_header_ = find("<|end_header_id|>");
+      result.end_of_turn_ = find("<|eot_id|>");
+      break;
+    case Format::kMistral:
+      result.begin_of_text_ = find("<s>");
+      result.end_of_turn_ = find("</s>");
+      // Tokens since version 0.3, text before it.
+      result.begin_of_turn_ = tokenizer.Find("[INST]").value_or(-1);
+      result.end_of_header_ = tokenizer.Find("[/INST]").value_or(-1);
+      break;
+  }
+  ZEROTH_RETURN_IF_ERROR(status);
+  return result;
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::Named(absl::string_view name,
+                                                 const Tokenizer& tokenizer) {
+  if (name == "chatml") return Create(Format::kChatMl, tokenizer);
+  if (name == "llama3") return Create(Format::kLlama3, tokenizer);
+  if (name == "mistral") return Create(Format::kMistral, tokenizer);
+  return absl::InvalidArgumentError(
+      absl::StrCat("chat template \"", name, "\", expected chatml, llama3 or mistral"));
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::FromJinja(absl::string_view jinja,
+                                                     const Tokenizer& tokenizer) {
+  for (const OtherFormat& other : kOtherFormats) {
+    if (!absl::StrContains(jinja, other.marker)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the chat template is ", other.name,
+        ", which is not known here; expected ChatML, Llama 3's or Mistral's. If the tokenizer has "
+        "the tokens of one of these, --chat_template=chatml, llama3 or mistral names it"));
+  }
+  if (absl::StrContains(jinja, "<|im_start|>")) {
+    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kChatMl, tokenizer));
+    const absl::Span<const int32_t> prefix = tokenizer.prefix();
+    if (absl::StrContains(jinja, "bos_token") && !prefix.empty()) result.begin_of_text_ = prefix[0];
+    result.default_system_ = DefaultSystem(jinja);
+    result.thinks_ =
+        absl::StrContains(jinja, "reasoning_content") && absl::StrContains(jinja, kEndOfThought);
+    return result;
+  }
+  if (absl::StrContains(jinja, "<|start_header_id|>")) {
+    ZEROTH_ASSIGN_OR_RETURN(ChatTemplate result, Create(Format::kLlama3, tokenizer));
+    result.says_dates_ = absl::StrContains(jinja, "Cutting Knowledge Date");
+    return result;
+  }
+  if (absl::StrContains(jinja, "[INST]")) return Create(Format::kMistral, tokenizer);
+  constexpr size_t kShown = 80;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the chat template is none that is known here: it has neither <|im_start|> "
+                   "(ChatML), nor <|start_header_id|> (Llama 3), nor [INST] (Mistral), and begins "
+                   "with \"",
+                   absl::Utf8SafeCEscape(jinja.substr(0, kShown)),
+                   "\". If the tokenizer has the tokens of one of these, --chat_template=chatml, "
+                   "llama3 or mistral names it"));
+}
+
+absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
+                                       Writer& writer) const {
+  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+  writer.Text(absl::StrCat(message.role, "\n"));
+  if (message.role != kAssistant) {
+    writer.Text(message.content);
+    ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_turn_));
+  } else {
+    std::string reply = message.content;
+    if (thinks_) {
+      std::string thought;
+      if (const size_t end = reply.find(kEndOfThought); end != std::string::npos) {
+        absl::string_view before = absl::string_view(reply).substr(0, end);
+        if (const size_t begin = before.rfind(kThought); begin != absl::string_view::npos) {
+          before.remove_prefix(begin + sizeof(kThought) - 1);
+        }
+        thought = StripNewlines(before);
+        while (absl::EndsWith(thought, "\n")) thought.pop_back();
+        reply = StripNewlines(absl::string_view(reply).substr(reply.rfind(kEndOfThought) +
+                                                              sizeof(kEndOfThought) - 1));
+      }
+      // What was thought before earlier replies is not said again.
+      if (last) {
+        reply = absl::StrCat(kThought, "\n", thought, "\n", kEndOfThought, "\n\n",
+                             StripNewlines(reply));
+      }
+    }
+    ZEROTH_RETURN_IF_ERROR(writer.Reply(reply, end_of_turn_));
+  }
+  writer.Text("\n");
+  return absl::OkStatus();
+}
+
+absl::Status ChatTemplate::WriteLlama3(const ChatMessage& message, Writer& writer) const {
+  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+  writer.Text(message.role);
+  ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
+  writer.Text("\n\n");
+  if (says_dates_ && message.role == kSystem) writer.Text(kLlama3Dates);
+  const absl::string_view text = absl::StripAsciiWhitespace(message.content);
+  if (message.role == kAssistant) return writer.Reply(text, end_of_turn_);
+  writer.Text(text);
+  return writer.Token(end_of_turn_);
+}
+
+absl::Status ChatTemplate::WriteMistral(const ChatMessage& message, absl::string_view system,
+                                        Writer& writer) const {
+  const bool in_tokens = begin_of_turn_ >= 0 && end_of_header_ >= 0;
+  if (message.role == kAssistant) {
+    return writer.Reply(in_tokens ? absl::StrCat(" ", message.content) : message.content,
+                        end_of_turn_);
+  }
+  const std::string text = absl::StrCat(" ", system, system.empty() ? "" : "\n\n", message.content);
+  if (!in_tokens) {
+    writer.Text(absl::StrCat("[INST]", text, " [/INST]"));
+    return absl::OkStatus();
+  }
+  ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+  writer.Text(text);
+  return writer.Token(end_of_header_);
+}
+
+absl::Status ChatTemplate::Write(absl::Span<const ChatMessage> messages, Writer& writer) const {
+  std::string system = default_system_;
+  const bool has_system = messages[0].role == kSystem;
+  if (has_system) system = messages[0].content;
+  messages.remove_prefix(has_system ? 1 : 0);
+  if (begin_of_text_ >= 0) ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_text_));
+  const bool says_system = has_system || !system.empty() || says_dates_;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    switch (format_) {
+      case Format::kChatMl:
+        if (i == 0 && says_system) {
+          ZEROTH_RETURN_IF_ERROR(WriteChatMl({kSystem, system}, false, writer));
+        }
+        ZEROTH_RETURN_IF_ERROR(WriteChatMl(messages[i], i + 1 == messages.size(), writer));
+        break;
+      case Format::kLlama3:
+        if (i == 0 && says_system) {
+          ZEROTH_RETURN_IF_ERROR(WriteLlama3({kSystem, system}, writer));
+        }
+        ZEROTH_RETURN_IF_ERROR(WriteLlama3(messages[i], writer));
+        break;
+      case Format::kMistral:
+        ZEROTH_RETURN_IF_ERROR(WriteMistral(messages[i], i == 0 ? system : "", writer));
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChatTemplate::Conversation> ChatTemplate::Render(
+    absl::Span<const ChatMessage> messages) const {
+  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kAssistant));
+  Writer writer(*tokenizer_);
+  ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
+  ZEROTH_RETURN_IF_ERROR(writer.Flush());
+  return std::move(writer.result());
+}
+
+absl::StatusOr<std::vector<int32_t>> ChatTemplate::RenderPrompt(
+    absl::Span<const ChatMessage> messages) const {
+  ZEROTH_RETURN_IF_ERROR(CheckTurns(messages, kUser));
+  Writer writer(*tokenizer_);
+  ZEROTH_RETURN_IF_ERROR(Write(messages, writer));
+  if (format_ == Format::kChatMl) {
+    ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+    writer.Text("assistant\n");
+  }
+  if (format_ == Format::kLlama3) {
+    ZEROTH_RETURN_IF_ERROR(writer.Token(begin_of_turn_));
+    writer.Text(kAssistant);
+    ZEROTH_RETURN_IF_ERROR(writer.Token(end_of_header_));
+    writer.Text("\n\n");
+  }
+  ZEROTH_RETURN_IF_ERROR(writer.Flush());
+  return std::move(writer.result().ids);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,45 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/fuzz/fuzz_target.h"
+#include "zeroth/data/chat/conversations.h"
+
+namespace zeroth {
+namespace {
+
+bool Run(absl::Span<const uint8_t> bytes) {
+  const MemoryFile in_memory(bytes);
+  const DataFile file = {in_memory.path(), DataFileKind::kJsonLines};
+  if (!HoldsConversations(file).value_or(false)) return false;
+  auto reader = DocumentReader::Open(file, /*cuts_at_spaces=*/false);
+  if (!reader.ok()) return false;
+  for (JsonRecord record;;) {
+    const auto more = reader->NextRecord(&record);
+    if (!more.ok()) return false;
+    if (!*more) return true;
+    const auto messages = ParseConversation(record);
+    if (!messages.ok()) return false;
+    // Whoever has passed has spoken in turn, and of known roles.
+    if (!CheckTurns(*messages, "assistant").ok()) return false;
+    ZEROTH_CHECK(messages->size() >= 2 && messages->back().role == "assistant");
+  }
+}
+
+std::vector<std::string> Seeds() {
+  return {
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+      "\"content\": \"b\\u00e9\"}]}\n",
+      "\n{\"id\": 1, \"messages\": [{\"role\": \"system\", \"content\": \"\"}, {\"role\": "
+      "\"user\", "
+      "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"name\": null}]}"};
+}
+
+}  // namespace
+
+FuzzTarget GetFuzzTarget() { return {Run, Seeds, nullptr, 64, 256}; }
+
+}  // namespace zeroth

@@ -1,0 +1,202 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/chat/conversations.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+
+namespace zeroth {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Line(absl::string_view user, absl::string_view assistant) {
+  return absl::StrCat(R"({"messages": [{"role": "user", "content": ")", user,
+                      R"("}, {"role": "assistant", "content": ")", assistant, "\"}]}\n");
+}
+
+class ConversationsTest : public testing::Test {
+ protected:
+  ConversationsTest()
+      : tokenizer_(*OpenTokenizer("tests/testdata/tokenizers/qwen2")),
+        chat_(*ChatTemplate::Named("chatml", *tokenizer_)) {}
+
+  absl::StatusOr<std::shared_ptr<const TokenSource>> Encode(const std::string& lines,
+                                                            const ConversationOptions& options) {
+    return EncodeConversations({{dir_.Write("c.jsonl", lines), DataFileKind::kJsonLines}}, chat_,
+                               *tokenizer_, options);
+  }
+
+  const TemporaryDirectory dir_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ChatTemplate chat_;
+};
+
+TEST_F(ConversationsTest, RowsHoldWholeConversationsAndTheRestIsNoTarget) {
+  constexpr int64_t kSeq = 63;
+  std::string lines;
+  std::vector<ChatTemplate::Conversation> talks;
+  for (int i = 0; i < 40; ++i) {
+    const std::string question(static_cast<size_t>(1 + 5 * (i % 7)), 'x');
+    const std::string answer = absl::StrCat("answer ", i);
+    absl::StrAppend(&lines, Line(question, answer));
+    talks.push_back(*chat_.Render({{"user", question}, {"assistant", answer}}));
+  }
+  for (const bool all : {false, true}) {
+    const auto source = Encode(lines, {kSeq, all});
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_TRUE((*source)->notes().empty());
+    ASSERT_EQ((*source)->row_length(), kSeq + 1);
+    std::vector<bool> seen(talks.size());
+    for (int64_t begin = 0; begin < (*source)->size(); begin += kSeq + 1) {
+      std::vector<int32_t> ids(kSeq + 1);
+      std::vector<uint8_t> marks(kSeq + 1);
+      ASSERT_TRUE((*source)->Read(begin, absl::MakeSpan(ids)).ok());
+      ASSERT_TRUE((*source)->ReadMarks(begin, absl::MakeSpan(marks)).ok());
+      size_t at = 0;
+      while (at < ids.size() && ids[at] != tokenizer_->end_of_text()) {
+        // Which one it is; all have other answers.
+        const auto talk = std::find_if(talks.begin(), talks.end(), [&](const auto& candidate) {
+          return candidate.ids.size() <= ids.size() - at &&
+                 std::equal(candidate.ids.begin(), candidate.ids.end(), ids.begin() + at);
+        });
+        ASSERT_NE(talk, talks.end()) << "row at " << begin << ", token " << at;
+        seen[static_cast<size_t>(talk - talks.begin())] = true;
+        for (size_t i = 0; i < talk->ids.size(); ++i) {
+          const bool counts = all ? i > 0 : talk->by_assistant[i];
+          EXPECT_EQ(marks[at + i], (counts ? 0 : kNoTarget) | (i == 0 ? kBeginsDocument : 0))
+              << at << " + " << i;
+        }
+        at += talk->ids.size();
+      }
+      for (size_t i = at; i < ids.size(); ++i) {
+        EXPECT_EQ(ids[i], tokenizer_->end_of_text());
+        EXPECT_EQ(marks[i], kNoTarget | (i == at ? kBeginsDocument : 0));
+      }
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 40);
+  }
+}
+
+// What the loader hands out: ignored targets, and how many count in the whole global batch, the
+// same however it is split.
+TEST_F(ConversationsTest, TheLoaderIgnoresTargetsAndCountsTheRest) {
+  std::string lines;
+  for (int i = 0; i < 30; ++i) {
+    absl::StrAppend(&lines, Line("question", std::string(static_cast<size_t>(1 + 3 * i), 'y')));
+  }
+  const auto source = Encode(lines, {80, false});
+  ASSERT_TRUE(source.ok()) << source.status();
+  for (int64_t step = 0; step < 6; ++step) {
+    std::optional<std::vector<int32_t>> whole;
+    for (const int64_t world : {1, 2, 4}) {
+      std::vector<int32_t> targets;
+      std::vector<int64_t> counted;
+      for (int64_t rank = 0; rank < world; ++rank) {
+        LoaderOptions options;
+        options.batch_size = 4 / world;
+        options.seq_len = 80;
+        options.world_size = world;
+        options.rank = rank;
+        options.seed = 5;
+        options.documents = true;
+        const auto loader = DataLoader::Create(*source, options);
+        ASSERT_TRUE(loader.ok()) << loader.status();
+        const auto batch = loader->Load(step);
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        targets.insert(targets.end(), batch->targets.begin(), batch->targets.end());
+        // Of ChatML, a conversation begins with a turn of the user's, and padding with padding.
+        const std::vector<int32_t> begin = *chat_.RenderPrompt({{"user", "question"}});
+        for (size_t i = 0; i < batch->starts.size(); ++i) {
+          const size_t within = i % 80;
+          const auto start = static_cast<size_t>(batch->starts[i]);
+          ASSERT_LE(start, within);
+          const size_t previous = static_cast<size_t>(within == 0 ? 0 : batch->starts[i - 1]);
+          ASSERT_TRUE(start == within || start == previous);
+          const bool user =
+              within + 2 < 80 && std::equal(begin.begin(), begin.begin() + 2,
+                                            batch->inputs.begin() + static_cast<std::ptrdiff_t>(i));
+          const bool pads = batch->inputs[i] == tokenizer_->end_of_text() &&
+                            (within == 0 || batch->inputs[i - 1] != tokenizer_->end_of_text());
+          EXPECT_EQ(start == within, within == 0 || user || pads) << i;
+        }
+        counted.push_back(batch->counted);
+      }
+      const auto count = std::count_if(targets.begin(), targets.end(),
+                                       [](int32_t target) { return target != kIgnoredTarget; });
+      EXPECT_GT(count, 0);
+      EXPECT_EQ(counted, std::vector<int64_t>(static_cast<size_t>(world), count));
+      if (!whole.has_value()) whole = targets;
+      EXPECT_EQ(targets, *whole) << "world " << world;
+    }
+  }
+}
+
+TEST_F(ConversationsTest, LongConversationsAreCutAndSaid) {
+  const std::string long_answer(400, 'z');
+  const std::string long_question = "q q q q q q q q q q q q q q q q q q q q q q q q q q q q q q";
+  const auto source =
+      Encode(absl::StrCat(Line("short", "one"), Line("a", long_answer), Line(long_question, "x")),
+             {31, false});
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ((*source)->notes().size(), 1u);
+  EXPECT_THAT((*source)->notes()[0], HasSubstr("of 3 conversations, 2 are longer"));
+  EXPECT_THAT((*source)->notes()[0], HasSubstr("c.jsonl line 2: 1 are cut there, and 1 left out"));
+  EXPECT_EQ((*source)->size(), 2 * 32);
+  const auto none = Encode(Line(long_question, "x"), {31, false});
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(none.status().message(), HasSubstr("--seq_len=31 holds"));
+}
+
+TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"messages": [{"role": "user", "content": "a"}]})", "without a message of the assistant"},
+      {R"({"messages": []})", "without a message of the assistant"},
+      {R"({"messages": [{"role": "assistant", "content": "a"}]})", "message 1 is of \"assistant\""},
+      {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+           {"role": "user", "content": "c"}]})",
+       "the last message is of \"user\""},
+      {R"({"messages": [{"role": "tool", "content": "a"}]})", "the role \"tool\""},
+      {R"({"messages": [{"role": "user", "content": [1]}]})", "\"content\", a string"},
+      {R"({"messages": [{"content": "a"}]})", "\"role\", a string"},
+      {R"({"messages": ["a"]})", "message 1 is no object"},
+      {R"({"text": "a"})", "with \"messages\", a list"},
+      {R"({"messages": "a"})", "with \"messages\", a list"}};
+  for (const auto& [text, expected] : cases) {
+    std::string line = text;
+    line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
+    const auto source = Encode(absl::StrCat(Line("good", "one"), "\n", line, "\n"), {64, false});
+    EXPECT_EQ(source.status().code(), absl::StatusCode::kInvalidArgument) << line;
+    EXPECT_THAT(source.status().message(), HasSubstr("c.jsonl line 3: ")) << line;
+    EXPECT_THAT(source.status().message(), HasSubstr(expected));
+  }
+}
+
+TEST_F(ConversationsTest, TheFirstLineTells) {
+  const auto holds = [this](const std::string& lines) {
+    return HoldsConversations({dir_.Write("d.jsonl", lines), DataFileKind::kJsonLines});
+  };
+  EXPECT_TRUE(*holds(absl::StrCat("\n", Line("a", "b"))));
+  EXPECT_FALSE(*holds("{\"text\": \"a\"}\n"));
+  EXPECT_FALSE(*holds("\n"));
+  EXPECT_FALSE(holds("{").ok());
+  EXPECT_FALSE(*HoldsConversations({dir_.Write("d.txt", Line("a", "b")), DataFileKind::kText}));
+}
+
+}  // namespace
+}  // namespace zeroth

@@ -1,0 +1,133 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/data/mixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/check.h"
+#include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/philox.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/permutation.h"
+#include "zeroth/data/token_hash.h"
+
+namespace zeroth {
+
+absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
+    std::vector<WeightedSource> sources) {
+  ZEROTH_CHECK(!sources.empty());
+  double sum = 0;
+  for (const WeightedSource& entry : sources) {
+    if (!(entry.weight > 0) || !std::isfinite(entry.weight)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry.source->description(), ": a weight of ", entry.weight,
+                       ", expected a number above 0; leave out what is not to be trained on"));
+    }
+    sum += entry.weight;
+  }
+  std::vector<Part> parts;
+  std::vector<double> remainders;
+  for (WeightedSource& entry : sources) {
+    const double exact = entry.weight / sum * static_cast<double>(kBlock);
+    if (!(exact >= 0.5)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          entry.source->description(), ": a weight of ", entry.weight, " is less than 1 in ",
+          2 * kBlock, " of all, ", sum, "; expected more, or no such source"));
+    }
+    // Those below one sequence in a block have one.
+    const auto share = std::max<int64_t>(1, static_cast<int64_t>(std::floor(exact)));
+    parts.push_back({std::move(entry.source), share});
+    remainders.push_back(exact - static_cast<double>(share));
+  }
+  int64_t left = kBlock;
+  for (const Part& part : parts) left -= part.share;
+  // The largest remainders have what is left, and the largest share gives what is too much.
+  for (; left > 0; --left) {
+    const auto most = std::max_element(remainders.begin(), remainders.end());
+    *most -= 1;
+    ++parts[static_cast<size_t>(most - remainders.begin())].share;
+  }
+  if (left < 0) {
+    std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+      return a.share < b.share;
+    })->share += left;
+  }
+  return std::shared_ptr<const Mixture>(new Mixture(std::move(parts)));
+}
+
+std::vector<Mixture::Place> Mixture::PlacesOfBlock(int64_t block, uint64_t seed) const {
+  const Permutation order(kBlock, CounterRng(seed, "mixture").Bits64(0),
+                          static_cast<uint64_t>(block));
+  std::vector<int64_t> next;
+  std::vector<int64_t> ends;
+  for (const Part& part : parts_) {
+    next.push_back(block * part.share);
+    ends.push_back((ends.empty() ? 0 : ends.back()) + part.share);
+  }
+  std::vector<Place> places;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const auto source =
+        static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), order(i)) - ends.begin());
+    places.push_back({source, next[source]++});
+  }
+  return places;
+}
+
+std::vector<Mixture::Place> Mixture::Places(int64_t first, int64_t count, uint64_t seed) const {
+  std::vector<Place> places;
+  if (parts_.size() == 1) {
+    for (int64_t i = 0; i < count; ++i) places.push_back({0, first + i});
+    return places;
+  }
+  std::vector<Place> block;
+  for (int64_t index = first; index < first + count; ++index) {
+    const int64_t within = index % kBlock;
+    if (block.empty() || within == 0) block = PlacesOfBlock(index / kBlock, seed);
+    places.push_back(block[static_cast<size_t>(within)]);
+  }
+  return places;
+}
+
+int64_t Mixture::tokens() const {
+  return std::accumulate(parts_.begin(), parts_.end(), int64_t{0},
+                         [](int64_t sum, const Part& part) { return sum + part.source->size(); });
+}
+
+bool Mixture::has_marks() const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.source->has_marks(); });
+}
+
+std::vector<std::string> Mixture::notes() const {
+  std::vector<std::string> notes;
+  for (const Part& part : parts_) {
+    notes.insert(notes.end(), part.source->notes().begin(), part.source->notes().end());
+  }
+  return notes;
+}
+
+std::string Mixture::description() const {
+  if (parts_.size() == 1) return parts_[0].source->description();
+  return absl::StrJoin(parts_, ", ", [](std::string* out, const Part& part) {
+    absl::StrAppend(out, part.source->description(), " (", part.share, " of ", kBlock, ")");
+  });
+}
+
+absl::StatusOr<uint64_t> Mixture::Hash() const {
+  if (parts_.size() == 1) return HashTokens(*parts_[0].source);
+  std::string all;
+  for (const Part& part : parts_) {
+    ZEROTH_ASSIGN_OR_RETURN(const uint64_t hash, HashTokens(*part.source));
+    absl::StrAppend(&all, hash, ":", part.share, ";");
+  }
+  return std::max<uint64_t>(ChecksumOf(all), 1);
+}
+
+}  // namespace zeroth

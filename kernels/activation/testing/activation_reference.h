@@ -1,0 +1,26 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// GELU and SwiGLU by their definitions, in float64. For tests only.
+
+#ifndef ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_
+#define ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace zeroth::reference {
+
+double Gelu(double x);  // tanh form
+double GeluDerivative(double x);
+
+double Silu(double x);
+double SiluDerivative(double x);
+
+// out [rows, hidden] of gate_up [rows, 2 * hidden].
+std::vector<double> SwiGlu(int64_t rows, int64_t hidden, const std::vector<double>& gate_up);
+std::vector<double> SwiGluBackward(int64_t rows, int64_t hidden, const std::vector<double>& gate_up,
+                                   const std::vector<double>& dout);
+
+}  // namespace zeroth::reference
+
+#endif  // ZEROTH_KERNELS_ACTIVATION_TESTING_ACTIVATION_REFERENCE_H_

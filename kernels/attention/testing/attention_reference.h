@@ -1,0 +1,32 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Causal grouped-query attention by its definition, one row of scores at a time, in float64. For
+// tests only.
+
+#ifndef ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_
+#define ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/kernels/attention/attention_shape.h"
+
+namespace zeroth::reference {
+
+struct AttentionOutput {
+  std::vector<double> out;  // [batch, seq, heads * head_dim]
+  std::vector<double> lse;  // [batch, heads, seq]
+};
+
+// Layouts as in AttentionArgs.
+AttentionOutput Attention(const AttentionShape& shape, const std::vector<double>& qkv,
+                          const std::vector<int32_t>& starts = {});
+
+// dqkv. Keeps nothing of forward: probabilities are computed again from qkv.
+std::vector<double> AttentionBackward(const AttentionShape& shape, const std::vector<double>& dout,
+                                      const std::vector<double>& qkv,
+                                      const std::vector<int32_t>& starts = {});
+
+}  // namespace zeroth::reference
+
+#endif  // ZEROTH_KERNELS_ATTENTION_TESTING_ATTENTION_REFERENCE_H_

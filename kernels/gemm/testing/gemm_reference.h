@@ -1,0 +1,25 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products by their definition, in float64. For tests only.
+
+#ifndef ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_
+#define ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "zeroth/kernels/gemm/gemm.h"
+
+namespace zeroth::reference {
+
+// op(a) op(b), [m, n]. a is [m, k], or [k, m] if transpose_a; b is [k, n], or [n, k] if
+// transpose_b.
+std::vector<double> Gemm(int64_t m, int64_t n, int64_t k, const std::vector<double>& a,
+                         bool transpose_a, const std::vector<double>& b, bool transpose_b);
+
+// activation(x); GELU in its tanh form.
+double Activate(Activation activation, double x);
+
+}  // namespace zeroth::reference
+
+#endif  // ZEROTH_KERNELS_GEMM_TESTING_GEMM_REFERENCE_H_

@@ -1,0 +1,28 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Output projection and mean cross-entropy by their definition, in float64. For tests only.
+
+#ifndef ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_
+#define ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace zeroth::reference {
+
+struct LinearCrossEntropyOutput {
+  double loss = 0.0;
+  std::vector<double> dhidden;  // [rows, dim]
+  std::vector<double> dweight;  // [vocab, dim]
+};
+
+// Loss and gradients of the loss. hidden [rows, dim], weight [vocab, dim]; rows whose target is
+// -100 do not count.
+LinearCrossEntropyOutput LinearCrossEntropy(int64_t dim, int64_t vocab,
+                                            const std::vector<double>& hidden,
+                                            const std::vector<double>& weight,
+                                            const std::vector<int32_t>& targets);
+
+}  // namespace zeroth::reference
+
+#endif  // ZEROTH_KERNELS_LINEAR_CROSS_ENTROPY_TESTING_LINEAR_CROSS_ENTROPY_REFERENCE_H_

@@ -1,0 +1,80 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/norm/testing/norm_reference.h"
+
+#include <cmath>
+
+namespace zeroth::reference {
+namespace {
+
+Normalised Forward(bool centred, int64_t rows, int64_t dim, const std::vector<double>& x,
+                   const std::vector<double>& gamma, const std::vector<double>& beta, double eps) {
+  Normalised result;
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* row = x.data() + r * dim;
+    double mean = 0.0;
+    for (int64_t i = 0; centred && i < dim; ++i) mean += row[i] / static_cast<double>(dim);
+    double variance = 0.0;
+    for (int64_t i = 0; i < dim; ++i)
+      variance += (row[i] - mean) * (row[i] - mean) / static_cast<double>(dim);
+    const double rstd = 1.0 / std::sqrt(variance + eps);
+    for (int64_t i = 0; i < dim; ++i)
+      result.y.push_back((row[i] - mean) * rstd * gamma[i] + beta[i]);
+    result.mean.push_back(mean);
+    result.rstd.push_back(rstd);
+  }
+  return result;
+}
+
+// Through the whole Jacobian of a row, d y_j / d x_i, rather than the simplified sums that kernels
+// use.
+NormGradients Backward(bool centred, int64_t rows, int64_t dim, const std::vector<double>& dy,
+                       const std::vector<double>& x, const std::vector<double>& gamma, double eps) {
+  const std::vector<double> zeros(static_cast<size_t>(dim));
+  const Normalised forward = Forward(centred, rows, dim, x, gamma, zeros, eps);
+  NormGradients gradients{std::vector<double>(x.size()), zeros, zeros};
+  const double count = static_cast<double>(dim);
+  for (int64_t r = 0; r < rows; ++r) {
+    const double rstd = forward.rstd[r];
+    const auto centre = [&](int64_t i) { return x[r * dim + i] - forward.mean[r]; };
+    for (int64_t j = 0; j < dim; ++j) {
+      const double g = dy[r * dim + j];
+      gradients.dgamma[j] += g * centre(j) * rstd;
+      gradients.dbeta[j] += g;
+      for (int64_t i = 0; i < dim; ++i) {
+        const double direct = (i == j ? 1.0 : 0.0) - (centred ? 1.0 / count : 0.0);
+        // d rstd / d x_i = -rstd^3 (x_i - mean) / dim
+        const double through_scale = -centre(j) * rstd * rstd * centre(i) / count;
+        gradients.dx[r * dim + i] += g * gamma[j] * rstd * (direct + through_scale);
+      }
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Normalised LayerNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                     const std::vector<double>& gamma, const std::vector<double>& beta,
+                     double eps) {
+  return Forward(true, rows, dim, x, gamma, beta, eps);
+}
+
+Normalised RmsNorm(int64_t rows, int64_t dim, const std::vector<double>& x,
+                   const std::vector<double>& gamma, double eps) {
+  return Forward(false, rows, dim, x, gamma, std::vector<double>(static_cast<size_t>(dim)), eps);
+}
+
+NormGradients LayerNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                                const std::vector<double>& x, const std::vector<double>& gamma,
+                                double eps) {
+  return Backward(true, rows, dim, dy, x, gamma, eps);
+}
+
+NormGradients RmsNormBackward(int64_t rows, int64_t dim, const std::vector<double>& dy,
+                              const std::vector<double>& x, const std::vector<double>& gamma,
+                              double eps) {
+  return Backward(false, rows, dim, dy, x, gamma, eps);
+}
+
+}  // namespace zeroth::reference

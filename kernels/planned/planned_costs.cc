@@ -1,0 +1,299 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What each operation costs. Most of them read and write their tensors once, and that is all; those
+// that multiply, or take workspace, say how much. Workspace is that of the operation's own files,
+// *_cpu.cc and *_cuda.cc; tests/plan compares it with real runs.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/activation/activation.h"
+#include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/attention/attention_layout.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/cpu/column_sum.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/embedding/embedding.h"
+#include "zeroth/kernels/fp8/fp8.h"
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/kernels/gemm/gemm_cpu.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "zeroth/kernels/linear_cross_entropy/linear_cross_entropy_cpu.h"
+#include "zeroth/kernels/moe/moe.h"
+#include "zeroth/kernels/muon/muon.h"
+#include "zeroth/kernels/norm/norm.h"
+#include "zeroth/kernels/planned/planned_kernels.h"
+#include "zeroth/kernels/quantize/quantize.h"
+#include "zeroth/kernels/rope/rope.h"
+#include "zeroth/kernels/sum_of_squares/sum_of_squares.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+double Bytes(int64_t elements, DType dtype) {
+  return static_cast<double>(elements) * static_cast<double>(SizeOf(dtype));
+}
+
+double Product(int64_t m, int64_t n, int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+// Every tensor once.
+double Bytes(CallTensors tensors) {
+  double bytes = 0;
+  for (const Tensor* tensor : tensors) bytes += static_cast<double>(tensor->bytes());
+  return bytes;
+}
+
+template <typename Call>
+KernelCost CostOf(const Call&, const PlannedKernels&, CallTensors tensors) {
+  return {.bytes = Bytes(tensors)};
+}
+
+// Column sums are made in blocks of rows, each with a row of partial sums.
+int64_t PartialSums(const PlannedKernels& kernels, int64_t rows, int64_t columns) {
+  constexpr int64_t kGpuBlocks = 64;
+  const int64_t blocks = kernels.is_gpu() ? std::min(rows, kGpuBlocks) : cpu::BlockCount(rows);
+  return blocks * columns * kFloat;
+}
+
+// The place where a CPU widens 16-bit operands, a block of each at a time (gemm_cpu.h).
+int64_t WidenedBytes(const GemmCall& call) {
+  if (call.dtype == DType::kBFloat16 &&
+      cpu::FastestBf16Products(call.k) == cpu::Bf16Products::kNative) {
+    return 0;
+  }
+  constexpr int64_t kBlock = 1024;
+  const int64_t m = std::min(kBlock, call.m);
+  const int64_t n = std::min(kBlock, call.n);
+  const int64_t k = std::min(kBlock, call.k);
+  return (m * k + k * n + m * n) * kFloat;
+}
+
+KernelCost CostOf(const GemmCall& call, const PlannedKernels& kernels, CallTensors) {
+  KernelCost cost;
+  cost.flops = Product(call.m, call.n, call.k);
+  cost.flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.Fill(call.m, call.n, call.k);
+  cost.bytes = Bytes(call.m * call.k + call.k * call.n, call.dtype) +
+               Bytes(call.m * call.n, call.c_dtype) * (call.accumulate ? 2 : 1);
+  if (call.pre_activation != nullptr || call.gelu_input != nullptr) {
+    cost.bytes += Bytes(call.m * call.n, call.c_dtype);
+  }
+  cost.place = KernelCost::kProducts;
+  if (!kernels.is_gpu() && call.dtype != DType::kFloat32) cost.scratch = WidenedBytes(call);
+  return cost;
+}
+
+KernelCost CostOf(const BiasGradientCall& call, const PlannedKernels& kernels, CallTensors) {
+  return {.bytes = Bytes(call.rows * call.cols, call.dtype),
+          .scratch = PartialSums(kernels, call.rows, call.cols)};
+}
+
+KernelCost CostOf(const NormBackwardCall& call, const PlannedKernels& kernels,
+                  CallTensors tensors) {
+  return {.bytes = Bytes(tensors), .scratch = 2 * PartialSums(kernels, call.rows, call.dim)};
+}
+
+// Two products of [seq, seq] in forward, of which a causal mask leaves half, or what a window does.
+double AttentionFlops(const AttentionShape& shape) {
+  const auto seq = static_cast<double>(shape.seq);
+  const double window = shape.window == 0 ? seq : std::min(seq, static_cast<double>(shape.window));
+  const double pairs = window * (seq - window / 2);
+  return 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
+}
+
+int64_t AttentionThreads(const PlannedKernels& kernels, int64_t items) {
+  return std::min<int64_t>(items, kernels.threads());
+}
+
+KernelCost CostOf(const AttentionCall& call, const PlannedKernels& kernels, CallTensors tensors) {
+  const AttentionShape& shape = call.shape;
+  KernelCost cost{
+      .flops = AttentionFlops(shape),
+      .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
+      .bytes = Bytes(tensors)};
+  if (!kernels.is_gpu()) {
+    cost.scratch = cpu::ForwardScratch::Floats(cpu::AttentionLayout(shape)) *
+                   AttentionThreads(kernels, shape.batch * shape.heads) * kFloat;
+  }
+  return cost;
+}
+
+KernelCost CostOf(const AttentionBackwardCall& call, const PlannedKernels& kernels,
+                  CallTensors tensors) {
+  const AttentionShape& shape = call.shape;
+  // Scores again, and a gradient to each operand of both products: five for forward's two.
+  KernelCost cost{
+      .flops = 2.5 * AttentionFlops(shape),
+      .flops_per_second = kernels.FlopsPerSecond(call.dtype) * kernels.machine().attention_share,
+      .bytes = Bytes(tensors),
+      .launches = 2};
+  cost.scratch = kernels.is_gpu()
+                     ? shape.batch * shape.heads * shape.seq * kFloat
+                     : cpu::BackwardScratch::Floats(cpu::AttentionLayout(shape)) *
+                           AttentionThreads(kernels, shape.batch * shape.kv_heads) * kFloat;
+  return cost;
+}
+
+// As PlanLoss of linear_cross_entropy_cuda.cc cuts rows on a GPU.
+int64_t LossChunkRows(const LinearCrossEntropyCall& call, const PlannedKernels& kernels) {
+  if (!kernels.is_gpu()) return cpu::LinearCrossEntropyChunkRows(call.rows, call.vocab);
+  constexpr int64_t kLogitsPerWeight = 8;
+  constexpr int64_t kRowStep = 128;
+  const int64_t row_bytes = (call.vocab + 7) / 8 * 8 * kFloat;
+  const int64_t bytes =
+      std::clamp(kLogitsPerWeight * call.dim * row_bytes, int64_t{256} << 20, int64_t{1} << 30);
+  return std::min(call.rows, std::max(bytes / row_bytes / kRowStep * kRowStep, kRowStep));
+}
+
+KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kernels, CallTensors) {
+  if (call.rows == 0) return {};
+  const int64_t chunk = LossChunkRows(call, kernels);
+  const auto chunks = static_cast<double>((call.rows + chunk - 1) / chunk);
+  const int products = 1 + (call.dhidden != nullptr ? 1 : 0) + (call.dweight != nullptr ? 1 : 0);
+  const bool sums_beside =
+      call.dweight != nullptr && call.grad_dtype != DType::kFloat32 && chunk < call.rows;
+  const double logits = static_cast<double>(call.rows) * static_cast<double>(call.vocab);
+  const double type = static_cast<double>(SizeOf(call.dtype));
+  const double product =
+      Product(call.rows, call.vocab, call.dim) /
+      (kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim));
+  // Logits are written, read twice, and replaced by their gradients; only then, the products being
+  // made of these, does the next chunk begin: nothing of this hides behind the products.
+  const double passes =
+      logits * (3.0 * kFloat + type) /
+      (kernels.machine().memory_bandwidth * (kernels.is_gpu() ? 1 : kernels.threads()));
+  KernelCost cost;
+  cost.flops = 1;
+  cost.flops_per_second = 1 / (products * product + passes);
+  cost.launches = static_cast<int>(chunks) * (products + 1);
+  cost.scratch =
+      chunk * call.vocab * kFloat + (sums_beside ? call.vocab * call.dim * kFloat : int64_t{0});
+  return cost;
+}
+
+KernelCost CostOf(const EmbeddingCall& call, const PlannedKernels&, CallTensors) {
+  return {.bytes = 2 * Bytes(call.batch * call.seq * call.dim, call.dtype)};
+}
+
+KernelCost CostOf(const EmbeddingBackwardCall& call, const PlannedKernels& kernels,
+                  CallTensors tensors) {
+  const int64_t places = call.batch * call.seq;
+  constexpr int64_t kSortCopies = 4;  // of keys and places, on a GPU
+  return {.bytes = Bytes(tensors),
+          .scratch = (kernels.is_gpu() ? kSortCopies * places : call.rows + places) *
+                     static_cast<int64_t>(sizeof(int32_t))};
+}
+
+KernelCost CostOf(const RopeCall& call, const PlannedKernels&, CallTensors) {
+  const int64_t rotated = call.batch * call.seq * call.heads * call.head_dim;
+  return {.bytes = 2 * Bytes(rotated, call.dtype),
+          .scratch = call.seq * call.head_dim * kFloat,
+          .place = KernelCost::kTable};
+}
+
+KernelCost CostOf(const Fp8GemmCall& call, const PlannedKernels& kernels, CallTensors) {
+  return {.flops = Product(call.m, call.n, call.k),
+          .flops_per_second = kernels.machine().fp8_flops * kernels.Fill(call.m, call.n, call.k),
+          .bytes = static_cast<double>(call.m * call.k + call.k * call.n) +
+                   Bytes(call.m * call.n, call.c_dtype)};
+}
+
+KernelCost CostOf(const GroupedGemmCall& call, const PlannedKernels& kernels, CallTensors tensors) {
+  return {.flops = Product(call.rows, call.n, call.k),
+          .flops_per_second = kernels.FlopsPerSecond(call.dtype),
+          .bytes = Bytes(tensors),
+          .place = KernelCost::kProducts};
+}
+
+KernelCost CostOf(const GroupedGradientCall& call, const PlannedKernels& kernels,
+                  CallTensors tensors) {
+  return {.flops = Product(call.rows, call.m, call.n),
+          .flops_per_second = kernels.FlopsPerSecond(call.dtype),
+          .bytes = Bytes(tensors),
+          .place = KernelCost::kProducts};
+}
+
+// Registers an operation: what the planned device does with its call.
+template <typename Call>
+class Planned {
+ public:
+  explicit Planned(const char* name) : registration_(kPlannedDeviceType, Note) { name_ = name; }
+
+ private:
+  static absl::Status Note(Kernels& kernels, const Call& call, CallTensors tensors) {
+    auto& planned = static_cast<PlannedKernels&>(kernels);
+    return planned.Note(name_, CostOf(call, planned, tensors));
+  }
+
+  static inline const char* name_ = "";
+  const typename KernelTable<Call>::Registration registration_;
+};
+
+const Planned<GemmCall> gemm("a product");
+const Planned<BiasGradientCall> bias_gradient("a bias gradient");
+const Planned<NormCall> norm("a norm");
+const Planned<NormBackwardCall> norm_backward("a norm's backward");
+const Planned<AttentionCall> attention("attention");
+const Planned<AttentionBackwardCall> attention_backward("attention's backward");
+const Planned<LinearCrossEntropyCall> loss("the fused loss");
+const Planned<EmbeddingCall> embedding("the embedding");
+const Planned<EmbeddingBackwardCall> embedding_backward("the embedding's backward");
+const Planned<PositionBackwardCall> position_backward("the positions' backward");
+const Planned<LocalIdsCall> local_ids("tokens of a divided vocabulary");
+const Planned<SoftmaxStatisticsCall> softmax_statistics("the statistics of a divided softmax");
+const Planned<SoftmaxGradientCall> softmax_gradient("the gradient of a divided softmax");
+const Planned<MeanLossCall> mean_loss("the mean loss");
+const Planned<RopeCall> rope("RoPE");
+const Planned<GeluCall> gelu("GELU");
+const Planned<SwiGluCall> swiglu("SwiGLU");
+const Planned<AddCall> add("an addition");
+const Planned<ScaleCall> scale("a scaling");
+const Planned<LerpCall> lerp("the average of weights");
+const Planned<CastCall> cast("a cast");
+const Planned<BasicCall> basic("an elementwise operation");
+const Planned<QuantizeCall> quantize("quantizing");
+const Planned<DequantizeCall> dequantize("dequantizing");
+const Planned<SumQuantizedCall> sum_quantized("a sum of int8");
+const Planned<AddSquaresCall> add_squares("the gradient norm");
+const Planned<ClipFactorCall> clip_factor("the clip factor");
+const Planned<AdamWCall> adamw("AdamW");
+const Planned<CastFp8Call> cast_fp8("a cast to fp8");
+const Planned<Fp8GemmCall> fp8_gemm("an fp8 product");
+const Planned<RouteCall> route("routing");
+const Planned<RouteBackwardCall> route_backward("routing's backward");
+const Planned<ScatterCall> scatter("grouping tokens");
+const Planned<CombineCall> combine("combining experts");
+const Planned<RowDotsCall> row_dots("gradients of routing weights");
+const Planned<GroupedGemmCall> grouped_gemm("a grouped product");
+const Planned<GroupedGradientCall> grouped_gradient("a grouped gradient");
+const Planned<MuonMomentumCall> muon_momentum("Muon's momentum");
+const Planned<MuonUpdateCall> muon_update("Muon's update");
+const Planned<MuonTraceCall> muon_trace("Muon's trace");
+const Planned<MuonPolynomialCall> muon_polynomial("Muon's polynomial");
+const Planned<MuonMirrorCall> muon_mirror("Muon's mirror");
+
+absl::Status SupportsDividedVocabulary(Kernels&, const SupportsDividedVocabularyCall&,
+                                       CallTensors) {
+  return absl::OkStatus();
+}
+const KernelTable<SupportsDividedVocabularyCall>::Registration supports_divided_vocabulary(
+    kPlannedDeviceType, SupportsDividedVocabulary);
+
+absl::Status SupportsFp8(Kernels& kernels, const SupportsFp8Call&, CallTensors) {
+  const Machine& machine = static_cast<PlannedKernels&>(kernels).machine();
+  if (machine.fp8_flops > 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(machine.name, " has no products of 8-bit floats; leave --fp8 out"));
+}
+const KernelTable<SupportsFp8Call>::Registration supports_fp8(kPlannedDeviceType, SupportsFp8);
+
+}  // namespace
+}  // namespace zeroth

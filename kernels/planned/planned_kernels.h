@@ -1,0 +1,55 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_
+#define ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/kernels/kernels.h"
+
+namespace zeroth {
+
+// What a call takes. Its time is that of its arithmetic or of its memory, whichever is longer.
+struct KernelCost {
+  double flops = 0;
+  double flops_per_second = 1;
+  double bytes = 0;  // read and written
+  int launches = 1;
+  int64_t scratch = 0;  // bytes of workspace
+  // Scratch that CPUs keep apart from others'. On a CPU scratch is one block for each, which grows
+  // to the largest and stays; on a GPU it lives as long as the call.
+  enum Place { kShared, kProducts, kTable } place = kShared;
+};
+
+// Kernels of a planned device: each operation notes its cost on the stream, and takes the memory
+// that its counterpart on the machine takes.
+class PlannedKernels final : public Kernels {
+ public:
+  PlannedKernels(PlannedDevice& device, Stream& stream, const KernelOptions& options)
+      : Kernels(device, stream, options), device_(device) {}
+
+  const Machine& machine() const { return device_.machine(); }
+  bool is_gpu() const { return device_.machine().is_gpu; }
+  int threads() const { return device_.options().threads; }
+  // Of matrix products of this type, by all that works for the rank.
+  double FlopsPerSecond(DType dtype) const;
+  // The part of that rate which a product of this shape can reach: a GPU works in rounds of tiles.
+  double Fill(int64_t m, int64_t n, int64_t k) const;
+
+  absl::Status Note(absl::string_view operation, const KernelCost& cost);
+
+ private:
+  PlannedDevice& device_;
+  std::map<KernelCost::Place, std::shared_ptr<Buffer>> kept_;
+};
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_KERNELS_PLANNED_PLANNED_KERNELS_H_

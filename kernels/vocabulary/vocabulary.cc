@@ -1,0 +1,91 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/kernels/vocabulary/vocabulary.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/operation.h"
+
+namespace zeroth::kernels {
+namespace {
+
+bool IsPart(Operation& op, int64_t first, int64_t count, int64_t all) {
+  return op.Require(first >= 0 && count >= 0 && first + count <= all, "count",
+                    absl::StrCat("is ", count, " from ", first, " on, expected a part of ", all));
+}
+
+bool IsMatrix(Operation& op, const Tensor& logits) {
+  return op.Kind("logits", logits, DType::kFloat32) &&
+         op.Require(logits.shape().rank() == 2, "logits",
+                    absl::StrCat("is ", logits.shape().ToString(), ", expected [rows, columns]"));
+}
+
+}  // namespace
+
+absl::Status LocalIds(Kernels& kernels, const LocalIdsArgs& args) {
+  Operation op("LocalIds", kernels);
+  IsPart(op, args.first, args.count, args.vocab);
+  if (op.Kind("ids", args.ids, DType::kInt32)) {
+    op.Count("local", args.local, args.ids.numel(), DType::kInt32);
+  }
+  if (args.counted.defined()) op.Count("counted", args.counted, 1, DType::kFloat32);
+  if (!op.ok()) return op.status();
+  return op.Run(LocalIdsCall{args.ids.numel(), args.ids.data<int32_t>(), args.first, args.count,
+                             args.vocab, args.local.data<int32_t>(),
+                             DataOrNull<float>(args.counted)});
+}
+
+absl::Status SoftmaxStatistics(Kernels& kernels, const SoftmaxStatisticsArgs& args) {
+  Operation op("SoftmaxStatistics", kernels);
+  if (!IsMatrix(op, args.logits)) return op.status();
+  const int64_t rows = args.logits.dim(0);
+  const int64_t columns = args.logits.dim(1);
+  IsPart(op, args.begin, args.count, columns);
+  op.Count("targets", args.targets, rows, DType::kInt32);
+  op.Exactly("statistics", args.statistics, {rows, kSoftmaxStatistics}, DType::kFloat32);
+  if (!op.ok()) return op.status();
+  return op.Run(SoftmaxStatisticsCall{rows, columns, args.begin, args.count,
+                                      args.logits.data<float>(), args.targets.data<int32_t>(),
+                                      args.statistics.data<float>()});
+}
+
+absl::Status SoftmaxGradient(Kernels& kernels, const SoftmaxGradientArgs& args) {
+  Operation op("SoftmaxGradient", kernels);
+  SharedType type;
+  if (!IsMatrix(op, args.logits) || !op.Kind("statistics", args.statistics, DType::kFloat32)) {
+    return op.status();
+  }
+  const int64_t rows = args.logits.dim(0);
+  const int64_t columns = args.logits.dim(1);
+  op.Require(args.statistics.shape().rank() == 3, "statistics",
+             absl::StrCat("is ", args.statistics.shape().ToString(), ", expected [parts, ", rows,
+                          ", ", kSoftmaxStatistics, "]"));
+  if (!op.ok()) return op.status();
+  const int64_t parts = args.statistics.dim(0);
+  op.Exactly("statistics", args.statistics, {parts, rows, kSoftmaxStatistics}, DType::kFloat32);
+  op.Count("targets", args.targets, rows, DType::kInt32);
+  op.Count("divisor", args.divisor, 1, DType::kFloat32);
+  op.Count("losses", args.losses, rows, DType::kFloat32);
+  if (args.dlogits.defined()) op.Exactly("dlogits", args.dlogits, {rows, columns}, type);
+  if (!op.ok()) return op.status();
+  return op.Run(SoftmaxGradientCall{
+      rows, columns, parts, args.logits.data<float>(), args.targets.data<int32_t>(),
+      args.statistics.data<float>(), args.divisor.data<float>(), args.grad_scale,
+      args.losses.data<float>(), type.dtype, RawDataOrNull(args.dlogits)});
+}
+
+absl::Status MeanLoss(Kernels& kernels, const MeanLossArgs& args) {
+  Operation op("MeanLoss", kernels);
+  op.Kind("losses", args.losses, DType::kFloat32);
+  op.Count("divisor", args.divisor, 1, DType::kFloat32);
+  op.Count("loss", args.loss, 1, DType::kFloat32);
+  if (!op.ok()) return op.status();
+  return op.Run(MeanLossCall{args.losses.numel(), args.losses.data<float>(),
+                             args.divisor.data<float>(), args.loss.data<float>()});
+}
+
+absl::Status SupportsDividedVocabulary(Kernels& kernels) {
+  return Operation("LocalIds", kernels).Run(SupportsDividedVocabularyCall());
+}
+
+}  // namespace zeroth::kernels

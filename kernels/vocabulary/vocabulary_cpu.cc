@@ -1,0 +1,116 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/kernels/cpu/cpu_kernels.h"
+#include "zeroth/kernels/cpu/parallel.h"
+#include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
+
+namespace zeroth::cpu {
+namespace {
+
+absl::Status LocalIds(const LocalIdsCall& call, CpuKernels&) {
+  int64_t counted = 0;
+  for (int64_t i = 0; i < call.places; ++i) {
+    const int64_t id = call.ids[i];
+    if (id == kIgnoredTarget && call.counted != nullptr) {
+      call.local[i] = kIgnoredTarget;
+      continue;
+    }
+    if (id < 0 || id >= call.vocab) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LocalIds: ids[", i, "] is ", id, ", expected a token in [0, ", call.vocab,
+                       ")", call.counted == nullptr ? "" : " or -100 to leave the row out"));
+    }
+    const int64_t local = id - call.first;
+    call.local[i] = static_cast<int32_t>(local < 0 || local >= call.count ? call.count : local);
+    ++counted;
+  }
+  if (call.counted != nullptr) *call.counted = static_cast<float>(counted);
+  return absl::OkStatus();
+}
+const OnCpu<LocalIds> local_ids;
+
+absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CpuKernels&) {
+  ParallelFor(call.rows, RowGrain(call.count), [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const out = call.statistics + row * kSoftmaxStatistics;
+      const float* const x = call.logits + row * call.columns;
+      SoftmaxPart(x + call.begin, call.count, out[0], out[1]);
+      const int64_t target = call.targets[row] - call.begin;
+      out[2] = target >= 0 && target < call.count ? x[call.begin + target] : 0.0f;
+    }
+  });
+  return absl::OkStatus();
+}
+const OnCpu<SoftmaxStatistics> softmax_statistics;
+
+// Of one row: e^logit is multiplied by this many times e^-max to be a probability.
+struct WholeSoftmax {
+  float max = 0;
+  double sum = 0;
+  double target = 0;
+};
+
+WholeSoftmax Combine(const SoftmaxGradientCall& call, int64_t row) {
+  const auto of_part = [&](int64_t part) {
+    return call.statistics + (part * call.rows + row) * kSoftmaxStatistics;
+  };
+  WholeSoftmax all;
+  all.max = of_part(0)[0];
+  for (int64_t part = 1; part < call.parts; ++part) {
+    const float max = of_part(part)[0];
+    if (!(max <= all.max)) all.max = max;  // and NaN stays
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const statistics = of_part(part);
+    const double below = static_cast<double>(statistics[0]) - static_cast<double>(all.max);
+    all.sum += static_cast<double>(statistics[1]) * std::exp(below);
+    all.target += static_cast<double>(statistics[2]);
+  }
+  return all;
+}
+
+absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CpuKernels&) {
+  const auto divisor = static_cast<double>(*call.divisor);
+  const float factor =
+      divisor == 0 ? 0.0f : static_cast<float>(static_cast<double>(call.grad_scale) / divisor);
+  const auto bytes = static_cast<int64_t>(SizeOf(call.dtype));
+  ParallelFor(call.rows, RowGrain(call.columns), [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int32_t target = call.targets[row];
+      const bool counts = target != kIgnoredTarget;
+      const WholeSoftmax all = counts ? Combine(call, row) : WholeSoftmax();
+      call.losses[row] =
+          counts
+              ? static_cast<float>(std::log(all.sum) - (all.target - static_cast<double>(all.max)))
+              : 0.0f;
+      if (call.dlogits == nullptr) continue;
+      SoftmaxGradientRow(call.logits + row * call.columns, call.columns, target, all.max, all.sum,
+                         factor, call.dtype,
+                         static_cast<char*>(call.dlogits) + row * call.columns * bytes);
+    }
+  });
+  return absl::OkStatus();
+}
+const OnCpu<SoftmaxGradient> softmax_gradient;
+
+absl::Status MeanLoss(const MeanLossCall& call, CpuKernels&) {
+  double sum = 0;
+  for (int64_t row = 0; row < call.rows; ++row) sum += static_cast<double>(call.losses[row]);
+  const auto divisor = static_cast<double>(*call.divisor);
+  *call.loss = divisor == 0 ? 0.0f : static_cast<float>(sum / divisor);
+  return absl::OkStatus();
+}
+const OnCpu<MeanLoss> mean_loss;
+
+absl::Status Supported(const SupportsDividedVocabularyCall&, CpuKernels&) {
+  return absl::OkStatus();
+}
+const OnCpu<Supported> supported;
+
+}  // namespace
+}  // namespace zeroth::cpu

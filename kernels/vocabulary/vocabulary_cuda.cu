@@ -1,0 +1,160 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/cuda/kernel_language.h"
+#include "zeroth/kernels/cuda/cuda_kernels.h"
+#include "zeroth/kernels/cuda/data_error_report.h"
+#include "zeroth/kernels/cuda/dispatch.h"
+#include "zeroth/kernels/cuda/warp.h"
+#include "zeroth/kernels/vocabulary/vocabulary.h"
+
+namespace zeroth::cuda {
+namespace {
+
+constexpr int32_t kIgnored = -100;
+constexpr int kRowThreads = 256;
+// What no logit is as small as.
+constexpr float kBelowAll = -3.0e38f;
+
+__global__ void __launch_bounds__(kMapThreads)
+    LocalIdsKernel(LocalIdsCall call, DataErrorWord* error) {
+  const int64_t place = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (place >= call.places) return;
+  const int32_t id = call.ids[place];
+  if (id == kIgnored && call.counted != nullptr) {
+    call.local[place] = kIgnored;
+    return;
+  }
+  const int64_t local = id - call.first;
+  const bool is_here = local >= 0 && local < call.count;
+  call.local[place] = static_cast<int32_t>(is_here ? local : call.count);
+  if (id < 0 || id >= call.vocab) {
+    const auto code = call.counted != nullptr ? DataErrorCode::kTarget : DataErrorCode::kToken;
+    ReportDataError(error, code, id, place, 1, call.vocab);
+  }
+}
+
+// One block counts what is not left out, and not beyond the vocabulary.
+__global__ void __launch_bounds__(kRowThreads) CountKernel(LocalIdsCall call) {
+  ZEROTH_SHARED(int32_t, counts, [kRowThreads]);
+  int32_t count = 0;
+  for (int64_t place = threadIdx.x; place < call.places; place += kRowThreads) {
+    count += call.ids[place] >= 0 && call.ids[place] < call.vocab ? 1 : 0;
+  }
+  counts[threadIdx.x] = count;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 1; i < kRowThreads; ++i) count += counts[i];
+  *call.counted = static_cast<float>(count);
+}
+
+// A block has a row.
+__global__ void __launch_bounds__(kRowThreads) StatisticsKernel(SoftmaxStatisticsCall call) {
+  ZEROTH_SHARED(float, scratch, [kRowThreads / 32]);
+  const int64_t row = blockIdx.x;
+  const float* const x = call.logits + row * call.columns + call.begin;
+  float largest = kBelowAll;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) largest = fmaxf(largest, x[i]);
+  largest = BlockMax<kRowThreads>(largest, scratch);
+  float sum = 0.0f;
+  for (int64_t i = threadIdx.x; i < call.count; i += kRowThreads) {
+    sum = __fadd_rn(sum, expf(x[i] - largest));
+  }
+  sum = BlockSum<kRowThreads>(sum, scratch);
+  if (threadIdx.x != 0) return;
+  float* const out = call.statistics + row * kSoftmaxStatistics;
+  const int64_t target = call.targets[row] - call.begin;
+  out[0] = largest;
+  out[1] = sum;
+  out[2] = target >= 0 && target < call.count ? x[target] : 0.0f;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCall call) {
+  const int64_t row = blockIdx.x;
+  const int32_t target = call.targets[row];
+  const bool counts = target != kIgnored;
+  float max = kBelowAll;
+  float sum = 0.0f;
+  float at_target = 0.0f;  // of one part; the others have nothing there
+  for (int64_t part = 0; part < call.parts; ++part) {
+    max = fmaxf(max, call.statistics[(part * call.rows + row) * kSoftmaxStatistics]);
+  }
+  for (int64_t part = 0; part < call.parts; ++part) {
+    const float* const of_part = call.statistics + (part * call.rows + row) * kSoftmaxStatistics;
+    sum = __fmaf_rn(of_part[1], expf(of_part[0] - max), sum);
+    at_target = __fadd_rn(at_target, of_part[2]);
+  }
+  if (threadIdx.x == 0) {
+    call.losses[row] = counts ? logf(sum) - (at_target - max) : 0.0f;
+  }
+  if (call.dlogits == nullptr) return;
+  const float factor = *call.divisor == 0.0f ? 0.0f : call.grad_scale / *call.divisor;
+  const float scale = factor / sum;
+  const float* const x = call.logits + row * call.columns;
+  T* const out = static_cast<T*>(call.dlogits) + row * call.columns;
+  for (int64_t i = threadIdx.x; i < call.columns; i += kRowThreads) {
+    const float hot = i == target ? factor : 0.0f;
+    out[i] = FromFloat<T>(counts ? expf(x[i] - max) * scale - hot : 0.0f);
+  }
+}
+
+__global__ void __launch_bounds__(kRowThreads) MeanKernel(MeanLossCall call) {
+  ZEROTH_SHARED(double, sums, [kRowThreads]);
+  double sum = 0.0;
+  for (int64_t row = threadIdx.x; row < call.rows; row += kRowThreads) {
+    sum += static_cast<double>(call.losses[row]);
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 1; i < kRowThreads; ++i) sum += sums[i];
+  const auto divisor = static_cast<double>(*call.divisor);
+  *call.loss = divisor == 0.0 ? 0.0f : static_cast<float>(sum / divisor);
+}
+
+LaunchShape BlockForEachRow(int64_t rows) {
+  return {dim3(static_cast<unsigned>(rows)), dim3(kRowThreads)};
+}
+
+absl::Status LocalIds(const LocalIdsCall& call, CudaKernels& kernels) {
+  const LaunchTarget& target = kernels.target();
+  if (call.counted != nullptr) {
+    ZEROTH_RETURN_IF_ERROR(ZEROTH_LAUNCH(CountKernel, BlockForEachRow(1), target.stream, call));
+  }
+  if (call.places == 0) return absl::OkStatus();
+  const LaunchShape shape = {
+      dim3(static_cast<unsigned>((call.places + kMapThreads - 1) / kMapThreads)),
+      dim3(kMapThreads)};
+  return ZEROTH_LAUNCH(LocalIdsKernel, shape, target.stream, call, kernels.data_error());
+}
+const OnCuda<LocalIds> local_ids;
+
+absl::Status SoftmaxStatistics(const SoftmaxStatisticsCall& call, CudaKernels& kernels) {
+  if (call.rows == 0) return absl::OkStatus();
+  return ZEROTH_LAUNCH(StatisticsKernel, BlockForEachRow(call.rows), kernels.target().stream, call);
+}
+const OnCuda<SoftmaxStatistics> softmax_statistics;
+
+absl::Status SoftmaxGradient(const SoftmaxGradientCall& call, CudaKernels& kernels) {
+  if (call.rows == 0) return absl::OkStatus();
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ZEROTH_LAUNCH(GradientKernel<T>, BlockForEachRow(call.rows), kernels.target().stream,
+                         call);
+  });
+}
+const OnCuda<SoftmaxGradient> softmax_gradient;
+
+absl::Status MeanLoss(const MeanLossCall& call, CudaKernels& kernels) {
+  return ZEROTH_LAUNCH(MeanKernel, BlockForEachRow(1), kernels.target().stream, call);
+}
+const OnCuda<MeanLoss> mean_loss;
+
+absl::Status Supported(const SupportsDividedVocabularyCall&, CudaKernels&) {
+  return absl::OkStatus();
+}
+const OnCuda<Supported> supported;
+
+}  // namespace
+}  // namespace zeroth::cuda

@@ -1,0 +1,85 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/divided.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+
+namespace zeroth {
+namespace {
+
+// [batch, seq, ..] with another length of sequence.
+Shape WithSeq(const Shape& shape, int64_t seq) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(i == 1 ? seq : shape.dim(i));
+  return Shape(dims);
+}
+
+absl::Status SumPiecesFrom(Context& context, int first, int count, const Tensor& out,
+                           const PieceProduct& product) {
+  if (count == 1) return product(first, out);
+  const int half = count / 2;
+  ZEROTH_RETURN_IF_ERROR(SumPiecesFrom(context, first, half, out, product));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor other, context.Empty(out.shape(), out.dtype()));
+  ZEROTH_RETURN_IF_ERROR(SumPiecesFrom(context, first + half, half, other, product));
+  return kernels::Add(context.kernels(), out, other, out);
+}
+
+}  // namespace
+
+absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter) {
+  TensorRanks* const ranks = context.tensor_ranks();
+  if (ranks != nullptr && ranks->size() == parameter.part()->count) return ranks;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "parameter '", parameter.name(), "' is part ", parameter.part()->index, " of ",
+      parameter.part()->count, ", but the context has ",
+      ranks == nullptr ? "no tensor ranks" : absl::StrCat(ranks->size(), " tensor ranks"),
+      "; create the ShardedModule with the TensorParallelOptions that the model was divided by"));
+}
+
+absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label) {
+  if (!context.rows_are_shared()) return x;
+  TensorRanks& ranks = *context.tensor_ranks();
+  ZEROTH_ASSIGN_OR_RETURN(Tensor all,
+                          context.Empty(WithSeq(x.shape(), x.dim(1) * ranks.size()), x.dtype()));
+  ZEROTH_RETURN_IF_ERROR(ranks.Gather(x, all, label));
+  return all;
+}
+
+absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label) {
+  TensorRanks& ranks = *context.tensor_ranks();
+  if (!context.rows_are_shared()) {
+    ZEROTH_RETURN_IF_ERROR(ranks.Sum(x, label));
+    return x;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Tensor share,
+                          context.Empty(WithSeq(x.shape(), x.dim(1) / ranks.size()), x.dtype()));
+  ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label));
+  return share;
+}
+
+absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
+  return SumPiecesFrom(context, 0, context.tensor_ranks()->options().pieces(), out, product);
+}
+
+DType SumType(const Context& context, DType dtype) {
+  return context.tensor_ranks()->options().deterministic > 0 ? DType::kFloat32 : dtype;
+}
+
+absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
+                                     absl::string_view label, const PieceProduct& product) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, SumType(context, dtype)));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
+  ZEROTH_ASSIGN_OR_RETURN(sum, SumOverRanks(context, sum, label));
+  if (sum.dtype() == dtype) return sum;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
+  return rounded;
+}
+
+}  // namespace zeroth

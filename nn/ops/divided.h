@@ -1,0 +1,53 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Operations whose weights are divided among the ranks of Context::tensor_ranks(), and what they
+// have in common: depth that is divided, whose products have to be summed over ranks, and rows that
+// ranks share out between layers (Context::rows_are_shared).
+
+#ifndef ZEROTH_NN_OPS_DIVIDED_H_
+#define ZEROTH_NN_OPS_DIVIDED_H_
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/tensor/parameter.h"
+#include "zeroth/nn/tape.h"
+#include "zeroth/nn/tensor_ranks.h"
+
+namespace zeroth {
+
+// The ranks that share what `parameter` is a part of. FailedPrecondition if the context has none.
+absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter);
+
+// All rows of [batch, seq, ..], of which this rank has a share if rows are shared; else x itself.
+absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label);
+
+// The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
+absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
+
+// Overwrites `out` with the product of one of the pieces of this rank's depth.
+using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
+// `out` becomes the sum of this rank's pieces, TensorParallelOptions::pieces().
+absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product);
+// What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
+// of sums is fixed.
+DType SumType(const Context& context, DType dtype);
+// Both of them, rounded to `dtype` at the end.
+absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
+                                     absl::string_view label, const PieceProduct& product);
+
+// The mean cross-entropy of LinearCrossEntropyOp where `weight` is a part of the vocabulary. Ranks
+// exchange three numbers for each row; logits exist a chunk of rows of a part at a time.
+absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidden,
+                                            Parameter& weight, const Tensor& targets);
+
+// Logits fp32 [rows, vocab] of hidden [rows, dim], the same on every rank.
+absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
+                                     const Parameter& weight);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_DIVIDED_H_

@@ -1,0 +1,126 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/divided_linear.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/divided.h"
+
+namespace zeroth {
+
+std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout) {
+  const WeightBlock all = {0, OutFeatures(part, layout), 0, InFeatures(part, layout)};
+  if (!IsDivided(*part.weight) || context.tensor_ranks()->options().deterministic == 0) {
+    return {all};
+  }
+  const int pieces = context.tensor_ranks()->options().pieces();
+  std::vector<WeightBlock> blocks;
+  for (int piece = 0; piece < pieces; ++piece) {
+    if (!TakesAllInputs(*part.weight, layout)) {
+      const int64_t depth = all.ins / pieces;
+      blocks.push_back({0, all.outs, piece * depth, depth});
+      continue;
+    }
+    const ParameterPart& division = *part.weight->part();
+    std::vector<int64_t> widths = {all.outs};  // of this rank's shares of sections
+    if (!division.sections.empty()) widths.clear();
+    for (const int64_t section : division.sections) widths.push_back(section / division.count);
+    int64_t begin = 0;
+    for (const int64_t width : widths) {
+      blocks.push_back({begin + piece * (width / pieces), width / pieces, 0, all.ins});
+      begin += width;
+    }
+  }
+  return blocks;
+}
+
+Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block) {
+  const bool is_in_out = layout == WeightLayout::kInOut;
+  Matrix rows = weight;
+  rows.offset += (is_in_out ? block.in : block.out) * rows.stride;
+  rows.rows = is_in_out ? block.ins : block.outs;
+  return is_in_out ? rows.Columns(block.out, block.outs) : rows.Columns(block.in, block.ins);
+}
+
+bool TakesAllInputs(const Parameter& weight, WeightLayout layout) {
+  return weight.part()->dim == (layout == WeightLayout::kInOut ? 1 : 0);
+}
+
+absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
+                                           WeightLayout layout, Activation activation) {
+  const std::string& name = part.weight->name();
+  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, *part.weight));
+  if (activation != Activation::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "linear layer '", name, "': an activation of what is a sum over ranks; apply it after"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  // Added by one rank, so that it is there once.
+  Tensor bias;
+  if (part.bias != nullptr && ranks->index() == 0) {
+    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
+  }
+  const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
+  const auto product = [&](int piece, const Tensor& out) {
+    const WeightBlock& block = blocks[static_cast<size_t>(piece)];
+    GemmArgs gemm;
+    gemm.a = Matrix(x.data).Columns(block.in, block.ins);
+    gemm.b = BlockOf(weight, layout, block);
+    gemm.transpose_b = layout == WeightLayout::kOutIn;
+    gemm.c = out;
+    if (piece == 0) gemm.bias = bias;
+    return kernels::Gemm(context.kernels(), gemm);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y,
+                          SumOfProducts(context, x.data.shape().WithLast(OutFeatures(part, layout)),
+                                        x.data.dtype(), name, product));
+  Value result = context.MakeValue(std::move(y));
+  RecordBackward(
+      context, result,
+      [&context, part, layout, x_data = x.data, x_node = x.node](const Tensor& dy) -> absl::Status {
+        ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, dy, part.weight->name()));
+        return LinearBackward(context, absl::MakeConstSpan(&part, 1), layout, x_data, x_node.get(),
+                              all);
+      });
+  return result;
+}
+
+absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart> parts,
+                                   WeightLayout layout, const Tensor& x, GradientNode* x_node,
+                                   const Tensor& dy) {
+  const std::string& name = parts[0].weight->name();
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, x, name));
+  ZEROTH_RETURN_IF_ERROR(LinearBackward(context, parts, layout, all, nullptr, dy));
+  if (x_node == nullptr) return absl::OkStatus();
+  const auto pieces = static_cast<size_t>(context.tensor_ranks()->options().pieces());
+  const auto product = [&](int piece, const Tensor& out) -> absl::Status {
+    int64_t column = 0;
+    bool accumulate = false;
+    for (const LinearPart& part : parts) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+      const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
+      const size_t sections = blocks.size() / pieces;
+      for (size_t i = 0; i < sections; ++i) {
+        const WeightBlock& block = blocks[static_cast<size_t>(piece) * sections + i];
+        GemmArgs gemm;
+        gemm.a = Matrix(dy).Columns(column + block.out, block.outs);
+        gemm.b = BlockOf(weight, layout, block);
+        gemm.transpose_b = layout == WeightLayout::kInOut;
+        gemm.c = out;
+        gemm.accumulate = std::exchange(accumulate, true);
+        ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+      }
+      column += OutFeatures(part, layout);
+    }
+    return absl::OkStatus();
+  };
+  ZEROTH_ASSIGN_OR_RETURN(Tensor dx,
+                          SumOfProducts(context, all.shape(), all.dtype(), name, product));
+  return AddGradient(context, *x_node, std::move(dx));
+}
+
+}  // namespace zeroth

@@ -1,0 +1,52 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Linear layers whose weight is divided (ops/divided.h): by its outputs (column-parallel), each
+// rank making some of them from all inputs, or by its depth (row-parallel), each rank taking some
+// of the inputs. For LinearOp.
+
+#ifndef ZEROTH_NN_OPS_DIVIDED_LINEAR_H_
+#define ZEROTH_NN_OPS_DIVIDED_LINEAR_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/ops/linear.h"
+#include "zeroth/nn/tape.h"
+
+namespace zeroth {
+
+// Whether a divided weight takes all inputs.
+bool TakesAllInputs(const Parameter& weight, WeightLayout layout);
+
+// A block of a weight: some of its outputs and some of its inputs.
+struct WeightBlock {
+  int64_t out = 0;
+  int64_t outs = 0;
+  int64_t in = 0;
+  int64_t ins = 0;
+};
+// The blocks that a part's products are made of: all of it; or those of this rank's deterministic
+// pieces, one after the other, of which each has as many blocks as there are sections. They are the
+// same however many ranks there are, since a product's bits may depend on all of its sizes.
+std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout);
+Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block);
+
+// x [.., in of this rank] → [.., out]: the sum of all ranks' products, and the bias once. Takes no
+// activation (InvalidArgument).
+absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
+                                           WeightLayout layout, Activation activation);
+
+// As LinearBackward, of a layer that is divided by outputs: the gradient of x is a sum over ranks.
+// `x` is what LinearOp was given, which may be a share of the rows.
+absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart> parts,
+                                   WeightLayout layout, const Tensor& x, GradientNode* x_node,
+                                   const Tensor& dy);
+
+}  // namespace zeroth
+
+#endif  // ZEROTH_NN_OPS_DIVIDED_LINEAR_H_

@@ -1,0 +1,121 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/tensor_division.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  const absl::string_view kind =
+      absl::string_view(parameter).substr(std::min(dot, parameter.size()));
+  if (kind != ".weight" && kind != ".bias") return nullptr;
+  const absl::string_view module = absl::string_view(parameter).substr(0, dot);
+  const auto rule = std::find_if(rules.begin(), rules.end(), [&](const DivisionRule& candidate) {
+    return module == candidate.module || absl::EndsWith(module, "." + candidate.module);
+  });
+  return rule == rules.end() ? nullptr : &*rule;
+}
+
+absl::Status ExpectMultiple(const Parameter& parameter, absl::string_view what, int64_t number,
+                            int count, absl::string_view among) {
+  if (number % count == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name(), "': ", number,
+                                                 " ", what, " cannot be divided among ", count, " ",
+                                                 among, "; expected a divisor of ", number));
+}
+
+absl::Status ExpectDivisible(const Parameter& parameter, const DivisionRule& rule,
+                             absl::string_view what, int64_t width,
+                             const TensorParallelOptions& options) {
+  if (rule.heads > 0) {
+    ZEROTH_RETURN_IF_ERROR(
+        ExpectMultiple(parameter, "heads", rule.heads, options.size, "tensor ranks"));
+  }
+  ZEROTH_RETURN_IF_ERROR(ExpectMultiple(parameter, what, width, options.size, "tensor ranks"));
+  return ExpectMultiple(parameter, what, width, std::max(options.deterministic, 1),
+                        "deterministic pieces");
+}
+
+absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
+                       const TensorParallelOptions& options, int index) {
+  const bool is_weight = parameter.global_shape().rank() == 2;
+  const bool outputs_are_columns = parameter.matrix().outputs_are_columns;
+  ParameterPart part;
+  part.axis = kTensorAxis;
+  part.index = index;
+  part.count = options.size;
+  switch (rule.division) {
+    case Division::kReplicated:
+      return absl::OkStatus();
+    case Division::kNormOfHeads:
+      if (options.deterministic == 0) return absl::OkStatus();
+      return absl::UnimplementedError(
+          absl::StrCat("parameter '", parameter.name(),
+                       "': gradients of norms of heads are summed over the heads of each rank, so "
+                       "that their bits depend on the number of tensor ranks"));
+    case Division::kVocabulary:
+      break;
+    case Division::kDepth:
+      if (!is_weight) return absl::OkStatus();
+      part.dim = outputs_are_columns ? 0 : 1;
+      ZEROTH_RETURN_IF_ERROR(ExpectDivisible(parameter, rule, "inputs",
+                                             parameter.global_shape().dim(part.dim), options));
+      break;
+    case Division::kOutputs:
+      part.dim = is_weight && outputs_are_columns ? 1 : 0;
+      part.sections = rule.sections;
+      std::vector<int64_t> widths = rule.sections;
+      if (widths.empty()) widths = {parameter.global_shape().dim(part.dim)};
+      for (const int64_t width : widths) {
+        ZEROTH_RETURN_IF_ERROR(ExpectDivisible(parameter, rule, "outputs", width, options));
+      }
+      break;
+  }
+  return parameter.Divide(std::move(part));
+}
+
+}  // namespace
+
+absl::Status ValidateTensorParallel(const TensorParallelOptions& options) {
+  if (options.size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.size, " tensor ranks, expected at least 1"));
+  }
+  const int pieces = options.deterministic;
+  if (pieces == 0) return absl::OkStatus();
+  if (pieces < 0 || (pieces & (pieces - 1)) != 0 || pieces % options.size != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(pieces, " deterministic pieces over ", options.size,
+                     " tensor ranks; expected a power of two that the ranks divide"));
+  }
+  if (!options.sequence) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "deterministic pieces with sequence parallelism: gradients of norms would be summed in "
+      "another order for each number of tensor ranks; leave one of them out");
+}
+
+absl::Status DivideParameters(const Module& model, absl::Span<const DivisionRule> rules,
+                              const TensorParallelOptions& options, int index) {
+  ZEROTH_RETURN_IF_ERROR(ValidateTensorParallel(options));
+  for (Parameter* parameter : model.Parameters()) {
+    const DivisionRule* const rule = FindRule(rules, parameter->name());
+    if (rule == nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("no rule says how parameter '", parameter->name(),
+                       "' is divided among tensor ranks, or that it is replicated"));
+    }
+    ZEROTH_RETURN_IF_ERROR(DivideOne(*parameter, *rule, options, index));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zeroth

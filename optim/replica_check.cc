@@ -1,0 +1,247 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/optim/replica_check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "zeroth/core/base/checksum.h"
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
+#include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/tensor/state_tensor.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/strategies/scheduler.h"
+#include "zeroth/strategies/unit.h"
+
+namespace zeroth {
+namespace {
+
+constexpr char kLabel[] = "compare replicas";
+// What is not in the host's memory passes through it in pieces of this size.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+
+// The hash of what one rank has of one segment, as it is sent. Ranks of equal `of` and `owner` have
+// to have the same.
+struct Entry {
+  uint64_t of = 0;     // unit, segment, and what of it
+  uint64_t owner = 0;  // which of the different ones: a place on the axes over which they differ
+  uint64_t hash = 0;
+};
+
+// What an entry is about, in words.
+struct Subject {
+  Entry entry;
+  std::string text;
+};
+
+absl::StatusOr<uint64_t> HashOf(const StateTensor& state, Device& device) {
+  Stream& stream = device.compute_stream();
+  ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+  if (!state.is_offloaded() && device.MemoryIsHost()) {
+    const Tensor& tensor = state.tensor();
+    return ChecksumOf(absl::MakeConstSpan(static_cast<const uint8_t*>(tensor.raw_data()),
+                                          static_cast<size_t>(tensor.bytes())));
+  }
+  const auto element = static_cast<int64_t>(SizeOf(state.dtype()));
+  const int64_t most = std::min(state.numel(), kPieceBytes / element);
+  std::vector<uint8_t> host(static_cast<size_t>(most * element));
+  Tensor staging;
+  if (state.is_offloaded()) {
+    ZEROTH_ASSIGN_OR_RETURN(staging, Tensor::Empty(device, Shape({most}), state.dtype(),
+                                                   MemoryCategory::kOffloadStaging));
+  }
+  ChecksumStream sum;
+  for (int64_t begin = 0; begin < state.numel(); begin += most) {
+    const int64_t count = std::min(most, state.numel() - begin);
+    Tensor piece;
+    if (state.is_offloaded()) {
+      piece = staging.View(0, Shape({count}));
+      ZEROTH_RETURN_IF_ERROR(state.Read(begin, piece, stream));
+    } else {
+      piece = state.tensor().View(begin, Shape({count}));
+    }
+    ZEROTH_RETURN_IF_ERROR(device.CopyToHost(host.data(), piece.raw_data(), piece.bytes(), stream));
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    sum.Add(absl::MakeConstSpan(host.data(), piece.bytes()));
+  }
+  return sum.Value();
+}
+
+std::string Parameters(const Unit& unit, int segment) {
+  const std::vector<int>& indices = unit.segment_layout(segment).parameters;
+  if (indices.empty()) return "";
+  return absl::StrCat(" (", unit.parameters()[static_cast<size_t>(indices[0])]->name(),
+                      indices.size() == 1 ? "" : absl::StrCat(" and ", indices.size() - 1, " more"),
+                      ")");
+}
+
+class Collector {
+ public:
+  explicit Collector(Sharding& sharding) : sharding_(sharding) {}
+
+  // `part` tells apart what is called alike; `owners` are the axes over which ranks differ in it.
+  absl::Status Add(const Unit& unit, int segment, const std::string& what, int64_t part,
+                   const Mesh::Axes& owners, const StateTensor& state) {
+    if (state.numel() == 0) return absl::OkStatus();
+    Subject subject;
+    subject.entry.of = ChecksumOf(absl::StrCat(unit.index(), " ", segment, " ", part, " ", what));
+    subject.entry.owner = static_cast<uint64_t>(sharding_.mesh().index(owners));
+    ZEROTH_ASSIGN_OR_RETURN(subject.entry.hash, HashOf(state, sharding_.device()));
+    subject.text = absl::StrCat("unit '", unit.name(), "', its ", what, Parameters(unit, segment));
+    subjects_.push_back(std::move(subject));
+    return absl::OkStatus();
+  }
+
+  const std::vector<Subject>& subjects() const { return subjects_; }
+
+ private:
+  Sharding& sharding_;
+  std::vector<Subject> subjects_;
+};
+
+// What every rank keeps between steps.
+absl::Status AddKept(Sharding& sharding, absl::Span<const ShardState> states,
+                     Collector& collector) {
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      ZEROTH_RETURN_IF_ERROR(
+          collector.Add(*unit, i, "parameters", 0, unit->OwnerAxes(i), unit->ShardState(i)));
+    }
+  }
+  for (const ShardState& state : states) {
+    ZEROTH_RETURN_IF_ERROR(collector.Add(*state.unit, state.segment,
+                                         absl::StrCat("state '", state.name, "'"), state.begin,
+                                         state.unit->OwnerAxes(state.segment), state.shard));
+  }
+  return absl::OkStatus();
+}
+
+// What every rank has of each unit once it is gathered, but for what is kept in that form.
+absl::Status AddGathered(Sharding& sharding, Collector& collector) {
+  Scheduler& scheduler = sharding.scheduler();
+  for (Unit* unit : sharding.units()) {
+    ZEROTH_RETURN_IF_ERROR(scheduler.BeforeForward(*unit, /*expects_backward=*/false));
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      if (unit->is_full(i)) continue;
+      // Parts of a parameter stay apart; everything else is gathered over all its owners.
+      Mesh::Axes parts = unit->OwnerAxes(i);
+      const Mesh::Axes& gathered = unit->mesh().owner_axes();
+      parts.erase(std::remove_if(parts.begin(), parts.end(),
+                                 [&](int axis) {
+                                   return std::count(gathered.begin(), gathered.end(), axis) > 0;
+                                 }),
+                  parts.end());
+      ZEROTH_RETURN_IF_ERROR(
+          collector.Add(*unit, i, "gathered parameters", 0, parts, unit->segment(i).full));
+    }
+    ZEROTH_RETURN_IF_ERROR(scheduler.AfterForward(*unit, /*expects_backward=*/false));
+  }
+  return scheduler.EndStep();
+}
+
+// The entries of all ranks, rank by rank; what a rank has fewer than others is zeros.
+absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
+                                                         const std::vector<Subject>& subjects) {
+  Communicator& world = sharding.mesh().world();
+  Device& device = sharding.device();
+  Stream& stream = device.compute_stream();
+  const auto mine = static_cast<int32_t>(subjects.size());
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor most, Tensor::FromHost<int32_t>(
+                                                 device, Shape({1}), absl::MakeConstSpan(&mine, 1),
+                                                 MemoryCategory::kCommunication));
+  ZEROTH_RETURN_IF_ERROR(world.AllReduce(most, ReduceOp::kMax, stream, kLabel));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> counts, most.ToHost<int32_t>());
+  const auto count = static_cast<size_t>(counts[0]);
+  std::vector<uint8_t> bytes(count * sizeof(Entry));
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    std::memcpy(&bytes[i * sizeof(Entry)], &subjects[i].entry, sizeof(Entry));
+  }
+  const auto size = static_cast<int64_t>(bytes.size());
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor send,
+      Tensor::FromHost<uint8_t>(device, Shape({size}), bytes, MemoryCategory::kCommunication));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor recv,
+                          Tensor::Empty(device, Shape({size * world.size()}), DType::kUInt8,
+                                        MemoryCategory::kCommunication));
+  ZEROTH_RETURN_IF_ERROR(world.AllGather(send, recv, stream, kLabel));
+  ZEROTH_ASSIGN_OR_RETURN(bytes, recv.ToHost<uint8_t>());
+  std::vector<std::vector<Entry>> all(static_cast<size_t>(world.size()));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].resize(count);
+    if (count > 0) {
+      std::memcpy(all[rank].data(), &bytes[rank * count * sizeof(Entry)], count * sizeof(Entry));
+    }
+  }
+  return all;
+}
+
+std::string Ranks(const std::vector<int>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
+}
+
+// `by_hash`: the ranks that have each value of what must be one.
+absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vector<int>>& by_hash) {
+  size_t all = 0;
+  const std::vector<int>* most = &by_hash.begin()->second;
+  for (const auto& [hash, ranks] : by_hash) {
+    all += ranks.size();
+    if (ranks.size() > most->size()) most = &ranks;
+  }
+  std::vector<int> odd;
+  std::vector<std::string> values;
+  for (const auto& [hash, ranks] : by_hash) {
+    if (&ranks != most) odd.insert(odd.end(), ranks.begin(), ranks.end());
+    values.push_back(absl::StrCat(ChecksumText(hash), " on ", Ranks(ranks)));
+  }
+  std::sort(odd.begin(), odd.end());
+  const std::string verdict =
+      2 * most->size() > all ? absl::StrCat(Ranks(odd), odd.size() == 1 ? " has" : " have",
+                                            " other bits than ", Ranks(*most))
+                             : "no value is most ranks', so that it is not known which is right";
+  return absl::DataLossError(absl::StrCat("replicas differ in ", text, ": ", verdict,
+                                          " (hashes: ", absl::StrJoin(values, "; "),
+                                          "); memory, a processor or a link has failed in silence, "
+                                          "or code on one rank has changed what all must share"));
+}
+
+// The first of this rank's own entries that another rank has otherwise.
+absl::Status Compare(const std::vector<Subject>& subjects,
+                     const std::vector<std::vector<Entry>>& all) {
+  // Ranks list what they have in one order, but need not have the same.
+  std::map<std::pair<uint64_t, uint64_t>, std::map<uint64_t, std::vector<int>>> values;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (const Entry& entry : all[rank]) {
+      values[{entry.of, entry.owner}][entry.hash].push_back(static_cast<int>(rank));
+    }
+  }
+  for (const Subject& subject : subjects) {
+    const auto& by_hash = values.at({subject.entry.of, subject.entry.owner});
+    if (by_hash.size() > 1) return Differ(subject.text, by_hash);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckReplicas(Sharding& sharding, absl::Span<const ShardState> states) {
+  Communicator& world = sharding.mesh().world();
+  if (world.size() == 1) return absl::OkStatus();
+  Collector collector(sharding);
+  ZEROTH_RETURN_IF_ERROR(AddKept(sharding, states, collector));
+  ZEROTH_RETURN_IF_ERROR(AddGathered(sharding, collector));
+  ZEROTH_ASSIGN_OR_RETURN(const auto all, Exchange(sharding, collector.subjects()));
+  return AgreeOnStatus(world, sharding.device(), Compare(collector.subjects(), all), kLabel);
+}
+
+}  // namespace zeroth

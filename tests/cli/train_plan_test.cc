@@ -1,0 +1,81 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer with --dry_run, and tools/plan, as processes.
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+// "memory    12.3 MiB at the peak, …".
+double PeakMiB(const std::string& plan) {
+  const size_t at = plan.find("memory    ");
+  return at == std::string::npos ? 0 : std::atof(plan.c_str() + at + 10);
+}
+
+TEST(TrainPlanTest, ADryRunSaysWhatTheRunTakesAndLeavesNothing) {
+  for (const char* const strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
+    const fs::path out = Scratch() / strategy;
+    const Flags flags =
+        With(Reference(out), {"--world_size=2", std::string("--strategy=") + strategy});
+    const Outcome plan = RunTrainer(With(flags, {"--dry_run"}));
+    ASSERT_EQ(plan.exit_code, 0) << plan.output;
+    EXPECT_FALSE(fs::exists(out));
+    EXPECT_NE(plan.output.find(": fits"), std::string::npos) << plan.output;
+    const Outcome run = RunTrainer(flags);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    double peak = 0;
+    for (const nlohmann::json& line : Metrics(out)) {
+      if (line.contains("memory_peak_bytes") && line.contains("step")) {
+        peak = std::max(peak, line["memory_peak_bytes"].get<double>());
+      }
+    }
+    ASSERT_GT(peak, 0);
+    // Printed with one digit behind the point.
+    const double mib = peak / (1024 * 1024);
+    EXPECT_NEAR(PeakMiB(plan.output), mib, 0.01 * mib + 0.05) << plan.output;
+  }
+}
+
+TEST(TrainPlanTest, ADryRunRefusesWhatTheRunWould) {
+  const Outcome run =
+      RunTrainer(With(Reference(Scratch() / "out"), {"--dry_run", "--strategy=no_such_strategy"}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.errors.find("no_such_strategy"), std::string::npos) << run.errors;
+  const Outcome gpu =
+      RunTrainer(With(Reference(Scratch() / "out"), {"--dry_run", "--machine=H100"}));
+  EXPECT_EQ(gpu.exit_code, 1);
+  EXPECT_NE(gpu.errors.find("one is a GPU and the other is not"), std::string::npos) << gpu.errors;
+}
+
+TEST(TrainPlanTest, ThePlannerNeedsNoDataAndNoGpu) {
+  const fs::path log = Scratch() / "log";
+  const Flags flags = {
+      "--model=llama3_8b", "--world_size=1024", "--machine=H100", "--param_dtype=bf16",
+      "--seq_len=8192",    "--batch_size=1",    "--json"};
+  ASSERT_EQ(Wait(Start(flags, log, "", {}, "tools/plan/plan")), 0) << Logs(log);
+  const nlohmann::json json = nlohmann::json::parse(Read(log), nullptr, false);
+  ASSERT_TRUE(json.is_object()) << Logs(log);
+  EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_GT(json["tokens_per_second_per_rank"].get<double>(), 0);
+}
+
+TEST(TrainPlanTest, WhatDoesNotFitComesWithWhatWould) {
+  const fs::path log = Scratch() / "log";
+  const Flags flags = {"--model=llama3_8b",       "--world_size=8", "--machine=A100-40",
+                       "--param_dtype=bf16",      "--seq_len=4096", "--batch_size=2",
+                       "--strategy=shard_grad_op"};
+  ASSERT_EQ(Wait(Start(flags, log, "", {}, "tools/plan/plan")), 0) << Logs(log);
+  EXPECT_NE(Read(log).find("does NOT fit"), std::string::npos) << Read(log);
+  EXPECT_NE(Read(log).find("to fit    the fastest changes"), std::string::npos) << Read(log);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,179 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The file of --trace, of a real run: every unit's slices, how they nest, and in which order they
+// come.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Slice {
+  int rank = 0;
+  std::string stream;
+  std::string name;
+  double begin = 0;
+  double end = 0;
+  int64_t bytes = -1;
+};
+
+struct TraceFile {
+  std::vector<Slice> slices;
+  std::vector<nlohmann::json> counters;
+};
+
+TraceFile ReadTrace(const fs::path& path) {
+  const nlohmann::json events = nlohmann::json::parse(Read(path))["traceEvents"];
+  std::map<std::pair<int, int>, std::string> streams;
+  for (const nlohmann::json& event : events) {
+    if (event["name"] != "thread_name") continue;
+    streams[{event["pid"], event["tid"]}] = event["args"]["name"];
+  }
+  TraceFile trace;
+  for (const nlohmann::json& event : events) {
+    if (event["ph"] == "C") trace.counters.push_back(event);
+    if (event["ph"] != "X") continue;
+    Slice slice;
+    slice.rank = event["pid"];
+    slice.stream = streams.at({slice.rank, event["tid"]});
+    slice.name = event["name"];
+    slice.begin = event["ts"];
+    slice.end = slice.begin + event["dur"].get<double>();
+    if (event.contains("args")) slice.bytes = event["args"]["bytes"];
+    trace.slices.push_back(slice);
+  }
+  return trace;
+}
+
+// In order of their beginning.
+std::vector<Slice> Named(const TraceFile& trace, int rank, const std::string& name) {
+  std::vector<Slice> found;
+  for (const Slice& slice : trace.slices) {
+    if (slice.rank == rank && slice.name == name) found.push_back(slice);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
+  return found;
+}
+
+// Slices of one stream of one rank are inside each other or apart.
+void ExpectNested(const TraceFile& trace) {
+  std::map<std::pair<int, std::string>, std::vector<Slice>> by_stream;
+  for (const Slice& slice : trace.slices) by_stream[{slice.rank, slice.stream}].push_back(slice);
+  for (auto& [stream, slices] : by_stream) {
+    std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+      return std::tuple(a.begin, -a.end) < std::tuple(b.begin, -b.end);
+    });
+    std::vector<Slice> open;
+    for (const Slice& slice : slices) {
+      // Times are doubles of microseconds.
+      constexpr double kRounding = 0.01;
+      while (!open.empty() && open.back().end <= slice.begin + kRounding) open.pop_back();
+      if (!open.empty()) {
+        EXPECT_LE(slice.end, open.back().end + kRounding)
+            << stream.second << ": " << slice.name << " in " << open.back().name;
+      }
+      open.push_back(slice);
+    }
+  }
+}
+
+constexpr int kRanks = 2;
+constexpr int kTraced = 2;  // steps
+
+TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run =
+      RunTrainer(With(Reference(out), {"--strategy=full_shard", "--world_size=2", "--batch_size=4",
+                                       "--steps=6", "--trace=3:4", "--offload=optimizer"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("trace     of 2 steps in "));
+  EXPECT_THAT(run.output, HasSubstr("; exposed communication "));
+  const TraceFile trace = ReadTrace(out / "trace.json");
+  ExpectNested(trace);
+  const std::vector<std::string> units = {"root", "transformer.h.0", "transformer.h.1",
+                                          "transformer.h.2"};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ASSERT_EQ(Named(trace, rank, "step 3").size(), 1u);
+    const Slice step = Named(trace, rank, "step 4").at(0);
+    std::set<std::string> streams;
+    int64_t reads = 0;
+    for (const Slice& slice : trace.slices) {
+      if (slice.rank == rank) streams.insert(slice.stream);
+      if (slice.rank == rank && slice.name == "read moments") reads += slice.bytes;
+    }
+    EXPECT_GE(streams.size(), 4u) << "compute, gather, reduce, and those of offloading";
+    EXPECT_GT(reads, 0);
+    for (const std::string& unit : units) {
+      for (const char* pass : {"forward ", "backward ", "reduce "}) {
+        EXPECT_EQ(Named(trace, rank, pass + unit).size(), static_cast<size_t>(kTraced)) << unit;
+      }
+      const std::vector<Slice> gathers = Named(trace, rank, "gather " + unit);
+      const std::vector<Slice> collectives = Named(trace, rank, "all_gather " + unit);
+      ASSERT_GE(gathers.size(), static_cast<size_t>(kTraced));
+      ASSERT_EQ(collectives.size(), gathers.size());
+      for (size_t i = 0; i < gathers.size(); ++i) {
+        EXPECT_EQ(collectives[i].stream, gathers[i].stream);
+        EXPECT_GE(collectives[i].begin, gathers[i].begin);
+        EXPECT_GT(collectives[i].bytes, 0);
+      }
+      // What is gathered is there before it is used, and gradients are before they are reduced.
+      EXPECT_LE(gathers[0].end, Named(trace, rank, "forward " + unit)[0].end);
+      for (int i = 0; i < kTraced; ++i) {
+        const auto at = static_cast<size_t>(i);
+        const Slice backward = Named(trace, rank, "backward " + unit)[at];
+        EXPECT_LE(Named(trace, rank, "forward " + unit)[at].end, backward.begin) << unit;
+        EXPECT_LE(backward.end, Named(trace, rank, "reduce " + unit)[at].end) << unit;
+      }
+    }
+    const Slice first = Named(trace, rank, "forward transformer.h.0")[1];
+    const Slice second = Named(trace, rank, "forward transformer.h.1")[1];
+    EXPECT_LE(first.end, second.begin);
+    EXPECT_LE(Named(trace, rank, "backward transformer.h.1")[1].end,
+              Named(trace, rank, "backward transformer.h.0")[1].begin);
+    EXPECT_LE(step.begin, first.begin);
+    EXPECT_LE(Named(trace, rank, "optimizer adamw")[1].end, step.end);
+    EXPECT_LE(Named(trace, rank, "load data")[1].end, first.begin);
+  }
+  // A collective ends nowhere before it has begun everywhere; a second of difference would be the
+  // clocks', which these ranks share.
+  for (int i = 0; i < kTraced; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const Slice zero = Named(trace, 0, "reduce_scatter transformer.h.0")[at];
+    const Slice one = Named(trace, 1, "reduce_scatter transformer.h.0")[at];
+    EXPECT_LE(zero.begin, one.end + 1e6);
+    EXPECT_LE(one.begin, zero.end + 1e6);
+  }
+  // Traffic of the traced steps, of a run whose steps are all alike, by the run's own account.
+  const nlohmann::json account = Metrics(out).back()["summary"]["collectives"];
+  int64_t bytes = 0;
+  for (const Slice& slice : trace.slices) {
+    if (slice.rank == 0 && slice.name.rfind("reduce_scatter ", 0) == 0) bytes += slice.bytes;
+  }
+  EXPECT_EQ(bytes / kTraced * 6, account["reduce_scatter"]["bytes"].get<int64_t>());
+  ASSERT_FALSE(trace.counters.empty());
+  EXPECT_GT(trace.counters[0]["args"]["parameters"].get<int64_t>(), 0);
+}
+
+TEST(TrainTraceTest, AFileNameAsInEarlierVersionsIsRefused) {
+  const Outcome run = RunTrainer(With(Reference(Scratch() / "out"), {"--trace=trace.json"}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.errors, HasSubstr("expected FROM:TO"));
+}
+
+}  // namespace
+}  // namespace zeroth::testing

@@ -1,0 +1,111 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer with layers that are divided among ranks: how many share a layer, the number of ranks
+// and the strategy change from checkpoint to checkpoint, and what is written is the plain model.
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace {
+
+using namespace zeroth::testing;  // NOLINT: all of it is for these tests
+
+Flags Training(const fs::path& out, const Flags& more) {
+  return With(
+      {"--init_from=tests/testdata/gpt2_tiny", "--data=tests/testdata/gpt2_tiny/tokens.npy",
+       "--eval_data=tests/testdata/gpt2_tiny/tokens.npy", "--eval_every=3", "--eval_batches=2",
+       "--seq_len=32", "--lr=1e-2", "--warmup_steps=3", "--sample_tokens=0", "--steps=9",
+       "--checkpoint_every=3", "--keep_last=0", "--out=" + out.string()},
+      more);
+}
+
+std::string MustRun(const Flags& flags) {
+  const Outcome run = RunTrainer(flags);
+  EXPECT_EQ(run.exit_code, 0) << run.output << run.errors;
+  return run.output;
+}
+
+std::string Resume(const fs::path& out, int step) {
+  return "--resume=" + (out / ("step-0000000" + std::to_string(step))).string();
+}
+
+std::string Model(const fs::path& out) { return Read(out / "final/model.safetensors"); }
+
+double LastLoss(const fs::path& out, const char* key) {
+  double loss = 0;
+  for (const nlohmann::json& line : Metrics(out)) {
+    if (line.contains("step") && line.contains(key)) loss = line[key].get<double>();
+  }
+  return loss;
+}
+
+// With fixed pieces and a fixed batch, no hop leaves a trace in the bits.
+TEST(TensorResumeTest, HopsOverWorldsStrategiesAndTensorRanksKeepTheBits) {
+  const fs::path out = Scratch();
+  const Flags fixed = {"--deterministic_batch=8", "--deterministic_tensor=4", "--batch_size=1",
+                       "--ema_decay=0.9"};
+  MustRun(Training(out / "alone", With(fixed, {"--world_size=1", "--strategy=no_shard"})));
+  MustRun(Training(out / "2", With(fixed, {"--world_size=4", "--tensor_parallel=2"})));
+  MustRun(Training(out / "1", With(fixed, {"--world_size=2", "--strategy=shard_grad_op",
+                                           Resume(out / "2", 3)})));
+  const std::string said = MustRun(Training(
+      out / "4", With(fixed, {"--world_size=8", "--tensor_parallel=4", "--strategy=hybrid_shard",
+                              "--shard_size=1", Resume(out / "1", 6), "--async_checkpoint"})));
+  EXPECT_EQ(said.find("with other flags"), std::string::npos) << said;
+  for (const char* run : {"2", "1", "4"}) {
+    EXPECT_TRUE(Model(out / run) == Model(out / "alone")) << run << " has other bits";
+    EXPECT_TRUE(Read(out / run / "final_ema/model.safetensors") ==
+                Read(out / "alone/final_ema/model.safetensors"))
+        << run << " has another average";
+    EXPECT_EQ(LastLoss(out / run, "loss"), LastLoss(out / "alone", "loss")) << run;
+    EXPECT_EQ(LastLoss(out / run, "eval_loss"), LastLoss(out / "alone", "eval_loss")) << run;
+  }
+}
+
+// Without them it is the same training within rounding, and a part of what is sampled, clipped and
+// saved as ever.
+TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
+  const fs::path out = Scratch();
+  const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};
+  MustRun(Training(out / "alone", With(batch, {"--world_size=1"})));
+  const std::string said = MustRun(Training(
+      out / "2",
+      With(batch, {"--world_size=4", "--tensor_parallel=2", "--sequence_parallel",
+                   "--optimizer_state_dtype=bf16", "--skip_loss_zscore=5", "--offload=all"})));
+  EXPECT_NE(said.find("each layer on 2 ranks"), std::string::npos) << said;
+  MustRun(Training(out / "1", With(batch, {"--world_size=2", Resume(out / "2", 3)})));
+  const std::string resumed = MustRun(Training(
+      out / "4", With(batch, {"--world_size=4", "--tensor_parallel=4", Resume(out / "1", 6)})));
+  EXPECT_NE(resumed.find("--tensor_parallel is 4, was 1"), std::string::npos) << resumed;
+  for (const char* run : {"2", "1", "4"}) {
+    EXPECT_NEAR(LastLoss(out / run, "loss"), LastLoss(out / "alone", "loss"), 1e-3) << run;
+  }
+  // The plain model: what was exported trains on without tensor ranks, and evaluates the same.
+  const Outcome again = RunTrainer(With(
+      Training(out / "again", batch), {"--init_from=" + (out / "4/final").string(), "--steps=0"}));
+  EXPECT_EQ(again.exit_code, 0) << again.output << again.errors;
+  EXPECT_NE(again.output.find("eval"), std::string::npos) << again.output;
+}
+
+TEST(TensorResumeTest, WhatCannotBeIsSaid) {
+  const auto expect_error = [](const Flags& flags, const std::string& words) {
+    const Outcome run = RunTrainer(Training(Scratch() / "refused", flags));
+    EXPECT_EQ(run.exit_code, 1) << run.output;
+    EXPECT_NE(run.errors.find(words), std::string::npos) << words << " in " << run.errors;
+  };
+  expect_error({"--tensor_parallel=2", "--world_size=3"}, "does not divide the 3 ranks");
+  expect_error({"--tensor_parallel=8", "--world_size=8"}, "4 heads cannot be divided among 8");
+  expect_error({"--tensor_parallel=2", "--world_size=2", "--optimizer=muon"}, "--optimizer=muon");
+  expect_error({"--tensor_parallel=2", "--world_size=2", "--lora_rank=4"}, "--lora_rank=4");
+  expect_error({"--tensor_parallel=2", "--world_size=2", "--quantized_weights"},
+               "--quantized_weights");
+  expect_error({"--sequence_parallel", "--world_size=2"}, "needs --tensor_parallel");
+  expect_error({"--tensor_parallel=2", "--world_size=2", "--deterministic_tensor=3"},
+               "expected a power of two");
+}
+
+}  // namespace

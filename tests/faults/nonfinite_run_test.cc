@@ -1,0 +1,74 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A whole run in which a parameter becomes NaN after the second update: what it says, and when it
+// ends. Ranks that are threads, and ranks that are processes.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kProgram[] = "tests/faults/faulty_train";
+constexpr char kFault[] = "nan:0:2";
+constexpr char kFound[] =
+    "on rank 0: parameter 'transformer.h.2.attn.c_attn.weight' of unit 'transformer.h.2' is not "
+    "finite itself, in the forward of micro-batch 1: 1 of ";
+
+Flags Training(const fs::path& out) {
+  return With(Reference(out), {"--batch_size=2", "--steps=9", "--threads_per_rank=1",
+                               "--optimizer=faulty_adamw", "--strategy=full_shard"});
+}
+
+Outcome ByThreads(const Flags& flags) {
+  const fs::path log = Scratch() / "log";
+  const int exit_code =
+      Wait(Start(With(flags, {"--world_size=2"}), log, "", {{"ZEROTH_FAULT", kFault}}, kProgram));
+  return {exit_code, Logs(log), Read(ErrorLog(log))};
+}
+
+TEST(NonFiniteRunTest, StopsAndNamesTheParameter) {
+  const Outcome run = ByThreads(Training(Scratch() / "out"));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.errors, HasSubstr("step 3: the gradient norm is nan, so the weights were not "
+                                    "updated"));
+  EXPECT_THAT(run.errors, HasSubstr(kFound));
+}
+
+TEST(NonFiniteRunTest, SkipsAsOftenAsItMay) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run =
+      ByThreads(With(Training(out), {"--on_nonfinite=skip", "--max_nonfinite_steps=3"}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.output, HasSubstr("step 3  skipped: the gradient norm is nan\n  on rank 0: "));
+  EXPECT_THAT(run.output, HasSubstr("step 4  skipped: the gradient norm is nan\n"));
+  EXPECT_THAT(run.errors, HasSubstr("step 5: the gradient norm is nan 3 times in a row"));
+  EXPECT_THAT(run.errors, HasSubstr("a higher --max_nonfinite_steps goes on"));
+  // The norms that are no numbers are valid JSON.
+  EXPECT_EQ(Metrics(out)[3]["grad_norm"], "nan");
+  EXPECT_EQ(Metrics(out)[3]["skipped_steps"], 2);
+}
+
+TEST(NonFiniteRunTest, ProcessesSayTheSame) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
+  Mpirun run;
+  run.ranks = 2;
+  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
+  const Flags flags = Training(Scratch() / "out");
+  run.program.insert(run.program.end(), flags.begin(), flags.end());
+  run.environment = {{"ZEROTH_FAULT", kFault}};
+  const MpirunOutcome ranks = RunMpirun(run);
+  EXPECT_NE(ranks.exit_code, 0);
+  EXPECT_THAT(ranks.output, HasSubstr(kFound));
+}
+
+}  // namespace
+}  // namespace zeroth::testing

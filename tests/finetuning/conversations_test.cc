@@ -1,0 +1,278 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The trainer on conversations: the same bits at every layout, a mean over the targets that count,
+// a resumed run, and what is said of data that will not do.
+
+#include "zeroth/data/chat/conversations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/data/chat/chat_template.h"
+#include "zeroth/data/tokenizer/open_tokenizer.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+nlohmann::json Message(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// Sums in words; replies differ much in length, and so does what counts in a batch.
+std::string Conversations(int first, int count) {
+  const std::vector<std::string> words = {"zero", "one", "two",   "three", "four",
+                                          "five", "six", "seven", "eight", "nine"};
+  std::string lines;
+  for (int i = first; i < first + count; ++i) {
+    const int a = i % 5;
+    const int b = (i / 5) % 5;
+    std::string reply = words[static_cast<size_t>(a + b)];
+    for (int again = 0; again < i % 4; ++again) reply += " and " + reply;
+    lines += nlohmann::json({{"messages",
+                              {Message("system", "Add."),
+                               Message("user", words[static_cast<size_t>(a)] + " and " +
+                                                   words[static_cast<size_t>(b)]),
+                               Message("assistant", reply)}}})
+                 .dump() +
+             "\n";
+  }
+  return lines;
+}
+
+class ConversationRunTest : public ::testing::Test {
+ protected:
+  // A directory as that of a model of Qwen 3's family: tokenizer, template, and a small model.
+  void SetUp() override {
+    dir_ = Scratch();
+    fs::create_directories(dir_ / "model");
+    nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/qwen3_tiny/config.json"));
+    config["vocab_size"] = 904;
+    Write(dir_ / "model/config.json", config.dump());
+    Write(dir_ / "model/tokenizer.json", Read("tests/testdata/tokenizers/qwen2/tokenizer.json"));
+    Write(dir_ / "model/tokenizer_config.json",
+          R"({"eos_token": "<|im_end|>", "chat_template": "{{ '<|im_start|>' }}"})");
+    Write(dir_ / "train.jsonl", Conversations(0, 100));
+    Write(dir_ / "held_out.jsonl", Conversations(100, 20));
+  }
+
+  Flags Training(const std::string& out) const {
+    return {"--model=" + (dir_ / "model/config.json").string(),
+            "--tokenizer=" + (dir_ / "model").string(),
+            "--data=" + (dir_ / "train.jsonl").string(),
+            "--eval_data=" + (dir_ / "held_out.jsonl").string(),
+            "--seq_len=64",
+            "--lr=1e-2",
+            "--warmup_steps=2",
+            "--sample_tokens=0",
+            "--threads_per_rank=1",
+            "--eval_batches=2",
+            "--out=" + (dir_ / out).string()};
+  }
+
+  std::vector<nlohmann::json> Train(const std::string& out, const Flags& more) {
+    const Outcome run = RunTrainer(With(Training(out), more));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    std::vector<nlohmann::json> steps;
+    for (const nlohmann::json& line : Metrics(dir_ / out)) {
+      if (!line.contains("step")) continue;
+      nlohmann::json facts;
+      for (const char* key : {"step", "loss", "grad_norm", "eval_loss"}) {
+        if (line.contains(key)) facts[key] = line[key];
+      }
+      steps.push_back(facts);
+    }
+    return steps;
+  }
+
+  std::string Weights(const std::string& out) const {
+    return Read(dir_ / out / "final/model.safetensors");
+  }
+
+  // Whether //tools/generate ends well; what it says is in answer.txt, and errors in error.txt.
+  bool Generate(const std::string& flags) const {
+    return std::system(("tools/generate/generate " + flags + " >" + (dir_ / "answer.txt").string() +
+                        " 2>" + (dir_ / "error.txt").string())
+                           .c_str()) == 0;
+  }
+
+  fs::path dir_;
+};
+
+TEST_F(ConversationRunTest, NoBitDependsOnTheLayout) {
+  const Flags run = {"--batch_size=2", "--deterministic_batch=4", "--steps=6"};
+  const std::vector<nlohmann::json> alone = Train("alone", With(run, {"--world_size=1"}));
+  ASSERT_EQ(alone.size(), 6u);
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"two", {"--world_size=2", "--strategy=full_shard"}},
+           {"replicated", {"--world_size=2", "--strategy=no_shard"}},
+           {"four", {"--world_size=4", "--strategy=shard_grad_op"}},
+           {"hybrid", {"--world_size=4", "--strategy=hybrid_shard", "--shard_size=2"}}}) {
+    EXPECT_EQ(Train(name, With(run, more)), alone) << name;
+    EXPECT_TRUE(Weights(name) == Weights("alone")) << name;
+  }
+}
+
+// Of one batch of eight rows the loss is the mean over all its targets that count, wherever the
+// rows are. A mean of the ranks' means would be another: they count differently many.
+TEST_F(ConversationRunTest, TheMeanIsOverTheTargetsThatCount) {
+  const Flags run = {"--steps=3", "--lr_schedule=constant", "--warmup_steps=0", "--lr=1e-3"};
+  const std::vector<nlohmann::json> whole =
+      Train("whole", With(run, {"--world_size=1", "--batch_size=8"}));
+  for (const auto& [name, more] : std::vector<std::pair<std::string, Flags>>{
+           {"ranks", {"--world_size=4", "--batch_size=2"}},
+           {"accumulated", {"--world_size=2", "--batch_size=2", "--grad_accum=2"}},
+           {"last", {"--world_size=1", "--batch_size=2", "--grad_accum=4", "--grad_sync=last"}}}) {
+    SCOPED_TRACE(name);
+    const std::vector<nlohmann::json> steps = Train(name, With(run, more));
+    ASSERT_EQ(steps.size(), whole.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const char* key : {"loss", "grad_norm"}) {
+        const double expected = whole[i][key].get<double>();
+        EXPECT_NEAR(steps[i][key].get<double>(), expected, 2e-5 * expected) << key << " " << i;
+      }
+    }
+  }
+}
+
+TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
+  const Flags run = {"--world_size=2", "--batch_size=4", "--eval_every=10", "--steps=40"};
+  const std::vector<nlohmann::json> steps =
+      Train("out", With(run, {"--steps=200", "--eval_every=100", "--lr=3e-3"}));
+  ASSERT_EQ(steps.size(), 200u);
+  EXPECT_LT(steps[199]["eval_loss"].get<double>(), 0.5);
+  // It answers, to a question and in a conversation. What it has learned does not say how often.
+  const std::string chat =
+      "--chat --system=Add. --temperature=0 --model=" + (dir_ / "out/final").string();
+  ASSERT_TRUE(Generate(chat + " --prompt='one and two'")) << Read(dir_ / "error.txt");
+  const std::string answer = Read(dir_ / "answer.txt");
+  EXPECT_THAT(answer, StartsWith("three"));
+  Write(dir_ / "lines.txt", "one and two\nfour and three\n");
+  ASSERT_TRUE(Generate(chat + " <" + (dir_ / "lines.txt").string())) << Read(dir_ / "error.txt");
+  EXPECT_THAT(Read(dir_ / "answer.txt"), StartsWith(answer));
+  EXPECT_GT(Read(dir_ / "answer.txt").size(), answer.size());
+  EXPECT_FALSE(Generate(chat + " --prompt=x --chat_template=llama3"));
+  EXPECT_THAT(Read(dir_ / "error.txt"), HasSubstr("llama3 needs a token <|begin_of_text|>"));
+  Train("again", With(run, {"--checkpoint_every=15", "--steps=15", "--lr_schedule=constant"}));
+  const std::vector<nlohmann::json> straight =
+      Train("straight", With(run, {"--lr_schedule=constant"}));
+  const std::vector<nlohmann::json> resumed =
+      Train("again", With(run, {"--resume=auto", "--lr_schedule=constant"}));
+  EXPECT_EQ(resumed.back(), straight.back());
+  EXPECT_TRUE(Weights("again") == Weights("straight"));
+}
+
+// Text beside conversations, a share of each, at any number of ranks and after a resume.
+TEST_F(ConversationRunTest, SourcesAreMixed) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "{\"text\": \"one and two and three and four\"}\n";
+  Write(dir_ / "text.jsonl", text);
+  const Flags run = {
+      "--data=" + (dir_ / "train.jsonl").string() + ":3," + (dir_ / "text.jsonl").string() + ":1",
+      "--attend_within=document",
+      "--batch_size=2",
+      "--deterministic_batch=4",
+      "--steps=6",
+      "--lr_schedule=constant",
+      "--checkpoint_every=3"};
+  const std::vector<nlohmann::json> alone = Train("alone", With(run, {"--world_size=1"}));
+  EXPECT_EQ(Train("four", With(run, {"--world_size=4"})), alone);
+  EXPECT_TRUE(Weights("four") == Weights("alone"));
+  Train("part", With(run, {"--world_size=4", "--steps=3"}));
+  EXPECT_EQ(Train("part", With(run, {"--world_size=2", "--resume=auto"})).back(), alone.back());
+  EXPECT_TRUE(Weights("part") == Weights("alone"));
+}
+
+// What all tokens teach is another loss than what the assistant's do, and adapters learn, too.
+TEST_F(ConversationRunTest, OtherWaysToTrain) {
+  const Flags run = {"--world_size=2", "--batch_size=4", "--steps=4"};
+  const std::string jinja = "{{ '<|im_start|>' }}";
+  Write(dir_ / "model/chat_template.jinja", jinja);
+  const auto assistant = Train("assistant", run);
+  // What is exported chats as what it was trained from.
+  EXPECT_EQ(Read(dir_ / "assistant/final/chat_template.jinja"), jinja);
+  const auto all = Train("all", With(run, {"--loss_on=all"}));
+  EXPECT_NE(all[0]["loss"], assistant[0]["loss"]);
+  const auto adapters = Train("adapters", With(run, {"--lora_rank=4"}));
+  EXPECT_EQ(adapters[0]["loss"], assistant[0]["loss"]);
+  EXPECT_LT(adapters[3]["loss"].get<double>(), adapters[0]["loss"].get<double>());
+}
+
+// Packed conversations are computed as if each were alone: what the loss is over all of them does
+// not depend on which of them share a row, unless they see each other.
+TEST_F(ConversationRunTest, ConversationsInARowDoNotSeeEachOther) {
+  const auto tokenizer = OpenTokenizer((dir_ / "model").string());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto chat = OpenChatTemplate("auto", (dir_ / "model").string(), **tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  Train("trained", {"--world_size=2", "--batch_size=4", "--steps=20"});
+  // The whole set once, in rows of this length.
+  const auto loss = [&](int64_t seq_len, const std::string& within) {
+    const auto rows =
+        EncodeConversations({{(dir_ / "held_out.jsonl").string(), DataFileKind::kJsonLines}}, *chat,
+                            **tokenizer, {seq_len, false});
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    const int64_t count = (*rows)->size() / (seq_len + 1);
+    const std::string out = within + std::to_string(seq_len);
+    const Outcome run = RunTrainer(
+        With(Training(out),
+             {"--init_from=" + (dir_ / "trained/final").string(), "--model=", "--world_size=1",
+              "--batch_size=1", "--eval_batches=" + std::to_string(count), "--steps=1", "--lr=0",
+              "--attend_within=" + within, "--seq_len=" + std::to_string(seq_len)}));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return Metrics(dir_ / out).at(0).value("eval_loss", 0.0);
+  };
+  // The shorter rows hold the longest conversation, and others together than the longer ones.
+  const double apart = loss(80, "document");
+  EXPECT_NEAR(loss(127, "document"), apart, 1e-5 * apart);
+  EXPECT_NEAR(loss(127, "auto"), apart, 1e-5 * apart);
+  EXPECT_GT(std::abs(loss(127, "sequence") - apart), 1e-3 * apart);
+}
+
+TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
+  const auto refuse = [this](const Flags& more, const std::string& text) {
+    const Outcome run = RunTrainer(With(Training("refused"), With({"--world_size=1"}, more)));
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_THAT(run.errors, HasSubstr(text));
+    EXPECT_FALSE(fs::exists(dir_ / "refused/metrics.jsonl"));
+  };
+  refuse({"--chat_template=mistral"}, "needs a token <s>");
+  refuse({"--tokenizer=tests/testdata/tokenizers/qwen2"}, "has no chat template");
+  Write(dir_ / "model/chat_template.jinja", "{{ '<start_of_turn>' }}");
+  refuse({}, "the chat template is Gemma");
+  Write(dir_ / "bad.jsonl",
+        Conversations(0, 3) + R"({"messages": [{"role": "user", "content": "a"}]})");
+  refuse({"--chat_template=chatml", "--data=" + (dir_ / "bad.jsonl").string()},
+         "bad.jsonl line 4: a conversation without a message of the assistant");
+  Write(dir_ / "text.jsonl", "{\"text\": \"a\"}\n");
+  refuse({"--chat_template=chatml",
+          "--data=" + (dir_ / "text.jsonl").string() + "," + (dir_ / "train.jsonl").string()},
+         "conversations and text cannot be mixed");
+  Write(dir_ / "long.jsonl", "{\"text\": \"" + std::string(500, 'a') + "\"}\n");
+  const std::string text = "--data=" + (dir_ / "long.jsonl").string();
+  refuse(
+      {"--model=gpt2_nano", "--tokenizer=byte", text, "--eval_data=", "--attend_within=document"},
+      "a learned vector for each position");
+  refuse({"--init_from=tests/testdata/qwen3_tiny", "--model=", "--tokenizer=auto",
+          "--eval_data=", "--data=tests/testdata/qwen3_tiny/tokens.npy", "--seq_len=32",
+          "--attend_within=document"},
+         "which of them ends a document");
+  refuse({"--chat_template=chatml", "--data=" + (dir_ / "train.jsonl").string() + ":1," +
+                                        (dir_ / "text.jsonl").string() + ":0"},
+         "a weight of 0, expected a number above 0");
+}
+
+}  // namespace
+}  // namespace zeroth::testing

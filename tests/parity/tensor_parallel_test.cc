@@ -1,0 +1,178 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Training whose layers are divided among ranks against reference runs in float64, and against each
+// other bit for bit.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/nn/activation_checkpointing.h"
+#include "zeroth/strategies/mixed_precision.h"
+#include "zeroth/tests/parity/comparison.h"
+#include "zeroth/tests/parity/reference_run.h"
+
+namespace zeroth {
+namespace {
+
+// The strategies of SetupsFor whose groups fit into the ranks with data of their own.
+std::vector<RunSetup> Divided(const std::string& model, int world_size, int size) {
+  std::vector<RunSetup> setups = SetupsFor(model, world_size / size);
+  for (RunSetup& setup : setups) {
+    setup.world_size = world_size;
+    setup.tensor.size = size;
+  }
+  return setups;
+}
+
+std::vector<RunSetup> AllSetups() {
+  std::vector<RunSetup> setups;
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    for (const int world_size : {2, 4, 8}) {
+      for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
+    }
+    for (const int world_size : {2, 4}) {
+      RunSetup sequence = Divided(model, world_size, 2).back();
+      sequence.tensor.sequence = true;
+      setups.push_back(sequence);
+    }
+  }
+  RunSetup four = Divided("gpt2_tiny", 4, 4).front();
+  setups.push_back(four);
+  // Norms of heads, and projections with and without biases.
+  for (const char* model : {"qwen3_tiny", "qwen2_tiny", "mistral_tiny", "llama31_tiny"}) {
+    setups.push_back(Divided(model, 4, 2).back());
+    setups.push_back(setups.back());
+    setups.back().tensor.sequence = true;
+  }
+  return setups;
+}
+
+class TensorParallelTest : public OnTestDevice, public testing::WithParamInterface<RunSetup> {};
+
+TEST_P(TensorParallelTest, MeetsTheReference) {
+  const absl::StatusOr<TrainingRecord> reference = LoadReference(GetParam().model);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const TrainingRecord& record = Record(GetParam());
+  ASSERT_EQ(record.losses.size(), reference->losses.size());
+  for (size_t step = 0; step < record.losses.size(); ++step) {
+    EXPECT_LE(Relative(record.losses[step], reference->losses[step]),
+              step == 0 ? kFirstLossTolerance : kLossTolerance)
+        << "loss of step " << step;
+    EXPECT_LE(Relative(record.grad_norms[step], reference->grad_norms[step]),
+              step == 0 ? kGradientTolerance : kLaterNormTolerance)
+        << "gradient norm of step " << step;
+  }
+  ExpectClose(record.first_gradients, reference->first_gradients, kGradientTolerance, "gradient");
+  ExpectFinalWeightsClose(GetParam().model, record.final_weights, reference->final_weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, TensorParallelTest, testing::ValuesIn(AllSetups()),
+                         [](const testing::TestParamInfo<RunSetup>& instance) {
+                           return instance.param.ToString();
+                         });
+
+using TensorSettingsTest = OnTestDevice;
+
+// As without tensor ranks, what is sharded over the others touches no bit.
+TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    const std::vector<RunSetup> setups = Divided(model, 4, 2);
+    for (size_t i = 1; i < setups.size(); ++i) {
+      SCOPED_TRACE(setups[i].ToString());
+      ExpectSameBits(Record(setups.front()), Record(setups[i]));
+    }
+  }
+}
+
+TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
+  RunSetup plain = Divided("llama_tiny", 4, 2).front();
+  plain.strategy = "full_shard";
+  plain.steps = 4;
+  RunSetup offloaded = plain;
+  offloaded.offload.parameters = offloaded.offload.gradients = offloaded.offload.optimizer = true;
+  RunSetup rows = plain;
+  rows.layout = LayoutKind::kRows;
+  RunSetup recomputed = plain;
+  recomputed.activation_checkpointing = ActivationCheckpointing::kBlock;
+  for (const RunSetup& variant : {offloaded, rows, recomputed}) {
+    SCOPED_TRACE(variant.ToString());
+    ExpectSameBits(Record(plain), Record(variant));
+  }
+  RunSetup sequence = plain;
+  sequence.tensor.sequence = true;
+  RunSetup recomputed_sequence = sequence;
+  recomputed_sequence.activation_checkpointing = ActivationCheckpointing::kBlock;
+  ExpectSameBits(Record(sequence), Record(recomputed_sequence));
+}
+
+// In bf16, gradients added up over micro-batches included, as far from the reference as without.
+TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
+  for (const bool sequence : {false, true}) {
+    RunSetup divided = Divided("llama_tiny", 4, 2).front();
+    divided.strategy = "full_shard";
+    divided.precision.param_dtype = DType::kBFloat16;
+    divided.precision.reduce_dtype = DType::kBFloat16;
+    divided.micro_batches = 2;
+    divided.sync_every_micro_batch = false;
+    divided.tensor.sequence = sequence;
+    const absl::StatusOr<TrainingRecord> reference = LoadReference("llama_tiny");
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    const TrainingRecord& record = Record(divided);
+    ASSERT_EQ(record.losses.size(), reference->losses.size());
+    for (size_t step = 0; step < record.losses.size(); ++step) {
+      EXPECT_LE(Relative(record.losses[step], reference->losses[step]), 1e-2) << step;
+    }
+    ExpectClose(record.first_gradients, reference->first_gradients, 5e-2, "gradient");
+  }
+}
+
+// The order of sums that are divided is fixed: the same bits however many ranks share a layer.
+TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
+  MixedPrecision bf16;
+  bf16.param_dtype = DType::kBFloat16;
+  for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
+    for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+      RunSetup one;
+      one.model = model;
+      one.precision = precision;
+      one.strategy = "no_shard";
+      one.world_size = 2;
+      one.steps = 6;
+      one.tensor.deterministic = 4;
+      one.bits_of_any_team = true;
+      RunSetup two = one;
+      two.world_size = 4;
+      two.tensor.size = 2;
+      two.strategy = "full_shard";
+      SCOPED_TRACE(two.ToString());
+      ExpectSameBits(Record(one), Record(two));
+      if (std::string(model) != "gpt2_tiny") continue;  // of 2 heads of keys
+      RunSetup four = two;
+      four.world_size = 8;
+      four.tensor.size = 4;
+      SCOPED_TRACE(four.ToString());
+      ExpectSameBits(Record(one), Record(four));
+    }
+  }
+  // Together with a deterministic batch, at any number of ranks.
+  RunSetup alone;
+  alone.model = "gpt2_tiny";
+  alone.strategy = "no_shard";
+  alone.steps = 4;
+  alone.deterministic_batch = 4;
+  alone.tensor.deterministic = 4;
+  alone.bits_of_any_team = true;
+  RunSetup eight = alone;
+  eight.strategy = "full_shard";
+  eight.world_size = 8;
+  eight.tensor.size = 2;
+  ExpectSameBits(Record(alone), Record(eight));
+}
+
+}  // namespace
+}  // namespace zeroth

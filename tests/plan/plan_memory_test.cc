@@ -1,0 +1,161 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The memory that a plan says against that of the run itself: the peak of rank 0 in real steps of
+// real ranks on CPUs, by the allocator's account.
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/job.h"
+#include "zeroth/train/plan.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+Machine SomeCpu() {
+  Machine cpu;
+  cpu.name = "some CPU";
+  cpu.is_gpu = false;
+  cpu.devices_per_node = 4;
+  cpu.memory_bytes = 1e9;
+  cpu.fp32_flops = cpu.tf32_flops = cpu.bf16_flops = 5e10;
+  cpu.memory_bandwidth = 5e9;
+  cpu.link_bandwidth = cpu.host_bandwidth = 2e9;
+  return cpu;
+}
+
+absl::Status RunRank(const TrainOptions& options, Communicator& world, MemoryStats& stats) {
+  DeviceOptions device_options;
+  device_options.threads = options.threads_per_rank;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", device_options));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(options.model));
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  device->allocator().ResetPeaks();
+  Batch batch;
+  batch.batch = options.batch_size;
+  batch.seq = options.seq_len;
+  for (int64_t i = 0; i < batch.batch * batch.seq; ++i) {
+    batch.inputs.push_back(static_cast<int32_t>(i % 200));
+    batch.targets.push_back(static_cast<int32_t>((i + 1) % 200));
+  }
+  const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), batch);
+  for (int step = 0; step < 3; ++step) {
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
+  }
+  if (world.rank() == 0) stats = device->allocator().stats();
+  return absl::OkStatus();
+}
+
+TrainOptions OptionsOf(const std::string& model, int ranks) {
+  TrainOptions options;
+  options.model = model;
+  options.world_size = ranks;
+  options.threads_per_rank = 1;
+  options.batch_size = 2;
+  options.seq_len = 64;
+  return options;
+}
+
+void ExpectAsMeasured(const TrainOptions& options) {
+  MemoryStats measured;
+  const absl::Status run = RunLocalRanks(
+      options.world_size, [&](Communicator& world) { return RunRank(options, world, measured); });
+  ASSERT_TRUE(run.ok()) << run;
+  absl::StatusOr<nlohmann::json> config = PresetConfig(options.model);
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const absl::StatusOr<Plan> plan = PlanRun(options, SomeCpu(), *std::move(model));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto peak = static_cast<double>(measured.total.peak_bytes);
+  EXPECT_NEAR(static_cast<double>(plan->memory_peak_bytes), peak, 0.01 * peak)
+      << PlanText(*plan, options, SomeCpu());
+  int64_t sum = 0;
+  for (size_t i = 0; i < plan->memory.size(); ++i) {
+    sum += plan->memory[i];
+    EXPECT_LE(plan->memory[i], measured.categories[i].peak_bytes)
+        << MemoryCategoryName(static_cast<MemoryCategory>(i));
+  }
+  EXPECT_EQ(sum, plan->memory_peak_bytes);
+}
+
+class PlanMemoryTest : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+
+TEST_P(PlanMemoryTest, IsTheRunsOwn) {
+  TrainOptions options = OptionsOf(std::get<0>(GetParam()), std::get<2>(GetParam()));
+  options.strategy = std::get<1>(GetParam());
+  if (options.strategy == "hybrid_shard") options.shard_size = 2;
+  ExpectAsMeasured(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, PlanMemoryTest,
+                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny"),
+                                          testing::Values("no_shard", "shard_optimizer",
+                                                          "shard_grad_op", "full_shard",
+                                                          "hybrid_shard"),
+                                          testing::Values(2, 4)),
+                         [](const auto& test) {
+                           return absl::StrCat(std::get<0>(test.param), "_",
+                                               std::get<1>(test.param), "_",
+                                               std::get<2>(test.param));
+                         });
+
+TEST(PlanMemoryOfLeversTest, MicroBatches) {
+  for (const char* const sync : {"every", "last"}) {
+    TrainOptions options = OptionsOf("gpt2_nano", 2);
+    options.grad_accum = 3;
+    options.grad_sync = sync;
+    ExpectAsMeasured(options);
+  }
+}
+
+TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
+  for (const char* const what : {"block", "attention", "mlp"}) {
+    TrainOptions options = OptionsOf("gpt2_nano", 2);
+    options.activation_checkpointing = what;
+    ExpectAsMeasured(options);
+  }
+}
+
+TEST(PlanMemoryOfLeversTest, SixteenBits) {
+  TrainOptions options = OptionsOf("llama_tiny", 2);
+  options.param_dtype = "fp16";
+  options.reduce_dtype = "fp16";
+  ExpectAsMeasured(options);
+}
+
+TEST(PlanMemoryOfLeversTest, Muon) {
+  TrainOptions options = OptionsOf("gpt2_nano", 2);
+  options.optimizer = "muon";
+  ExpectAsMeasured(options);
+}
+
+TEST(PlanMemoryOfLeversTest, Offload) {
+  TrainOptions options = OptionsOf("gpt2_nano", 2);
+  options.offload = "all";
+  ExpectAsMeasured(options);
+}
+
+}  // namespace
+}  // namespace zeroth

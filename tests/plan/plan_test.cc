@@ -1,0 +1,349 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Plans against real runs (traffic), against themselves (what a faster link, more prefetching or
+// more ranks must change), and what programs read of them.
+
+#include "zeroth/train/plan.h"
+
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/job.h"
+#include "zeroth/train/machine_file.h"
+#include "zeroth/train/plan_search.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+constexpr const char* kStrategies[] = {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard",
+                                       "hybrid_shard"};
+
+TrainOptions OptionsOf(const std::string& model, int ranks, const std::string& strategy) {
+  TrainOptions options;
+  options.data = "none";
+  options.model = model;
+  options.world_size = ranks;
+  options.strategy = strategy;
+  if (strategy == "hybrid_shard") options.shard_size = 2;
+  options.comm = "nccl";
+  options.reduction = "nccl";
+  options.threads_per_rank = 1;
+  options.batch_size = 2;
+  options.seq_len = 64;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> Build(const std::string& preset) {
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(preset));
+  return ModelRegistry::Create(config);
+}
+
+ModelBuilder Builder(const std::string& preset) {
+  return [preset] { return Build(preset); };
+}
+
+Machine Named(const std::string& name) {
+  const absl::StatusOr<Machine> machine = OpenMachine(name);
+  EXPECT_TRUE(machine.ok()) << machine.status();
+  return machine.value_or(Machine());
+}
+
+Plan PlanOf(const TrainOptions& options, const Machine& machine) {
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = Build(options.model);
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  const absl::StatusOr<Plan> plan = PlanRun(options, machine, *std::move(model));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.value_or(Plan());
+}
+
+using Counters = std::array<int64_t, kCollectiveOpCount>;
+
+// Bytes that rank 0 sends in the third step of a real run.
+absl::Status MeasureTraffic(const TrainOptions& options, Communicator& world, Counters& bytes) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, Build(options.model));
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Trainer> trainer,
+      Trainer::Create(world, *device, std::move(model), TrainerOptionsFor(options, nullptr)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  Batch batch;
+  batch.batch = options.batch_size;
+  batch.seq = options.seq_len;
+  batch.inputs.assign(static_cast<size_t>(batch.batch * batch.seq), 3);
+  batch.targets.assign(batch.inputs.size(), 4);
+  const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), batch);
+  // The losses are shared by the world's own communicator.
+  const auto sent = [&](size_t op) {
+    return trainer->sharding().stats().collectives[op].bytes + world.stats().counters()[op].bytes;
+  };
+  for (int step = 0; step < 3; ++step) {
+    Counters before{};
+    for (size_t op = 0; op < before.size(); ++op) before[op] = sent(op);
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, 1e-4).status());
+    for (size_t op = 0; op < before.size() && world.rank() == 0; ++op) {
+      bytes[op] = sent(op) - before[op];
+    }
+  }
+  return absl::OkStatus();
+}
+
+TEST(PlanTest, TrafficIsTheRunsOwn) {
+  const Machine machine = Named("H100");
+  for (const char* const strategy : kStrategies) {
+    for (const int64_t micro_batches : {1, 2}) {
+      TrainOptions options = OptionsOf("gpt2_nano", 4, strategy);
+      options.grad_accum = micro_batches;
+      options.grad_sync = "last";
+      Counters measured{};
+      const absl::Status run = RunLocalRanks(
+          4, [&](Communicator& world) { return MeasureTraffic(options, world, measured); });
+      ASSERT_TRUE(run.ok()) << run;
+      Plan plan = PlanOf(options, machine);
+      for (size_t op = 0; op < measured.size(); ++op) {
+        const std::string kind(CollectiveOpName(static_cast<CollectiveOp>(op)));
+        EXPECT_EQ(plan.bytes[kind], measured[op]) << strategy << ", " << kind;
+      }
+    }
+  }
+}
+
+TEST(PlanTest, AWorldOf16384RanksIsOneRanksWork) {
+  const Machine machine = Named("H100");
+  TrainOptions options = OptionsOf("gpt2_124m", 16384, "full_shard");
+  options.param_dtype = "bf16";
+  const Plan all = PlanOf(options, machine);
+  options.world_size = 1024;
+  const Plan some = PlanOf(options, machine);
+  const auto at = [](const Plan& plan, MemoryCategory category) {
+    return plan.memory[static_cast<size_t>(category)];
+  };
+  // Sixteen times the ranks have a sixteenth each, but for alignment.
+  EXPECT_NEAR(static_cast<double>(at(some, MemoryCategory::kOptimizer)),
+              16.0 * static_cast<double>(at(all, MemoryCategory::kOptimizer)),
+              0.05 * static_cast<double>(at(some, MemoryCategory::kOptimizer)));
+  // A ring of sixteen times the steps.
+  EXPECT_GT(all.exposed_communication_seconds, some.exposed_communication_seconds);
+}
+
+TEST(PlanTest, TheStepIsComputeAndWaiting) {
+  const Machine machine = Named("A100-80");
+  TrainOptions options = OptionsOf("gpt2_124m", 64, "full_shard");
+  options.param_dtype = "bf16";
+  const Plan plan = PlanOf(options, machine);
+  EXPECT_GT(plan.exposed_communication_seconds, 0);
+  EXPECT_LE(plan.compute_seconds + plan.exposed_communication_seconds,
+            plan.step_seconds * (1 + 1e-9));
+  double exposed = 0;
+  for (const auto& [kind, seconds] : plan.exposed) exposed += seconds;
+  EXPECT_NEAR(exposed, plan.exposed_communication_seconds, 1e-12);
+  EXPECT_DOUBLE_EQ(plan.tokens_per_second_per_rank, 2 * 64 / plan.step_seconds);
+}
+
+TEST(PlanTest, FasterLinksExposeLess) {
+  TrainOptions options = OptionsOf("gpt2_124m", 64, "full_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 8;
+  options.seq_len = 1024;
+  Machine machine = Named("A100-80");
+  double last = PlanOf(options, machine).exposed_communication_seconds;
+  EXPECT_GT(last, 0);
+  for (int i = 0; i < 3; ++i) {
+    machine.network_bandwidth *= 4;
+    machine.link_bandwidth *= 4;
+    machine.network_latency /= 4;
+    machine.link_latency /= 4;
+    const double exposed = PlanOf(options, machine).exposed_communication_seconds;
+    EXPECT_LT(exposed, last);
+    last = exposed;
+  }
+}
+
+// The overlap is the real scheduler's: with one buffer for gathers and nothing ahead, each gather
+// waits for the unit before, and the unit for its gather.
+TEST(PlanTest, ASecondBufferHidesGathers) {
+  TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 16;
+  options.seq_len = 1024;
+  const Machine machine = Named("A100-80");
+  Plan ahead = PlanOf(options, machine);
+  options.prefetch = false;
+  options.gather_buffers = 1;
+  Plan late = PlanOf(options, machine);
+  EXPECT_LT(ahead.step_seconds, late.step_seconds);
+  EXPECT_LT(ahead.exposed["all_gather"], 0.5 * late.exposed["all_gather"]);
+  EXPECT_EQ(ahead.bytes, late.bytes);
+}
+
+TEST(PlanTest, RanksThatShareAGpuHaveAPartOfItEach) {
+  TrainOptions options = OptionsOf("gpt2_124m", 2, "no_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 8;
+  options.seq_len = 1024;
+  const Machine machine = Named("H100");
+  const Plan apart = PlanOf(options, machine);
+  options.comm = "local";
+  const Plan shared = PlanOf(options, machine);
+  EXPECT_NEAR(shared.compute_seconds, 2 * apart.compute_seconds, 0.2 * apart.compute_seconds);
+  EXPECT_NEAR(static_cast<double>(shared.memory_limit_bytes),
+              static_cast<double>(apart.memory_limit_bytes) / 2, 1);
+}
+
+// The reductions in a fixed order stage what the others send.
+TEST(PlanTest, TheTreeTakesStaging) {
+  TrainOptions options = OptionsOf("gpt2_124m", 8, "full_shard");
+  const Machine machine = Named("H100");
+  const auto staging = [&] {
+    return PlanOf(options, machine).memory[static_cast<size_t>(MemoryCategory::kCommunication)];
+  };
+  EXPECT_LT(staging(), 1 << 20);
+  options.reduction = "tree";
+  // Seven eighths of the root's gradients.
+  EXPECT_GT(staging(), int64_t{7} * 50257 * 768 * 4 / 8);
+}
+
+TEST(PlanTest, JsonHasTheKeysThatProgramsRead) {
+  const nlohmann::json json =
+      PlanJson(PlanOf(OptionsOf("gpt2_nano", 2, "full_shard"), Named("H100")));
+  std::set<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.insert(key);
+  EXPECT_EQ(keys,
+            std::set<std::string>({"memory_peak_bytes", "memory", "fits", "step_seconds",
+                                   "tokens_per_second_per_rank", "flop_utilization",
+                                   "compute_seconds", "exposed_communication_seconds", "bytes"}));
+  int64_t sum = 0;
+  for (const auto& [category, bytes] : json["memory"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(sum, json["memory_peak_bytes"].get<int64_t>());
+  EXPECT_GT(json["bytes"]["all_gather"].get<int64_t>(), 0);
+  EXPECT_TRUE(json["fits"].get<bool>());
+}
+
+TEST(PlanTest, SaysWhetherItFitsAndWhere) {
+  TrainOptions options = OptionsOf("gpt2_nano", 2, "no_shard");
+  const Machine machine = Named("H100");
+  const Plan plan = PlanOf(options, machine);
+  EXPECT_TRUE(plan.fits);
+  EXPECT_TRUE(absl::StartsWith(plan.moment, "backward") || absl::StartsWith(plan.moment, "forward"))
+      << plan.moment;
+  options.memory_limit = absl::StrCat(plan.memory_peak_bytes - 1);
+  EXPECT_FALSE(PlanOf(options, machine).fits);
+  options.memory_limit = absl::StrCat(plan.memory_peak_bytes);
+  EXPECT_TRUE(PlanOf(options, machine).fits);
+}
+
+TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
+  TrainOptions options = OptionsOf("gpt2_124m", 16, "full_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 8;
+  options.seq_len = 1024;
+  options.memory_limit = "3GiB";
+  const absl::StatusOr<std::vector<PlannedRun>> runs =
+      SearchPlans(options, Named("A100-40"), Builder("gpt2_124m"));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  // Five strategies, four ways of checkpointing, micro-batches of 1, 2, 4 and 8.
+  EXPECT_EQ(runs->size(), 5u * 4 * 4);
+  EXPECT_TRUE(runs->front().plan.fits);
+  EXPECT_FALSE(runs->back().plan.fits);
+  for (size_t i = 1; i < runs->size(); ++i) {
+    const Plan& before = (*runs)[i - 1].plan;
+    const Plan& here = (*runs)[i].plan;
+    EXPECT_GE(before.fits, here.fits);
+    if (here.fits) {
+      EXPECT_GE(before.tokens_per_second_per_rank, here.tokens_per_second_per_rank);
+    }
+    EXPECT_EQ((*runs)[i].options.batch_size * (*runs)[i].options.grad_accum, 8);
+  }
+  EXPECT_TRUE(absl::StrContains(SearchText(*runs, 3), "77 more were tried"));
+}
+
+TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
+  TrainOptions options = OptionsOf("gpt2_124m", 8, "no_shard");
+  options.param_dtype = "bf16";
+  options.batch_size = 8;
+  options.seq_len = 1024;
+  options.memory_limit = "3500MiB";
+  const Machine machine = Named("A100-40");
+  const Plan asked = PlanOf(options, machine);
+  ASSERT_FALSE(asked.fits);
+  const absl::StatusOr<std::vector<PlannedRun>> cheapest =
+      CheapestThatFit(options, machine, Builder("gpt2_124m"), 3);
+  ASSERT_TRUE(cheapest.ok()) << cheapest.status();
+  ASSERT_FALSE(cheapest->empty());
+  EXPECT_LE(cheapest->size(), 3u);
+  for (const PlannedRun& run : *cheapest) {
+    EXPECT_TRUE(run.plan.fits) << run.change;
+    EXPECT_LT(run.plan.memory_peak_bytes, asked.memory_peak_bytes);
+  }
+  EXPECT_TRUE(absl::StrContains(CheapestText(*cheapest, asked), cheapest->front().change));
+  options.memory_limit = "1MiB";
+  const absl::StatusOr<std::vector<PlannedRun>> none =
+      CheapestThatFit(options, machine, Builder("gpt2_124m"), 3);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->empty());
+  EXPECT_TRUE(absl::StrContains(CheapestText(*none, asked), "take more ranks"));
+}
+
+class MachineFileTest : public testing::Test {
+ protected:
+  absl::StatusOr<Machine> Open(const std::string& text) {
+    const std::string path = absl::StrCat(testing::TempDir(), "/machine.toml");
+    std::ofstream(path) << text;
+    return OpenMachine(path);
+  }
+};
+
+TEST_F(MachineFileTest, WhatIsWrittenIsRead) {
+  for (const std::string& name : MachineNames()) {
+    if (name == "cpu") continue;
+    const absl::StatusOr<Machine> machine = OpenMachine(name);
+    ASSERT_TRUE(machine.ok()) << machine.status();
+    const absl::StatusOr<Machine> read = Open(MachineText(*machine));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(MachineText(*read), MachineText(*machine));
+  }
+}
+
+TEST_F(MachineFileTest, LikeAnotherButForAFewFields) {
+  const absl::StatusOr<Machine> machine = Open("like = \"H100\"\nbf16_flops = 7.15e14\n");
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  EXPECT_EQ(machine->bf16_flops, 7.15e14);
+  EXPECT_EQ(machine->link_bandwidth, OpenMachine("H100")->link_bandwidth);
+}
+
+TEST_F(MachineFileTest, ErrorsNameTheField) {
+  const auto refused = [&](const std::string& text, const std::string& part) {
+    const absl::Status status = Open(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
+  };
+  refused("like = \"H100\"\nlinks = 3\n", "machine.toml:2: there is no field links");
+  refused("like = \"H100\"\nlink_bandwidth = -1\n", "expected a number above 0");
+  refused("like = \"H100\"\nis_gpu = 1\n", "expected true or false");
+  refused("like = \"H1000\"\n", "unknown machine 'H1000'");
+  refused("is_gpu = true\n", "lacks memory_bytes");
+  refused("link_bandwidth =\n", "machine.toml:1");
+  EXPECT_TRUE(absl::StrContains(OpenMachine("V100").status().message(), "ends in .toml"));
+}
+
+}  // namespace
+}  // namespace zeroth

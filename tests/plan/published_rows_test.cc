@@ -1,0 +1,246 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Plans against tables that others have published: times of runs on machines that are not here.
+// Their software is not ours, so of each group one row gives one efficiency, that of all rates of
+// the GPU, and where the network is not stated another gives its bandwidth. All other rows are
+// predicted. docs/plan.md has the table that this prints.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/machine_file.h"
+#include "zeroth/train/plan.h"
+
+namespace zeroth {
+namespace {
+
+// MosaicML's MPT: a GPT-2 with a vocabulary of its own.
+nlohmann::json Mpt(int64_t width, int64_t layers, int64_t heads) {
+  return {{"model_type", "gpt2"}, {"vocab_size", 50368}, {"n_positions", 2048},
+          {"n_embd", width},      {"n_layer", layers},   {"n_head", heads}};
+}
+
+nlohmann::json Llama(int64_t width, int64_t layers, int64_t heads, int64_t inner, int64_t vocab) {
+  return {{"model_type", "llama"},        {"vocab_size", vocab},
+          {"hidden_size", width},         {"num_hidden_layers", layers},
+          {"num_attention_heads", heads}, {"num_key_value_heads", heads},
+          {"intermediate_size", inner},   {"max_position_embeddings", 8192},
+          {"rms_norm_eps", 1e-5},         {"rope_theta", 10000.0},
+          {"tie_word_embeddings", false}, {"hidden_act", "silu"}};
+}
+
+struct Row {
+  std::string name;
+  nlohmann::json model;
+  int gpus;
+  int64_t seq;
+  int64_t batch;
+  int64_t accumulation;
+  double step_seconds;  // that were measured
+};
+
+// Rows that are alike but for their numbers.
+struct Group {
+  std::string machine;
+  std::function<void(TrainOptions&)> options;
+  std::vector<Row> rows;
+  size_t fitted;  // which gives the efficiency
+  double bar;     // of the others' error
+  int devices_per_node = 8;
+  int fits_network = -1;  // the row that gives the bandwidth, or -1: the machine's own
+};
+
+double TokensAt(const Row& row, double per_second) {
+  return static_cast<double>(row.seq * row.batch * row.accumulation) / per_second;
+}
+
+Plan PlanOf(const Group& group, const Row& row, const Machine& machine) {
+  TrainOptions options;
+  options.world_size = row.gpus;
+  options.seq_len = row.seq;
+  options.batch_size = row.batch;
+  options.grad_accum = row.accumulation;
+  options.param_dtype = "bf16";
+  options.comm = "nccl";
+  options.reduction = "nccl";
+  group.options(options);
+  absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(row.model);
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  const absl::StatusOr<Plan> plan = PlanRun(options, machine, *std::move(model));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.value_or(Plan());
+}
+
+Machine Scaled(Machine machine, double efficiency) {
+  for (double* const rate :
+       {&machine.fp32_flops, &machine.tf32_flops, &machine.bf16_flops, &machine.memory_bandwidth}) {
+    *rate *= efficiency;
+  }
+  machine.launch_seconds /= efficiency;
+  return machine;
+}
+
+// The factor at which a time that falls with it is `seconds`.
+double Solve(double seconds, const std::function<double(double)>& time_at) {
+  double low = 0.02;
+  double high = 2;
+  for (int i = 0; i < 16; ++i) {
+    const double middle = std::sqrt(low * high);
+    (time_at(middle) > seconds ? low : high) = middle;
+  }
+  return std::sqrt(low * high);
+}
+
+void Check(const Group& group) {
+  absl::StatusOr<Machine> machine = OpenMachine(group.machine);
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  machine->devices_per_node = group.devices_per_node;
+  const Row& first = group.rows[group.fitted];
+  const double efficiency = Solve(first.step_seconds, [&](double factor) {
+    return PlanOf(group, first, Scaled(*machine, factor)).step_seconds;
+  });
+  Machine fitted = Scaled(*machine, efficiency);
+  if (group.fits_network >= 0) {
+    const Row& row = group.rows[static_cast<size_t>(group.fits_network)];
+    const double own = fitted.network_bandwidth;
+    fitted.network_bandwidth = own * Solve(row.step_seconds, [&](double factor) {
+                                 Machine at = fitted;
+                                 at.network_bandwidth = own * factor;
+                                 return PlanOf(group, row, at).step_seconds;
+                               });
+  }
+  for (size_t i = 0; i < group.rows.size(); ++i) {
+    const Row& row = group.rows[i];
+    const Plan plan = PlanOf(group, row, fitted);
+    const double error = plan.step_seconds / row.step_seconds - 1;
+    const bool gives = i == group.fitted || static_cast<int>(i) == group.fits_network;
+    std::printf("| %s | %d | %lld x %lld x %lld | %.3g | %.3g | %s |\n", row.name.c_str(), row.gpus,
+                static_cast<long long>(row.accumulation), static_cast<long long>(row.batch),
+                static_cast<long long>(row.seq), row.step_seconds, plan.step_seconds,
+                gives ? "fitted" : absl::StrCat(std::lround(1000 * error) / 10.0, " %").c_str());
+    EXPECT_LE(std::abs(error), group.bar) << row.name << " on " << row.gpus;
+    EXPECT_TRUE(plan.fits) << row.name << ": it ran";
+  }
+  std::printf("efficiency %.3f, network %.3g GB/s a GPU\n", efficiency,
+              fitted.network_bandwidth / 1e9);
+}
+
+// MosaicML's llm-foundry, "benchmarking": tokens a second and GPU, as seconds of a step.
+Row MptRow(const std::string& name, const nlohmann::json& model, int gpus, int64_t batch,
+           int64_t accumulation, double tokens_per_second) {
+  Row row = {name, model, gpus, 2048, batch, accumulation, 0};
+  row.step_seconds = TokensAt(row, tokens_per_second);
+  return row;
+}
+
+TEST(PublishedRowsTest, MptOnA100WithCheckpointing) {
+  Check({"A100-40",
+         [](TrainOptions& o) {
+           o.reduce_dtype = "bf16";
+           o.activation_checkpointing = "block";
+         },
+         {MptRow("mpt-7b", Mpt(4096, 32, 32), 8, 12, 4, 3679),
+          MptRow("mpt-7b", Mpt(4096, 32, 32), 16, 16, 1, 3645),
+          MptRow("mpt-7b", Mpt(4096, 32, 32), 32, 18, 1, 3725),
+          MptRow("mpt-7b", Mpt(4096, 32, 32), 64, 18, 1, 3665),
+          MptRow("mpt-7b", Mpt(4096, 32, 32), 128, 18, 1, 3623),
+          MptRow("mpt-13b", Mpt(5120, 40, 40), 128, 16, 1, 1972),
+          MptRow("mpt-70b", Mpt(8192, 80, 64), 128, 4, 1, 376)},
+         /*fitted=*/0,
+         /*bar=*/0.1});
+}
+
+TEST(PublishedRowsTest, SmallMptOnA100) {
+  const nlohmann::json model = Mpt(768, 12, 12);
+  Check(
+      {"A100-40",
+       [](TrainOptions& o) { o.reduce_dtype = "bf16"; },
+       {MptRow("mpt-125m", model, 8, 26, 3, 136334), MptRow("mpt-125m", model, 16, 26, 1, 130535),
+        MptRow("mpt-125m", model, 32, 26, 1, 127122), MptRow("mpt-125m", model, 64, 26, 1, 125234),
+        MptRow("mpt-125m", model, 128, 26, 1, 123936)},
+       /*fitted=*/0,
+       /*bar=*/0.1});
+}
+
+TEST(PublishedRowsTest, MptOnH100) {
+  const nlohmann::json model = Mpt(4096, 32, 32);
+  Check({"H100",
+         [](TrainOptions& o) { o.reduce_dtype = "bf16"; },
+         {MptRow("mpt-7b", model, 8, 6, 1, 10643), MptRow("mpt-7b", model, 128, 6, 1, 10475),
+          MptRow("mpt-7b", model, 256, 6, 1, 10119), MptRow("mpt-7b", model, 512, 6, 1, 9670)},
+         /*fitted=*/0,
+         /*bar=*/0.1});
+}
+
+// KempnerForge, "mfu_scaling": weights and moments in bf16, gradients added up in full.
+TEST(PublishedRowsTest, Llama3OnH200) {
+  const absl::StatusOr<nlohmann::json> model = PresetConfig("llama3_8b");
+  ASSERT_TRUE(model.ok()) << model.status();
+  Check({"H200",
+         [](TrainOptions& o) {
+           o.master_dtype = "bf16";
+           o.optimizer_state_dtype = "bf16";
+           o.grad_sync = "last";
+           o.activation_checkpointing = "block";
+         },
+         {{"llama3-8b", *model, 1, 4096, 2, 4, 3.13},
+          {"llama3-8b", *model, 2, 4096, 2, 4, 3.50},
+          {"llama3-8b", *model, 4, 4096, 4, 2, 3.36}},
+         /*fitted=*/2,
+         /*bar=*/0.1,
+         /*devices_per_node=*/4});
+}
+
+// InternEvo, "performance": ZeRO-1 over all ranks, nodes with four cards of 100 Gb/s.
+TEST(PublishedRowsTest, InternLmOnA100) {
+  const nlohmann::json model = Llama(4096, 32, 32, 11008, 103168);
+  const auto row = [&](int gpus, double tokens_per_second) {
+    Row made = {"internlm-7b", model, gpus, 2048, 2, 4, 0};
+    made.step_seconds = TokensAt(made, tokens_per_second);
+    return made;
+  };
+  Check({"A100-80",
+         [](TrainOptions& o) {
+           o.strategy = "shard_optimizer";
+           o.grad_sync = "last";
+           o.reduce_dtype = "bf16";
+         },
+         {row(8, 4062), row(16, 3842), row(32, 3752), row(64, 3690), row(128, 3571)},
+         /*fitted=*/0,
+         /*bar=*/0.15,
+         /*devices_per_node=*/8,
+         /*fits_network=*/2});
+}
+
+// YaFSDP's README: FSDP over a network that is not stated, and which decides all but the longest
+// sequences. Gradients are reduced in fp32.
+TEST(PublishedRowsTest, Llama2OnA100) {
+  const nlohmann::json small = Llama(4096, 32, 32, 11008, 32000);
+  const nlohmann::json large = Llama(5120, 40, 40, 13824, 32000);
+  Check({"A100-80",
+         [](TrainOptions&) {},
+         {{"llama2-7b", small, 64, 2048, 1, 1, 0.90},
+          {"llama2-7b", small, 64, 4096, 1, 1, 1.21},
+          {"llama2-7b", small, 64, 8192, 1, 1, 2.29},
+          {"llama2-13b", large, 128, 2048, 1, 1, 1.76},
+          {"llama2-13b", large, 128, 4096, 1, 1, 2.14}},
+         /*fitted=*/2,
+         /*bar=*/0.15,
+         /*devices_per_node=*/8,
+         /*fits_network=*/0});
+}
+
+}  // namespace
+}  // namespace zeroth

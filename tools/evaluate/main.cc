@@ -1,0 +1,127 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "zeroth/core/base/command_line.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/open_data.h"
+#include "zeroth/tools/evaluate/evaluate.h"
+#include "zeroth/tools/model/loaded_model.h"
+#include "zeroth/tools/model/model_flags.h"
+
+ABSL_FLAG(std::string, data, "",
+          "What to measure the perplexity of: text, JSON lines or token files, as --data of the "
+          "trainer.");
+ABSL_FLAG(int64_t, seq_len, 0, "Tokens of a window; 0: as many as the model has positions.");
+ABSL_FLAG(int64_t, stride, 0,
+          "Tokens from one window's beginning to the next one's; 0: half of --seq_len.");
+ABSL_FLAG(std::string, multiple_choice, "",
+          "JSON lines of questions, as HellaSwag's: ctx, endings and label.");
+ABSL_FLAG(int64_t, limit, 0, "The first questions only; 0: all.");
+
+namespace zeroth {
+namespace {
+
+// Says how far it is on stderr now and then.
+class Progress {
+ public:
+  void Add() {
+    ++sequences_;
+    if (absl::Now() - said_ < absl::Seconds(10)) return;
+    said_ = absl::Now();
+    absl::FPrintF(stderr, "%d sequences\n", sequences_);
+  }
+
+ private:
+  int64_t sequences_ = 0;
+  absl::Time said_ = absl::Now();
+};
+
+absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
+  DataOptions options;
+  options.tokenizer = tokenizer;
+  options.vocab_size = static_cast<int32_t>(loaded.model().vocab_size());
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> data,
+                          OpenData(absl::GetFlag(FLAGS_data), options));
+  WindowOptions windows;
+  windows.length = absl::GetFlag(FLAGS_seq_len);
+  if (windows.length == 0) windows.length = loaded.model().max_seq_len();
+  windows.stride = absl::GetFlag(FLAGS_stride);
+  if (windows.stride == 0) windows.stride = std::max<int64_t>(1, windows.length / 2);
+  Progress progress;
+  const auto likelihood = [&](absl::Span<const int32_t> tokens, int64_t from) {
+    progress.Add();
+    return loaded.NegativeLogLikelihood(tokens, from);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const Perplexity found, MeasurePerplexity(*data, windows, likelihood));
+  absl::PrintF(
+      "perplexity %.6g: -log p is %.6f on average of %d tokens, in %d windows of %d at a "
+      "stride of %d\n",
+      std::exp(found.mean), found.mean, found.tokens, found.windows, windows.length,
+      windows.stride);
+  return absl::OkStatus();
+}
+
+absl::Status PrintChoices(LoadedModel& loaded, const Tokenizer& tokenizer) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::vector<Question> questions,
+      ReadQuestions(absl::GetFlag(FLAGS_multiple_choice), absl::GetFlag(FLAGS_limit)));
+  Progress progress;
+  const auto likelihood = [&](absl::Span<const int32_t> tokens, int64_t from) {
+    progress.Add();
+    return loaded.NegativeLogLikelihood(tokens, from);
+  };
+  ZEROTH_ASSIGN_OR_RETURN(
+      const ChoiceScores found,
+      MeasureChoices(questions, tokenizer, loaded.model().max_seq_len(), likelihood));
+  absl::PrintF("acc %.4f ± %.4f, acc_norm %.4f ± %.4f of %d questions\n", found.accuracy,
+               found.StandardError(found.accuracy), found.normalized_accuracy,
+               found.StandardError(found.normalized_accuracy), found.questions);
+  return absl::OkStatus();
+}
+
+absl::Status EvaluateAsTold(int argc, char** argv) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const LoadModelOptions load,
+      ParseModelFlags(
+          "Measures a model's perplexity of a text, and how often it picks the right ending.\n\n"
+          "  ./bazelw run //tools/evaluate -- --model=zeroth_out/latest/final --data=held_out.txt "
+          "--stride=512\n"
+          "  ./bazelw run //tools/evaluate -- --model=path/to/model "
+          "--multiple_choice=hellaswag_val.jsonl",
+          argc, argv));
+  const bool has_data = !absl::GetFlag(FLAGS_data).empty();
+  const bool has_questions = !absl::GetFlag(FLAGS_multiple_choice).empty();
+  if (!has_data && !has_questions) {
+    return absl::InvalidArgumentError(
+        "nothing to measure: give --data for perplexity, or --multiple_choice for accuracy");
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Open(load));
+  const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = loaded->OpenTokenizer();
+  // Token files need none.
+  const bool may_lack = !has_questions && load.tokenizer == "auto";
+  if (!tokenizer.ok() && !may_lack) return tokenizer.status();
+  if (has_data) {
+    ZEROTH_RETURN_IF_ERROR(PrintPerplexity(*loaded, tokenizer.ok() ? tokenizer->get() : nullptr));
+  }
+  return has_questions ? PrintChoices(*loaded, **tokenizer) : absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  return zeroth::RunProgram([&] { return zeroth::EvaluateAsTold(argc, argv); });
+}

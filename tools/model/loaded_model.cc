@@ -1,0 +1,140 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/tools/model/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/api/rank.h"
+#include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/tools/model/open_model.h"
+#include "zeroth/train/text_generation.h"
+
+namespace zeroth {
+namespace {
+
+// Of LinearCrossEntropyArgs: a target that does not count.
+constexpr int32_t kNoTarget = -100;
+
+template <typename T>
+absl::StatusOr<Tensor> Upload(Device& device, const Shape& shape, const std::vector<T>& values) {
+  return Tensor::FromHost<T>(device, shape, values, MemoryCategory::kParameters);
+}
+
+template <typename T, typename Round>
+absl::StatusOr<Tensor> UploadRounded(Device& device, const Shape& shape,
+                                     const std::vector<float>& values, Round round) {
+  std::vector<T> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), round);
+  return Upload(device, shape, rounded);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadedModel::Open(const LoadModelOptions& options) {
+  if (options.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model is missing: name a Hugging Face directory, a checkpoint of the trainer (step-N) "
+        "or an adapter of PEFT's, as in --model=zeroth_out/latest/final");
+  }
+  const absl::StatusOr<DType> dtype = ParseDType(options.precision);
+  if (!dtype.ok() || !IsFloatingPoint(*dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--precision=", options.precision, ": expected fp32, bf16 or fp16"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(HfDirectory directory, OpenModel(options.model, options.base));
+  const std::string path = directory.path();
+  ZEROTH_ASSIGN_OR_RETURN(
+      ModelSource source,
+      ModelSource::FromDirectory(absl::StrCat("--model=", options.model), std::move(directory)));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(options, path, std::move(source)));
+  DeviceOptions device;
+  device.threads = options.threads > 0 ? options.threads : DefaultThreadsPerRank(1);
+  ZEROTH_ASSIGN_OR_RETURN(loaded->device_, DeviceRegistry::Create(options.device, device));
+  loaded->device_->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(
+      loaded->kernels_,
+      KernelRegistry::Create(*loaded->device_, loaded->device_->compute_stream()));
+  loaded->tape_.set_recording(false);
+  loaded->context_ = std::make_unique<Context>(*loaded->device_, *loaded->kernels_, loaded->tape_);
+  ZEROTH_ASSIGN_OR_RETURN(loaded->model_, loaded->source_.Build());
+  ZEROTH_RETURN_IF_ERROR(loaded->ReadWeights(*dtype));
+  return loaded;
+}
+
+absl::Status LoadedModel::ReadWeights(DType dtype) {
+  const ParameterReader read = source_.Reader(/*seed=*/0);
+  for (Parameter* parameter : model_->Parameters()) {
+    std::vector<float> values(static_cast<size_t>(parameter->numel()));
+    ZEROTH_RETURN_IF_ERROR(read(*parameter, 0, absl::MakeSpan(values)));
+    const Shape& shape = parameter->shape();
+    absl::StatusOr<Tensor> data =
+        dtype == DType::kBFloat16  ? UploadRounded<BFloat16>(*device_, shape, values, ToBFloat16)
+        : dtype == DType::kFloat16 ? UploadRounded<Float16>(*device_, shape, values, ToFloat16)
+                                   : Upload(*device_, shape, values);
+    ZEROTH_RETURN_IF_ERROR(data.status());
+    parameter->set_data(*std::move(data));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadedModel::OpenTokenizer() const {
+  TrainOptions how;
+  how.tokenizer = options_.tokenizer;
+  how.parse_special = options_.parse_special;
+  return source_.OpenTokenizer(how, /*has_text=*/true);
+}
+
+absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,
+                                                   const Tokenizer& tokenizer) const {
+  return OpenChatTemplate(choice, options_.tokenizer == "auto" ? directory_ : options_.tokenizer,
+                          tokenizer);
+}
+
+absl::StatusOr<std::vector<int32_t>> LoadedModel::StopTokens(const Tokenizer& tokenizer) const {
+  std::vector<int32_t> stop = zeroth::StopTokens(source_.config(), tokenizer);
+  const std::string path = absl::StrCat(directory_, "/generation_config.json");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return stop;
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
+  const std::vector<int32_t> more = zeroth::StopTokens(config, tokenizer);
+  stop.insert(stop.end(), more.begin(), more.end());
+  return stop;
+}
+
+absl::StatusOr<Tensor> LoadedModel::Logits(absl::Span<const int32_t> tokens, int64_t from,
+                                           KeyValueCache* cache) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const Tensor input,
+      Tensor::FromHost<int32_t>(*device_, Shape({1, static_cast<int64_t>(tokens.size())}), tokens,
+                                MemoryCategory::kActivations));
+  return model_->Logits(*context_, input, from, cache);
+}
+
+absl::StatusOr<double> LoadedModel::NegativeLogLikelihood(absl::Span<const int32_t> tokens,
+                                                          int64_t from) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (from < 1 || from > count) {
+    return absl::InvalidArgumentError(absl::StrCat("likelihood of the tokens from ", from, " of ",
+                                                   count, ", expected 1 to ", count));
+  }
+  if (from == count) return 0.0;
+  std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
+  std::fill_n(targets.begin(), from - 1, kNoTarget);
+  const Shape shape({1, count - 1});
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor input, Tensor::FromHost<int32_t>(
+                                                  *device_, shape, tokens.first(tokens.size() - 1),
+                                                  MemoryCategory::kActivations));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor target,
+                          Tensor::FromHost<int32_t>(*device_, shape, absl::MakeConstSpan(targets),
+                                                    MemoryCategory::kActivations));
+  ZEROTH_ASSIGN_OR_RETURN(const Value loss, model_->Loss(*context_, input, target));
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> mean, loss.data.ToHost<float>());
+  return static_cast<double>(mean[0]) * static_cast<double>(count - from);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,121 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a run takes, before it is paid for: the trainer's options and a machine in, memory, time and
+// traffic of a rank out.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/core/base/command_line.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/flags.h"
+#include "zeroth/train/machine_file.h"
+#include "zeroth/train/model_source.h"
+#include "zeroth/train/options.h"
+#include "zeroth/train/plan.h"
+#include "zeroth/train/plan_search.h"
+#include "zeroth/train/version.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kRows = 20;    // of a search
+constexpr size_t kChanges = 3;  // that make a run fit
+
+std::string Help() {
+  return absl::StrCat(
+      "plan: says what a run would take, and starts nothing.\n\n"
+      "  ./bazelw run //tools/plan -- --model=llama3_8b --world_size=64 --machine=H100 \\\n"
+      "      --param_dtype=bf16 --seq_len=8192 --batch_size=1\n\n"
+      "It takes the trainer's options (./bazelw run //train -- --help), --data not among those\n"
+      "that it needs, and\n\n"
+      "  --machine=NAME  (",
+      absl::StrJoin(MachineNames(), ", "),
+      ", or FILE.toml)\n"
+      "      What the run is planned for.\n"
+      "  --search\n"
+      "      Strategies x checkpointing x micro-batches of the same step, the fastest that fit\n"
+      "      first.\n"
+      "  --json\n"
+      "      For programs.\n"
+      "  --show_machine\n"
+      "      Print the machine as such a file, and nothing else.\n");
+}
+
+// What the trainer would make of options on a machine that is not at hand.
+absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machine) {
+  // A plan reads no data.
+  if (options.data.empty()) options.data = "none";
+  ZEROTH_ASSIGN_OR_RETURN(options, WithInitAdapter(std::move(options)));
+  if (machine.is_gpu) options.device = "cuda";
+  if (options.comm == "auto") options.comm = machine.is_gpu ? "nccl" : "local";
+  if (options.world_size == 0) options.world_size = kDefaultWorldSize;
+  ZEROTH_RETURN_IF_ERROR(Validate(options));
+  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
+  return WithGlobalBatch(std::move(options));
+}
+
+absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& machine,
+                 const ModelBuilder& build) {
+  std::fputs(PlanText(plan, options, machine).c_str(), stdout);
+  if (plan.fits) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
+                          CheapestThatFit(options, machine, build, kChanges));
+  std::fputs(CheapestText(cheapest, plan).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Main(int argc, char** argv) {
+  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+  bool json = false;
+  bool search = false;
+  bool show_machine = false;
+  ZEROTH_ASSIGN_OR_RETURN(
+      const TrainOptions given,
+      ReadCommandLine(argc, argv, VersionText(), Help(),
+                      {{"json", &json}, {"search", &search}, {"show_machine", &show_machine}}));
+  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
+  if (show_machine) {
+    std::fputs(MachineText(machine).c_str(), stdout);
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
+  ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
+  const ModelBuilder build = [&source] { return source.Build(); };
+  if (search) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> runs,
+                            SearchPlans(options, machine, build));
+    if (!json) {
+      std::fputs(SearchText(runs, kRows).c_str(), stdout);
+      return absl::OkStatus();
+    }
+    nlohmann::json rows = nlohmann::json::array();
+    for (const PlannedRun& run : runs) {
+      rows.push_back({{"flags", run.change}, {"plan", PlanJson(run.plan)}});
+    }
+    std::printf("%s\n", rows.dump(2).c_str());
+    return absl::OkStatus();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(model)));
+  if (!json) return Say(plan, options, machine, build);
+  std::printf("%s\n", PlanJson(plan).dump(2).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace zeroth
+
+int main(int argc, char** argv) {
+  return zeroth::RunProgram([&] { return zeroth::Main(argc, argv); });
+}

@@ -1,0 +1,316 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/machine_file.h"
+
+// Its errors are values.
+#define TOML_EXCEPTIONS 0
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "toml.hpp"
+
+#include "zeroth/core/base/did_you_mean.h"
+#include "zeroth/core/base/file/file_util.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/train/gemm_rate.h"
+
+namespace zeroth {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kTera = 1e12;
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
+
+// A process has a CUDA context, and NCCL's buffers from its first call on.
+constexpr double kReserved = 2.05 * kGiB;
+
+// Sources:
+// - Products in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
+//   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks by
+//   the same share.
+// - Memory, its bandwidth and multiprocessors: the vendors' data sheets; of the bandwidth 85 % are
+//   reached.
+// - Attention: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and MI300X and
+//   FlashAttention-3 (Shah et al., 2024) from Hopper on, by the rate of products.
+// - Links: bus bandwidth of large calls in nccl-tests and rccl-tests, near 80 % of the data
+//   sheets'. The network has a card for each GPU: 200 Gb/s with A100, 400 Gb/s with the others.
+// - Latencies: a step of a ring in NCCL's own model (graph/tuning.cc, protocol Simple).
+std::vector<Machine> Presets() {
+  Machine a100;
+  a100.name = "A100-80";
+  a100.devices_per_node = 8;
+  a100.memory_bytes = 79.2 * kGiB;
+  a100.reserved_bytes = kReserved;
+  a100.fp32_flops = 17 * kTera;
+  a100.tf32_flops = 135 * kTera;
+  a100.bf16_flops = 271 * kTera;
+  a100.attention_share = 0.65;
+  a100.multiprocessors = 108;
+  a100.memory_bandwidth = 0.85 * 2039 * kGiga;
+  a100.launch_seconds = 2 * kMicro;
+  a100.link_bandwidth = 235 * kGiga;
+  a100.link_latency = 3.4 * kMicro;
+  a100.network_bandwidth = 24 * kGiga;
+  a100.network_latency = 14 * kMicro;
+  a100.host_bandwidth = 24 * kGiga;
+
+  Machine small_a100 = a100;
+  small_a100.name = "A100-40";
+  small_a100.memory_bytes = 39.4 * kGiB;
+  small_a100.memory_bandwidth = 0.85 * 1555 * kGiga;
+
+  Machine h100 = a100;
+  h100.name = "H100";
+  h100.memory_bytes = 79.2 * kGiB;
+  h100.fp32_flops = 53 * kTera;
+  h100.tf32_flops = 397 * kTera;
+  h100.bf16_flops = 794 * kTera;
+  h100.fp8_flops = 1403 * kTera;
+  h100.attention_share = 0.7;
+  h100.multiprocessors = 132;
+  h100.memory_bandwidth = 0.85 * 3350 * kGiga;
+  h100.link_bandwidth = 360 * kGiga;
+  h100.network_bandwidth = 48 * kGiga;
+  h100.host_bandwidth = 50 * kGiga;
+
+  Machine h200 = h100;
+  h200.name = "H200";
+  h200.memory_bytes = 139.8 * kGiB;
+  h200.fp8_flops = 1453 * kTera;
+  h200.memory_bandwidth = 0.85 * 4800 * kGiga;
+
+  Machine b200 = h100;
+  b200.name = "B200";
+  b200.memory_bytes = 178 * kGiB;
+  b200.fp32_flops = 62 * kTera;
+  b200.tf32_flops = 872 * kTera;
+  b200.bf16_flops = 1745 * kTera;
+  b200.fp8_flops = 3433 * kTera;
+  b200.multiprocessors = 148;
+  b200.memory_bandwidth = 0.85 * 8000 * kGiga;
+  b200.link_bandwidth = 700 * kGiga;
+
+  // 72 GPUs are one domain of NVLink.
+  Machine gb200 = b200;
+  gb200.name = "GB200";
+  gb200.devices_per_node = 72;
+  gb200.bf16_flops = 1822 * kTera;
+  gb200.tf32_flops = 911 * kTera;
+
+  Machine mi300x = h100;
+  mi300x.name = "MI300X";
+  mi300x.memory_bytes = 191.5 * kGiB;
+  mi300x.fp32_flops = 80 * kTera;
+  mi300x.tf32_flops = 334 * kTera;
+  mi300x.bf16_flops = 668 * kTera;
+  mi300x.fp8_flops = 0;
+  mi300x.attention_share = 0.6;
+  mi300x.multiprocessors = 304;
+  mi300x.memory_bandwidth = 0.85 * 5300 * kGiga;
+  mi300x.link_bandwidth = 310 * kGiga;
+  return {small_a100, a100, h100, h200, b200, gb200, mi300x};
+}
+
+// A field of a file: one of the three is there.
+struct Field {
+  const char* name;
+  double Machine::*number = nullptr;
+  int Machine::*count = nullptr;
+  bool Machine::*flag = nullptr;
+  bool may_be_zero = false;
+};
+
+constexpr Field kFields[] = {
+    {.name = "is_gpu", .flag = &Machine::is_gpu},
+    {.name = "devices_per_node", .count = &Machine::devices_per_node},
+    {"memory_bytes", &Machine::memory_bytes},
+    {.name = "reserved_bytes", .number = &Machine::reserved_bytes, .may_be_zero = true},
+    {"fp32_flops", &Machine::fp32_flops},
+    {"tf32_flops", &Machine::tf32_flops},
+    {"bf16_flops", &Machine::bf16_flops},
+    {.name = "fp8_flops", .number = &Machine::fp8_flops, .may_be_zero = true},
+    {"attention_share", &Machine::attention_share},
+    {.name = "multiprocessors", .count = &Machine::multiprocessors, .may_be_zero = true},
+    {"memory_bandwidth", &Machine::memory_bandwidth},
+    {.name = "launch_seconds", .number = &Machine::launch_seconds, .may_be_zero = true},
+    {"link_bandwidth", &Machine::link_bandwidth},
+    {.name = "link_latency", .number = &Machine::link_latency, .may_be_zero = true},
+    {"network_bandwidth", &Machine::network_bandwidth},
+    {.name = "network_latency", .number = &Machine::network_latency, .may_be_zero = true},
+    {"host_bandwidth", &Machine::host_bandwidth},
+};
+
+absl::StatusOr<Machine> PresetNamed(absl::string_view name) {
+  for (const Machine& preset : Presets()) {
+    if (preset.name == name) return preset;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown machine '", name, "'", InsteadOf(name, {}, MachineNames()),
+                   "; or a file that describes one, whose name ends in .toml"));
+}
+
+absl::Status SetField(const std::string& key, const toml::node& node, Machine& machine) {
+  const auto* const field = std::find_if(std::begin(kFields), std::end(kFields),
+                                         [&](const Field& known) { return key == known.name; });
+  if (field == std::end(kFields)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no field ", key, "; there are like, name, ",
+                     absl::StrJoin(kFields, ", ", [](std::string* out, const Field& known) {
+                       absl::StrAppend(out, known.name);
+                     })));
+  }
+  if (field->flag != nullptr) {
+    if (!node.is_boolean()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": expected true or false"));
+    }
+    machine.*field->flag = node.ref<bool>();
+    return absl::OkStatus();
+  }
+  const std::optional<double> value = node.value<double>();
+  const double least = field->count != nullptr ? 1 : 1e-12;
+  if (!node.is_number() || !value.has_value() || *value < 0 || *value > 1e30 ||
+      (*value < least && !(field->may_be_zero && *value == 0))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : ""));
+  }
+  if (field->count != nullptr) {
+    machine.*field->count = static_cast<int>(std::min(*value, 1e6));
+  } else {
+    machine.*field->number = *value;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Machine> ReadMachine(const std::string& path) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostBytes));
+  const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
+  if (!parsed) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":", parsed.error().source().begin.line,
+                                                   ": ", std::string(parsed.error().description()),
+                                                   "; expected lines as link_bandwidth = 3.6e11"));
+  }
+  Machine machine;
+  if (const std::optional<std::string> like = parsed.table()["like"].value<std::string>()) {
+    ZEROTH_ASSIGN_OR_RETURN(machine, PresetNamed(*like));
+  }
+  machine.name = parsed.table()["name"].value_or(path);
+  for (const auto& [key, node] : parsed.table()) {
+    const std::string name(key.str());
+    if (name == "like" || name == "name") continue;
+    ZEROTH_RETURN_IF_ERROR_WITH(SetField(name, node, machine),
+                                absl::StrCat(path, ":", key.source().begin.line));
+  }
+  std::vector<std::string> missing;
+  for (const Field& field : kFields) {
+    if (field.number != nullptr && !field.may_be_zero && machine.*field.number <= 0) {
+      missing.push_back(field.name);
+    }
+  }
+  if (missing.empty()) return machine;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " lacks ", absl::StrJoin(missing, ", "),
+                   "; give them, or like = \"H100\" for those of a machine that is known"));
+}
+
+// Bytes that a core reads and writes in a second while all of them do.
+double CopyRate(int cores) {
+  constexpr size_t kBytes = size_t{32} << 20;
+  constexpr int kRounds = 4;
+  std::vector<std::thread> threads;
+  std::vector<double> seconds(static_cast<size_t>(cores));
+  for (int i = 0; i < cores; ++i) {
+    threads.emplace_back([&seconds, i] {
+      std::vector<char> from(kBytes, 1);
+      std::vector<char> to(kBytes);
+      const auto start = std::chrono::steady_clock::now();
+      for (int round = 0; round < kRounds; ++round) std::memcpy(to.data(), from.data(), kBytes);
+      seconds[static_cast<size_t>(i)] =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double longest = *std::max_element(seconds.begin(), seconds.end());
+  return 2.0 * kRounds * static_cast<double>(kBytes) / std::max(longest, 1e-6);
+}
+
+absl::StatusOr<Machine> MeasureCpu() {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Machine cpu;
+  cpu.name = absl::StrCat("this CPU of ", cores, cores == 1 ? " core" : " cores");
+  cpu.is_gpu = false;
+  cpu.devices_per_node = cores;
+  cpu.memory_bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  DeviceOptions options;
+  options.threads = cores;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", options));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                          KernelRegistry::Create(*device, device->compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> alone,
+                          PlannedCommunicator::CreateWorld(cpu, 1, 0, {}));
+  ZEROTH_ASSIGN_OR_RETURN(const double fp32,
+                          MeasureGemmRate(*alone, *device, *kernels, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const double bf16,
+                          MeasureGemmRate(*alone, *device, *kernels, DType::kBFloat16));
+  cpu.fp32_flops = cpu.tf32_flops = fp32 / cores;
+  cpu.bf16_flops = bf16 / cores;
+  cpu.memory_bandwidth = CopyRate(cores);
+  // Ranks copy what others have written; the network is what a card of 10 Gb/s gives.
+  cpu.link_bandwidth = cpu.memory_bandwidth / 2;
+  cpu.host_bandwidth = cpu.memory_bandwidth / 2;
+  cpu.link_latency = 10 * kMicro;
+  cpu.network_bandwidth = 1.1 * kGiga;
+  cpu.network_latency = 50 * kMicro;
+  return cpu;
+}
+
+}  // namespace
+
+absl::StatusOr<Machine> OpenMachine(const std::string& machine) {
+  if (machine.empty() || machine == "cpu") return MeasureCpu();
+  if (absl::EndsWith(machine, ".toml")) return ReadMachine(machine);
+  return PresetNamed(machine);
+}
+
+std::vector<std::string> MachineNames() {
+  std::vector<std::string> names = {"cpu"};
+  for (const Machine& preset : Presets()) names.push_back(preset.name);
+  return names;
+}
+
+std::string MachineText(const Machine& machine) {
+  std::string text = absl::StrCat("name = \"", machine.name, "\"\n");
+  for (const Field& field : kFields) {
+    absl::StrAppend(&text, field.name, " = ");
+    if (field.flag != nullptr) {
+      absl::StrAppend(&text, machine.*field.flag ? "true" : "false");
+    } else if (field.count != nullptr) {
+      absl::StrAppend(&text, machine.*field.count);
+    } else {
+      absl::StrAppendFormat(&text, "%.6g", machine.*field.number);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,232 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/plan.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+#include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/core/device/timeline.h"
+#include "zeroth/train/job.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+// The first passes learn the order of units; a step of the last kind is what a run consists of.
+constexpr int kSteps = 3;
+constexpr int kComputeStream = 0;  // a device's first
+
+// The machine as a rank has it.
+Machine ForRanks(Machine machine, const TrainOptions& options) {
+  const bool threads = options.comm == "local";  // of one process, on one node
+  if (!machine.is_gpu) {
+    machine.devices_per_node =
+        threads ? options.world_size
+                : std::max(1, machine.devices_per_node / ThreadsPerRank(options));
+    machine.memory_bytes /= machine.devices_per_node;
+    machine.reserved_bytes /= machine.devices_per_node;
+    return machine;
+  }
+  if (!threads || options.world_size == 1) return machine;
+  // They share a GPU, through whose memory they talk.
+  const double ranks = options.world_size;
+  machine.devices_per_node = options.world_size;
+  machine.link_bandwidth = machine.memory_bandwidth / 2;
+  machine.link_latency = machine.launch_seconds;
+  for (double* const shared :
+       {&machine.memory_bytes, &machine.reserved_bytes, &machine.fp32_flops, &machine.tf32_flops,
+        &machine.bf16_flops, &machine.fp8_flops, &machine.memory_bandwidth, &machine.link_bandwidth,
+        &machine.host_bandwidth}) {
+    *shared /= ranks;
+  }
+  return machine;
+}
+
+absl::StatusOr<int64_t> MemoryLimit(const TrainOptions& options, const Machine& machine) {
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t asked, ParseByteCount(options.memory_limit));
+  const auto has = static_cast<int64_t>(machine.memory_bytes - machine.reserved_bytes);
+  return asked > 0 ? std::min(asked, has) : has;
+}
+
+Batch EmptyBatch(const TrainOptions& options) {
+  Batch batch;
+  batch.batch = options.batch_size;
+  batch.seq = options.seq_len;
+  batch.inputs.resize(static_cast<size_t>(batch.batch * batch.seq));
+  batch.targets.resize(batch.inputs.size());
+  return batch;
+}
+
+// Where in the step an entry of the ledger is: the innermost span of the compute stream around the
+// last that it has computed until then.
+std::string MomentOf(const WorkLedger& ledger, int entry,
+                     const std::vector<Timeline::Span>& spans) {
+  const std::vector<WorkLedger::Entry>& entries = ledger.entries();
+  while (entry >= 0) {
+    const WorkLedger::Entry& at = entries[static_cast<size_t>(entry)];
+    if (at.stream == kComputeStream && !at.work.label.empty()) break;
+    --entry;
+  }
+  if (entry < 0) return "the step's beginning";
+  const WorkLedger::Entry& at = entries[static_cast<size_t>(entry)];
+  const double middle = (at.begin + at.end) / 2;
+  const Timeline::Span* inside = nullptr;
+  for (const Timeline::Span& span : spans) {
+    const bool around = span.stream == "compute" && span.begin <= middle && middle <= span.end;
+    if (around && (inside == nullptr || span.begin >= inside->begin)) inside = &span;
+  }
+  return absl::StrCat(inside == nullptr ? "between the units" : inside->label, ", at ",
+                      at.work.label);
+}
+
+bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
+
+// Fills in what the last step's entries say.
+void ReadTimes(const WorkLedger& ledger, Plan& plan) {
+  std::vector<const WorkLedger::Entry*> collectives;
+  std::vector<std::pair<double, double>> waits;
+  double at = 0;
+  for (const WorkLedger::Entry& entry : ledger.entries()) {
+    plan.step_seconds = std::max(plan.step_seconds, entry.end);
+    if (IsCollective(entry.work)) {
+      plan.bytes[entry.work.collective] += entry.work.bytes;
+      collectives.push_back(&entry);
+    } else if (entry.stream == kComputeStream && entry.end > entry.begin) {
+      plan.compute_seconds += entry.end - entry.begin;
+      if (entry.begin > at) waits.emplace_back(at, entry.begin);
+      at = entry.end;
+    }
+  }
+  if (plan.step_seconds > at) waits.emplace_back(at, plan.step_seconds);
+  std::sort(collectives.begin(), collectives.end(),
+            [](const auto* a, const auto* b) { return a->begin < b->begin; });
+  // Each moment of waiting counts once, for the collective that began first.
+  for (const auto& [begin, end] : waits) {
+    double covered = begin;
+    for (const WorkLedger::Entry* entry : collectives) {
+      const double from = std::max(covered, entry->begin);
+      const double to = std::min(end, entry->end);
+      if (to <= from) continue;
+      plan.exposed[entry->work.collective] += to - from;
+      plan.exposed_communication_seconds += to - from;
+      covered = to;
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
+                             std::unique_ptr<LanguageModel> model) {
+  const Machine on = ForRanks(machine, options);
+  DeviceOptions device_options;
+  device_options.threads = ThreadsPerRank(options);
+  PlannedDevice device(on, device_options);
+  PlannedCommunicator::Options comm;
+  comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
+                          PlannedCommunicator::CreateWorld(on, options.world_size, 0, comm));
+  const double flops_per_token = model->FlopsPerToken(options.seq_len);
+
+  Plan plan;
+  Timeline timeline;
+  TrainerOptions trainer_options = TrainerOptionsFor(options, &timeline);
+  trainer_options.kernels = options.kernel_options();
+  // The same work, which nobody records.
+  trainer_options.record_steps = false;
+  if (options.muon_precision == "auto") {
+    trainer_options.optimizer_options.muon.precision =
+        on.is_gpu ? DType::kBFloat16 : DType::kFloat32;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                          Trainer::Create(*world, device, std::move(model), trainer_options));
+  const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
+  WorkLedger& ledger = device.ledger();
+  for (int step = 0; step < kSteps; ++step) {
+    ledger.Clear();
+    timeline.set_recording(true);
+    ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
+    timeline.set_recording(false);
+    ledger.Run();
+    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline.Take());
+    const PlannedAllocator::Moment& peak = device.allocator().peak();
+    if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
+  }
+  plan.memory_peak_bytes = device.allocator().peak().bytes;
+  plan.memory = device.allocator().peak().categories;
+  ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
+  plan.fits = plan.memory_peak_bytes <= plan.memory_limit_bytes;
+  ReadTimes(ledger, plan);
+  const auto tokens =
+      static_cast<double>(options.batch_size * options.grad_accum * options.seq_len) /
+      static_cast<double>(options.tensor_parallel);
+  plan.tokens_per_second_per_rank = tokens / plan.step_seconds;
+  const double rate = device.units() * (options.param_dtype != "fp32"      ? on.bf16_flops
+                                        : options.fp32_precision == "tf32" ? on.tf32_flops
+                                                                           : on.fp32_flops);
+  plan.flop_utilization = plan.tokens_per_second_per_rank * flops_per_token / rate;
+  return plan;
+}
+
+std::string PlanText(const Plan& plan, const TrainOptions& options, const Machine& machine) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  std::string text = absl::StrFormat(
+      "plan      %s on %d %s of %s, %d x %d sequences of %d tokens a rank and step\n",
+      options.strategy, options.world_size, options.world_size == 1 ? "rank" : "ranks",
+      machine.name, options.grad_accum, options.batch_size, options.seq_len);
+  absl::StrAppendFormat(&text, "memory    %.1f MiB at the peak, of %.1f: %s\n",
+                        static_cast<double>(plan.memory_peak_bytes) / kMiB,
+                        static_cast<double>(plan.memory_limit_bytes) / kMiB,
+                        plan.fits ? "fits" : "does NOT fit");
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    if (plan.memory[i] == 0) continue;
+    absl::StrAppendFormat(
+        &text, "  %10.1f MiB  %s\n", static_cast<double>(plan.memory[i]) / kMiB,
+        absl::StrReplaceAll(MemoryCategoryName(static_cast<MemoryCategory>(i)), {{"_", " "}}));
+  }
+  absl::StrAppend(&text, "  at: ", plan.moment, "\n");
+  absl::StrAppendFormat(&text,
+                        "step      %.4g s: %.4g tokens/s a rank, %.1f %% of the rate of products\n"
+                        "compute   %.4g s\n"
+                        "exposed   %.4g s of communication",
+                        plan.step_seconds, plan.tokens_per_second_per_rank,
+                        100 * plan.flop_utilization, plan.compute_seconds,
+                        plan.exposed_communication_seconds);
+  for (const auto& [kind, seconds] : plan.exposed) {
+    absl::StrAppendFormat(&text, ", %s %.4g", kind, seconds);
+  }
+  absl::StrAppend(&text, "\nsent      ", plan.bytes.empty() ? "nothing" : "");
+  const char* comma = "";
+  for (const auto& [kind, bytes] : plan.bytes) {
+    absl::StrAppendFormat(&text, "%s%s %.1f MiB", comma, kind, static_cast<double>(bytes) / kMiB);
+    comma = ", ";
+  }
+  return absl::StrCat(text, " a rank and step\n");
+}
+
+nlohmann::json PlanJson(const Plan& plan) {
+  nlohmann::json memory = nlohmann::json::object();
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    memory[std::string(MemoryCategoryName(static_cast<MemoryCategory>(i)))] = plan.memory[i];
+  }
+  return {{"memory_peak_bytes", plan.memory_peak_bytes},
+          {"memory", memory},
+          {"fits", plan.fits},
+          {"step_seconds", plan.step_seconds},
+          {"tokens_per_second_per_rank", plan.tokens_per_second_per_rank},
+          {"flop_utilization", plan.flop_utilization},
+          {"compute_seconds", plan.compute_seconds},
+          {"exposed_communication_seconds", plan.exposed_communication_seconds},
+          {"bytes", plan.bytes.empty() ? nlohmann::json::object() : nlohmann::json(plan.bytes)}};
+}
+
+}  // namespace zeroth

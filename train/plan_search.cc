@@ -1,0 +1,195 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/plan_search.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "zeroth/core/base/status_macros.h"
+
+namespace zeroth {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// One thing that may be made otherwise.
+struct Change {
+  std::string text;  // as flags
+  std::function<void(TrainOptions&)> make;
+};
+
+// Halves and doubles of the micro-batch that leave the sequences of a step what they are.
+std::vector<Change> MicroBatchSizes(const TrainOptions& options) {
+  const int64_t sequences = options.batch_size * options.grad_accum;
+  std::vector<Change> changes;
+  for (int64_t size = 1; size <= sequences; size *= 2) {
+    // How many there are is fixed where they make the bits.
+    if (options.deterministic_batch > 0 && size != options.batch_size) continue;
+    if (sequences % size != 0) continue;
+    const int64_t count = sequences / size;
+    changes.push_back({absl::StrCat("--batch_size=", size, " --grad_accum=", count),
+                       [size, count](TrainOptions& o) {
+                         o.batch_size = size;
+                         o.grad_accum = count;
+                       }});
+  }
+  return changes;
+}
+
+std::vector<Change> Strategies(const TrainOptions& options, const Machine& machine) {
+  std::vector<Change> changes;
+  for (const char* const name : {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"}) {
+    changes.push_back({absl::StrCat("--strategy=", name), [name](TrainOptions& o) {
+                         o.strategy = name;
+                         o.shard_size = 0;
+                         o.shard_optimizer_over_world = false;
+                       }});
+  }
+  // Groups that stay inside a node.
+  const int group = options.strategy == "hybrid_shard" && options.shard_size > 0
+                        ? options.shard_size
+                        : machine.devices_per_node;
+  if (group > 1 && group < options.world_size && options.world_size % group == 0) {
+    changes.push_back(
+        {absl::StrCat("--strategy=hybrid_shard --shard_size=", group), [group](TrainOptions& o) {
+           o.strategy = "hybrid_shard";
+           o.shard_size = group;
+         }});
+  }
+  return changes;
+}
+
+std::vector<Change> Checkpointing() {
+  std::vector<Change> changes;
+  for (const char* const what : {"none", "attention", "mlp", "block"}) {
+    changes.push_back({absl::StrCat("--activation_checkpointing=", what),
+                       [what](TrainOptions& o) { o.activation_checkpointing = what; }});
+  }
+  return changes;
+}
+
+std::vector<Change> OtherState(const TrainOptions& options) {
+  std::vector<Change> changes;
+  if (options.optimizer_state_dtype == "fp32") {
+    changes.push_back({"--optimizer_state_dtype=bf16",
+                       [](TrainOptions& o) { o.optimizer_state_dtype = "bf16"; }});
+  }
+  if (options.offload == "none" && options.optimizer != "muon") {
+    for (const char* const what : {"optimizer", "all"}) {
+      changes.push_back(
+          {absl::StrCat("--offload=", what), [what](TrainOptions& o) { o.offload = what; }});
+    }
+  }
+  return changes;
+}
+
+// None if the trainer refuses these options.
+absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const Machine& machine,
+                                              const ModelBuilder& build,
+                                              const std::vector<const Change*>& changes) {
+  PlannedRun run;
+  run.options = options;
+  for (const Change* change : changes) {
+    change->make(run.options);
+    absl::StrAppend(&run.change, run.change.empty() ? "" : " ", change->text);
+  }
+  if (!Validate(run.options).ok()) return std::optional<PlannedRun>();
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  absl::StatusOr<Plan> plan = PlanRun(run.options, machine, std::move(model));
+  if (absl::IsInvalidArgument(plan.status()) || absl::IsUnimplemented(plan.status())) {
+    return std::optional<PlannedRun>();
+  }
+  ZEROTH_RETURN_IF_ERROR(plan.status());
+  run.plan = *std::move(plan);
+  return std::optional<PlannedRun>(std::move(run));
+}
+
+bool IsBetter(const PlannedRun& a, const PlannedRun& b) {
+  if (a.plan.fits != b.plan.fits) return a.plan.fits;
+  if (!a.plan.fits) return a.plan.memory_peak_bytes < b.plan.memory_peak_bytes;
+  return a.plan.tokens_per_second_per_rank > b.plan.tokens_per_second_per_rank;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PlannedRun>> SearchPlans(const TrainOptions& options,
+                                                    const Machine& machine,
+                                                    const ModelBuilder& build) {
+  std::vector<PlannedRun> runs;
+  for (const Change& strategy : Strategies(options, machine)) {
+    for (const Change& checkpointing : Checkpointing()) {
+      for (const Change& micro_batch : MicroBatchSizes(options)) {
+        ZEROTH_ASSIGN_OR_RETURN(
+            std::optional<PlannedRun> run,
+            Try(options, machine, build, {&strategy, &checkpointing, &micro_batch}));
+        if (run.has_value()) runs.push_back(*std::move(run));
+      }
+    }
+  }
+  std::stable_sort(runs.begin(), runs.end(), IsBetter);
+  return runs;
+}
+
+absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& options,
+                                                        const Machine& machine,
+                                                        const ModelBuilder& build, size_t most) {
+  std::vector<std::vector<Change>> kinds = {Strategies(options, machine), Checkpointing(),
+                                            MicroBatchSizes(options), OtherState(options)};
+  std::vector<PlannedRun> fitting;
+  const auto consider = [&](const std::vector<const Change*>& changes) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(std::optional<PlannedRun> run, Try(options, machine, build, changes));
+    if (run.has_value() && run->plan.fits) fitting.push_back(*std::move(run));
+    return absl::OkStatus();
+  };
+  for (const std::vector<Change>& kind : kinds) {
+    for (const Change& change : kind) ZEROTH_RETURN_IF_ERROR(consider({&change}));
+  }
+  for (size_t i = 0; i < kinds.size() && fitting.empty(); ++i) {
+    for (size_t j = i + 1; j < kinds.size(); ++j) {
+      for (const Change& first : kinds[i]) {
+        for (const Change& second : kinds[j]) {
+          ZEROTH_RETURN_IF_ERROR(consider({&first, &second}));
+        }
+      }
+    }
+  }
+  std::stable_sort(fitting.begin(), fitting.end(), IsBetter);
+  if (fitting.size() > most)
+    fitting.erase(fitting.begin() + static_cast<int64_t>(most), fitting.end());
+  return fitting;
+}
+
+std::string SearchText(const std::vector<PlannedRun>& runs, size_t most) {
+  std::string text = absl::StrFormat("%12s %10s %12s %6s  %s\n", "tokens/s", "step s", "peak MiB",
+                                     "fits", "flags");
+  for (size_t i = 0; i < std::min(most, runs.size()); ++i) {
+    const Plan& plan = runs[i].plan;
+    absl::StrAppendFormat(&text, "%12.1f %10.4g %12.1f %6s  %s\n", plan.tokens_per_second_per_rank,
+                          plan.step_seconds, static_cast<double>(plan.memory_peak_bytes) / kMiB,
+                          plan.fits ? "yes" : "no", runs[i].change);
+  }
+  if (runs.size() > most) absl::StrAppend(&text, runs.size() - most, " more were tried\n");
+  return text;
+}
+
+std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked) {
+  if (runs.empty()) {
+    return "to fit    no change of strategy, checkpointing, micro-batch or state is enough: take "
+           "more ranks, a larger machine or a smaller model\n";
+  }
+  std::string text = "to fit    the fastest changes:\n";
+  for (const PlannedRun& run : runs) {
+    const double saved =
+        static_cast<double>(asked.memory_peak_bytes - run.plan.memory_peak_bytes) / kMiB;
+    absl::StrAppendFormat(&text, "  %s: %.1f MiB less, %.4g s a step\n", run.change, saved,
+                          run.plan.step_seconds);
+  }
+  return text;
+}
+
+}  // namespace zeroth
