@@ -106,7 +106,8 @@ using NamedCase = std::pair<std::string, Case>;  // of a model
 class MemoryFormulaTest : public testing::TestWithParam<NamedCase> {};
 
 TEST_P(MemoryFormulaTest, PeaksAreTheFormula) {
-  const auto& [model, test_case] = GetParam();
+  const std::string& model = GetParam().first;
+  const Case& test_case = GetParam().second;
   const absl::StatusOr<ModelNumel> sizes = CountParameters(model);
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   ASSERT_EQ(sizes->total, model == "small" ? 6901760 : 124439808);
