@@ -28,17 +28,6 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Micro-batches `first`, and so on, of this rank.
-absl::StatusOr<std::vector<Batch>> LoadMicroBatches(const DataLoader& loader, int64_t first,
-                                                    int64_t count) {
-  std::vector<Batch> micro_batches;
-  for (int64_t i = 0; i < count; ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader.Load(first + i));
-    micro_batches.push_back(std::move(batch));
-  }
-  return micro_batches;
-}
-
 }  // namespace
 
 absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
@@ -181,7 +170,7 @@ absl::StatusOr<float> RankRun::Evaluate() {
   double weights = 0;
   for (int64_t i = 0; i < options_.eval_batches; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
-                            LoadMicroBatches(*eval_loader_, i * count, count));
+                            eval_loader_->LoadMany(i * count, count));
     ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
     // Batches count by their targets, where these are not as many in each.
     const int64_t counted = CountedTargets(micro_batches);
