@@ -33,12 +33,12 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                      options.vocab_size));
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
-  for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(file));
+  for (size_t i = 1; i < files.size(); ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(files[i]));
     if (also == conversations) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("conversations and text cannot be mixed: ", also ? file.path : files[0].path,
-                     " holds conversations, ", also ? files[0].path : file.path, " text"));
+        absl::StrCat("conversations and text cannot be mixed: ", files[also ? i : 0].path,
+                     " holds conversations, ", files[also ? 0 : i].path, " text"));
   }
   if (conversations) {
     ZEROTH_ASSIGN_OR_RETURN(
@@ -52,9 +52,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
     return file.kind == DataFileKind::kText;
   });
   if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
-    std::vector<std::string> paths;
-    for (const DataFile& file : files) paths.push_back(file.path);
-    return OpenByteText(paths);
+    return OpenByteText(files);
   }
   return EncodeText(files, *options.tokenizer);
 }

@@ -41,8 +41,8 @@ class Muon : public Optimizer {
  public:
   // The errors of AdamW::Create and ValidateMuonOptions; InvalidArgument if there is no such
   // matrix, or none with the parts that the options ask for, and if only AdamW's lr is 0;
-  // Unimplemented for matrices whose masters are not fp32, or that every rank holds whole because
-  // they are small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
+  // Unimplemented for matrices whose masters are not fp32, or that are replicated because they are
+  // small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
   // `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<Muon>> Create(Sharding& sharding, Kernels& kernels,
                                                       const OptimizerOptions& options,

@@ -137,7 +137,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "needs --tensor_parallel: sequences are shared by the ranks that share layers");
   refuse(o.sequence_parallel && o.seq_len % o.tensor_parallel != 0,
          "sequence_parallel seq_len tensor_parallel",
-         "sequences are cut into as many parts as ranks share a layer; expected --seq_len a "
+         "sequences are divided among the ranks that share a layer; expected --seq_len a "
          "multiple of --tensor_parallel");
   refuse(o.deterministic_tensor > 0 && o.reduction != "tree", "deterministic_tensor reduction",
          "its order depends on the ranks; leave --reduction out");
@@ -197,13 +197,6 @@ absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
   return options;
 }
 
-absl::Status CheckTensorRanks(const TrainOptions& options) {
-  if (options.world_size % options.tensor_parallel == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
-      " ranks of the run; take a divisor, or another --world_size"));
-}
-
 int64_t SequencesPerStep(const TrainOptions& options) {
   return options.batch_size * options.grad_accum * options.data_ranks();
 }
@@ -228,6 +221,16 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
   }
   options.batch_size = batch_size;
   return options;
+}
+
+absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
+  if (options.world_size % options.tensor_parallel != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
+        " ranks of the run; take a divisor, or another --world_size"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
+  return WithGlobalBatch(std::move(options));
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {

@@ -176,9 +176,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
-  ZEROTH_RETURN_IF_ERROR(CheckTensorRanks(started));
-  ZEROTH_ASSIGN_OR_RETURN(TrainOptions resolved, WithDeterministicBatch(started));
-  ZEROTH_ASSIGN_OR_RETURN(resolved, WithGlobalBatch(std::move(resolved)));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithSharesOfRanks(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> processes,
                           LauncherRegistry::WorldSize(resolved.comm));

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 

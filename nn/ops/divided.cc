@@ -63,6 +63,15 @@ absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::str
   return share;
 }
 
+absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
+                                           absl::string_view label) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, SumOverRanks(context, x, label));
+  if (sum.dtype() == dtype) return sum;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
+  return rounded;
+}
+
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
   return SumPiecesFrom(context, 0, context.tensor_ranks()->options().pieces(), out, product);
 }
@@ -73,13 +82,9 @@ DType SumType(const Context& context, DType dtype) {
 
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, SumType(context, dtype)));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, context.Empty(shape, SumType(context, dtype)));
   ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
-  ZEROTH_ASSIGN_OR_RETURN(sum, SumOverRanks(context, sum, label));
-  if (sum.dtype() == dtype) return sum;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
-  return rounded;
+  return RoundedSumOverRanks(context, sum, dtype, label);
 }
 
 }  // namespace zeroth

@@ -27,6 +27,9 @@ absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_v
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
+// The same, rounded to `dtype` at the end.
+absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
+                                           absl::string_view label);
 
 // Overwrites `out` with the product of one of the pieces of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
@@ -35,7 +38,7 @@ absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& 
 // What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
 // of sums is fixed.
 DType SumType(const Context& context, DType dtype);
-// Both of them, rounded to `dtype` at the end.
+// SumPieces and RoundedSumOverRanks.
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
 

@@ -48,6 +48,24 @@ bool GoesThroughGelu(const GradientNode& node) {
   return node.gelu_input.defined() && !node.grad.defined() && !node.grad_of_gelu_input.defined();
 }
 
+// Turns the gradient of a fused GELU's output into that of its input, in place unless somebody else
+// reads it.
+absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
+  const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
+  if (!node.grad.defined()) {
+    node.grad = through;
+    return absl::OkStatus();
+  }
+  Tensor dx = node.grad;
+  if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
+    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
+  if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
+  node.grad = std::move(dx);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
@@ -80,22 +98,6 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
       ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
-  const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
-  if (!node.grad.defined()) {
-    node.grad = through;
-    return absl::OkStatus();
-  }
-  Tensor dx = node.grad;
-  if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
-    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
-  if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
-  node.grad = std::move(dx);
   return absl::OkStatus();
 }
 

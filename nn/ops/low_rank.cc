@@ -42,30 +42,17 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
   return absl::OkStatus();
 }
 
-// c (+)= x w.
-absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
-                     WeightLayout layout, const Matrix& c, bool accumulate) {
+// c (+)= x w, or of a backward x w^T.
+absl::Status Product(Context& context, const Matrix& x, const Parameter& weight, bool transpose,
+                     const Matrix& c, bool accumulate) {
   GemmArgs gemm;
   gemm.a = x;
   ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
   gemm.b = values;
-  gemm.transpose_b = layout == WeightLayout::kOutIn;
+  gemm.transpose_b = transpose;
   gemm.c = c;
   gemm.accumulate = accumulate;
   return Annotate(kernels::Gemm(context.kernels(), gemm), weight.name());
-}
-
-// dx (+)= dy w^T.
-absl::Status InputGradient(Context& context, const Matrix& dy, const Parameter& weight,
-                           WeightLayout layout, const Matrix& dx, bool accumulate) {
-  GemmArgs gemm;
-  gemm.a = dy;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-  gemm.b = values;
-  gemm.transpose_b = layout == WeightLayout::kInOut;
-  gemm.c = dx;
-  gemm.accumulate = accumulate;
-  return kernels::Gemm(context.kernels(), gemm);
 }
 
 // dw (+)= x^T dy, as the weight is stored; nothing for a frozen one.
@@ -86,31 +73,32 @@ absl::Status WeightGradient(Context& context, const Matrix& x, const Matrix& dy,
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const Tensor& x, GradientNode* x_node, const Tensor& inner,
                       const Tensor& dy) {
+  const bool in_out = layout == WeightLayout::kInOut;
   const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
   ZEROTH_RETURN_IF_ERROR(WeightGradient(context, inner, dy_part, *part.b, layout));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner, context.Empty(inner.shape(), inner.dtype()));
-  ZEROTH_RETURN_IF_ERROR(
-      InputGradient(context, dy_part, *part.b, layout, dinner, /*accumulate=*/false));
+  ZEROTH_RETURN_IF_ERROR(Product(context, dy_part, *part.b, in_out, dinner, /*accumulate=*/false));
   ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), dinner, scale));
   ZEROTH_RETURN_IF_ERROR(WeightGradient(context, x, dinner, *part.a, layout));
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
-  return InputGradient(context, dinner, *part.a, layout, slot.tensor, slot.accumulate);
+  return Product(context, dinner, *part.a, in_out, slot.tensor, slot.accumulate);
 }
 
 }  // namespace
 
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale) {
+  const bool out_in = layout == WeightLayout::kOutIn;
   for (const LowRankPart& part : parts) {
     ZEROTH_RETURN_IF_ERROR(Validate(x, y, part, layout));
     const int64_t rank = ExtentOf(*part.a, layout).out;
     ZEROTH_ASSIGN_OR_RETURN(const Tensor inner,
                             context.Empty(x.data.shape().WithLast(rank), x.data.dtype()));
-    ZEROTH_RETURN_IF_ERROR(Forward(context, x.data, *part.a, layout, inner, /*accumulate=*/false));
+    ZEROTH_RETURN_IF_ERROR(Product(context, x.data, *part.a, out_in, inner, /*accumulate=*/false));
     ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
     const Matrix target = Matrix(y.data).Columns(part.column, ExtentOf(*part.b, layout).out);
-    ZEROTH_RETURN_IF_ERROR(Forward(context, inner, *part.b, layout, target, /*accumulate=*/true));
+    ZEROTH_RETURN_IF_ERROR(Product(context, inner, *part.b, out_in, target, /*accumulate=*/true));
     if (!context.recording()) continue;
     context.tape().Record([&context, part, layout, scale, x_data = x.data, x_node = x.node,
                            y_node = y.node, inner]() -> absl::Status {

@@ -95,24 +95,16 @@ absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, Gradi
   ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dgamma, TakeIfTrainable(context, gamma, is_partial));
   args.dgamma = dgamma.tensor;
   args.accumulate_dgamma = dgamma.accumulate;
+  GradientPlace dbeta;
   if (beta != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dbeta, TakeIfTrainable(context, *beta, is_partial));
+    ZEROTH_ASSIGN_OR_RETURN(dbeta, TakeIfTrainable(context, *beta, is_partial));
     args.dbeta = dbeta.tensor;
     args.accumulate_dbeta = dbeta.accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), args));
-    ZEROTH_RETURN_IF_ERROR(FinishSum(context, gamma, dgamma));
-    return FinishSum(context, *beta, dbeta);
   }
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
-                                                   .x = args.x,
-                                                   .gamma = args.gamma,
-                                                   .rstd = args.rstd,
-                                                   .dx = args.dx,
-                                                   .accumulate_dx = args.accumulate_dx,
-                                                   .dgamma = args.dgamma,
-                                                   .accumulate_dgamma = args.accumulate_dgamma}));
-  return FinishSum(context, gamma, dgamma);
+  const auto backward = beta != nullptr ? kernels::LayerNormBackward : kernels::RmsNormBackward;
+  ZEROTH_RETURN_IF_ERROR(backward(context.kernels(), args));
+  ZEROTH_RETURN_IF_ERROR(FinishSum(context, gamma, dgamma));
+  return beta != nullptr ? FinishSum(context, *beta, dbeta) : absl::OkStatus();
 }
 
 }  // namespace
@@ -126,41 +118,29 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape, x.data.dtype()));
   result.normalized = context.MakeValue(std::move(y));
   const int64_t rows = shape.dim(-1) == 0 ? 0 : x.data.numel() / shape.dim(-1);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor rstd, context.Empty(Shape({rows}), DType::kFloat32));
-  Tensor sum;
+  LayerNormArgs args;
+  args.x = x.data;
+  args.residual = residual.data;
+  args.eps = eps;
+  args.y = result.normalized.data;
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, context.Empty(Shape({rows}), DType::kFloat32));
   result.sum = x;
   if (summed) {
-    ZEROTH_ASSIGN_OR_RETURN(sum, context.Empty(shape, x.data.dtype()));
-    result.sum = context.MakeValue(sum);
+    ZEROTH_ASSIGN_OR_RETURN(args.sum, context.Empty(shape, x.data.dtype()));
+    result.sum = context.MakeValue(args.sum);
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor scale, FullValues(gamma));
-  Tensor mean;
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
   if (beta != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor shift, FullValues(*beta));
-    ZEROTH_ASSIGN_OR_RETURN(mean, context.Empty(rstd.shape(), DType::kFloat32));
-    ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), {.x = x.data,
-                                                                  .residual = residual.data,
-                                                                  .sum = sum,
-                                                                  .gamma = scale,
-                                                                  .beta = shift,
-                                                                  .eps = eps,
-                                                                  .y = result.normalized.data,
-                                                                  .mean = mean,
-                                                                  .rstd = rstd}));
-  } else {
-    ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), {.x = x.data,
-                                                                .residual = residual.data,
-                                                                .sum = sum,
-                                                                .gamma = scale,
-                                                                .eps = eps,
-                                                                .y = result.normalized.data,
-                                                                .rstd = rstd}));
+    ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(*beta));
+    ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(Shape({rows}), DType::kFloat32));
   }
+  const auto norm = beta != nullptr ? kernels::LayerNorm : kernels::RmsNorm;
+  ZEROTH_RETURN_IF_ERROR(norm(context.kernels(), args));
   if (!context.recording()) return result;
 
   context.tape().Record([&context, &gamma, beta, input = result.sum.data, sum = result.sum.node,
                          x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, mean, rstd, summed,
+                         out = result.normalized.node, mean = args.mean, rstd = args.rstd, summed,
                          is_partial = of_part || context.rows_are_shared()]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
       ZEROTH_RETURN_IF_ERROR(

@@ -61,8 +61,7 @@ absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machi
   if (options.comm == "auto") options.comm = machine.is_gpu ? "nccl" : "local";
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;
   ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
-  return WithGlobalBatch(std::move(options));
+  return WithSharesOfRanks(std::move(options));
 }
 
 absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& machine,
