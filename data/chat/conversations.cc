@@ -179,9 +179,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
     const ConversationOptions& options) {
   ZEROTH_CHECK(!files.empty() && options.seq_len >= 1);
-  const std::string description =
-      files.size() == 1 ? files[0].path
-                        : absl::StrCat(files[0].path, " and ", files.size() - 1, " more");
+  const std::string description = DescribeFiles(files);
   auto rows = std::make_shared<Rows>(options.seq_len + 1, tokenizer.end_of_text(), description);
   Cuts cuts;
   for (const DataFile& file : files) {

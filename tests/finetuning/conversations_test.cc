@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,10 @@ class ConversationRunTest : public ::testing::Test {
   std::vector<nlohmann::json> Train(const std::string& out, const Flags& more) {
     const Outcome run = RunTrainer(With(Training(out), more));
     EXPECT_EQ(run.exit_code, 0) << run.output;
+    return Steps(out);
+  }
+
+  std::vector<nlohmann::json> Steps(const std::string& out) const {
     std::vector<nlohmann::json> steps;
     for (const nlohmann::json& line : Metrics(dir_ / out)) {
       if (!line.contains("step")) continue;
@@ -172,6 +177,39 @@ TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
       Train("again", With(run, {"--resume=auto", "--lr_schedule=constant"}));
   EXPECT_EQ(resumed.back(), straight.back());
   EXPECT_TRUE(Weights("again") == Weights("straight"));
+}
+
+// Ranks that read what an earlier run has encoded, or encode in memory, see the same tokens, and
+// none of those that are held out of them.
+TEST_F(ConversationRunTest, EncodedOnceWithAPartHeldOut) {
+  const Flags run = {"--eval_data=",          "--eval_fraction=0.2",     "--eval_every=3",
+                     "--batch_size=2",        "--deterministic_batch=4", "--steps=6",
+                     "--lr_schedule=constant"};
+  const std::vector<nlohmann::json> alone =
+      Train("alone", With(run, {"--world_size=1", "--cache_dir=none"}));
+  ASSERT_EQ(alone.size(), 6u);
+  EXPECT_TRUE(alone[2].contains("eval_loss") && alone[5].contains("eval_loss"));
+  EXPECT_FALSE(fs::exists(dir_ / ".zeroth_cache"));
+  const std::string elsewhere = "--cache_dir=" + (dir_ / "made/here").string();
+  for (const auto& [name, how, more] : std::vector<std::tuple<std::string, std::string, Flags>>{
+           {"first", "encoded, and kept in", {"--world_size=2"}},
+           {"second", "encoded before, and read from", {"--world_size=4"}},
+           {"elsewhere", "encoded, and kept in", {"--world_size=2", elsewhere}},
+           {"file",
+            "encoded text is held in memory, since",
+            {"--world_size=2", "--cache_dir=" + (dir_ / "train.jsonl").string()}}}) {
+    SCOPED_TRACE(name);
+    const Outcome outcome = RunTrainer(With(With(Training(name), run), more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(how));
+    EXPECT_THAT(outcome.output, HasSubstr("tokens are held out, and evaluated on"));
+    EXPECT_EQ(Steps(name), alone);
+    EXPECT_TRUE(Weights(name) == Weights("alone"));
+  }
+  Train("part", With(run, {"--world_size=4", "--steps=3", "--checkpoint_every=3"}));
+  const Flags resumed = With(run, {"--world_size=2", "--resume=auto"});
+  EXPECT_EQ(Train("part", resumed).back(), alone.back());
+  EXPECT_TRUE(Weights("part") == Weights("alone"));
 }
 
 // Text beside conversations, a share of each, at any number of ranks and after a resume.
