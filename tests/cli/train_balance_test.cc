@@ -38,15 +38,7 @@ class BalanceRunTest : public ::testing::Test {
               "--sample_tokens=0", "--threads_per_rank=1", "--out=" + (dir_ / out).string()},
              more));
     EXPECT_EQ(run.exit_code, 0) << run.output;
-    std::vector<nlohmann::json> steps;
-    for (const nlohmann::json& line : Metrics(dir_ / out)) {
-      if (!line.contains("step")) continue;
-      nlohmann::json facts;
-      for (const char* key : {"step", "loss", "grad_norm", "eval_loss"}) {
-        if (line.contains(key)) facts[key] = line[key];
-      }
-      steps.push_back(facts);
-    }
+    const std::vector<nlohmann::json> steps = StepFacts(dir_ / out);
     EXPECT_EQ(steps.size(), 4u);
     return steps;
   }
