@@ -53,8 +53,10 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "them out");
   refuse(!o.init_from.empty() && !o.model.empty(), "model init_from",
          "both say what the model is; leave --model out to take it from the directory");
-  refuse(o.eval_every > 0 && o.eval_data.empty(), "eval_every",
-         "needs --eval_data: say on what to evaluate");
+  refuse(o.eval_every > 0 && o.eval_data.empty() && o.eval_fraction == 0, "eval_every",
+         "needs --eval_data or --eval_fraction: say on what to evaluate");
+  refuse(!o.eval_data.empty() && o.eval_fraction > 0, "eval_data eval_fraction",
+         "both say on what to evaluate; leave one of them out");
   refuse(o.nccl_copy_engine == "on" && o.comm != "nccl" && o.comm != defaults.comm,
          "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",

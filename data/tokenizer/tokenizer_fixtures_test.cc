@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -164,6 +165,11 @@ TEST(SentencePieceTest, BadFilesAreRefused) {
     EXPECT_EQ(SentencePieceFromBytes(bytes, false).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+  // A piece of 6 bytes with a text of 3 million, for which the library would make room.
+  const absl::Status too_long =
+      SentencePieceFromBytes(std::string("\x0a\x06\x0a\xc0\x8d\xb7\x01x"), false).status();
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_long.message()), ::testing::HasSubstr("cut short"));
   const auto special = OpenTokenizer(FolderOf("sentencepiece"), {.parse_special = true});
   EXPECT_EQ(special.status().code(), absl::StatusCode::kUnimplemented) << special.status();
 }
