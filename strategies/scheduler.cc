@@ -320,7 +320,7 @@ absl::Status Scheduler::ComputeWaits(const std::shared_ptr<Event>& event, absl::
                                      const Unit& unit) {
   Stream& compute = device_.compute_stream();
   ZEROTH_RETURN_IF_ERROR_WITH(
-      Timed(options_.timeline, compute, what, unit.name(), [&] { return compute.Wait(event); }),
+      TimedWait(options_.timeline, compute, what, unit.name(), [&] { return compute.Wait(event); }),
       absl::StrCat("unit '", unit.name(),
                    "': ", what == kWaitForGather ? "gathering parameters" : "reducing gradients"));
   return absl::OkStatus();

@@ -61,8 +61,8 @@ MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
 absl::Status Scheduler::BeginGradients(Unit& unit) {
   unit.set_micro_batches(HowMicroBatchesComeTogether(unit));
   // A buffer may still be read by the reduction before.
-  return Timed(options_.timeline, device_.compute_stream(), "wait for gradient buffer", unit.name(),
-               [&] { return strategy_.PrepareGradients(unit); });
+  return TimedWait(options_.timeline, device_.compute_stream(), "wait for gradient buffer",
+                   unit.name(), [&] { return strategy_.PrepareGradients(unit); });
 }
 
 // Of a micro-batch that is not the last.
