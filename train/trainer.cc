@@ -112,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
                           ShardedModule::Create(rank, plan, sharding, options.tensor));
+  const AllocationPlace place(device.allocator(), "optimizer", options.optimizer);
   ZEROTH_ASSIGN_OR_RETURN(
       trainer->optimizer_,
       OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
@@ -206,6 +207,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optio
   ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
                           Timed(timeline, device_->compute_stream(), "gradient", "norm",
                                 [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
+  const AllocationPlace place(device_->allocator(), "optimizer", options_.optimizer);
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
