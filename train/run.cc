@@ -187,6 +187,7 @@ absl::Status WithRemedies(const absl::Status& status, const Job& job) {
     return status;
   }
   const absl::StatusOr<std::string> remedies = Remedies(job);
+  if (remedies.ok() && remedies->empty()) return status;
   return absl::Status(
       status.code(),
       absl::StrCat(status.message(), "\n",
