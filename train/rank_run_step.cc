@@ -82,6 +82,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.tokens =
       (first_sequence_ + (step + 1 - first_step_) * SequencesPerStep(options_)) * options_.seq_len;
   metrics.data_seconds = data_seconds;
+  metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
   const bool last = step + 1 == options_.steps || result.stop || failed;
   if (eval_loader_.has_value() &&
@@ -92,7 +93,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
     if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                         static_cast<double>(options_.steps - step - 1);
-    reporter_->Step(metrics, left);
+    reporter_->Step(metrics, result.waited_before, left);
   }
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
   if (checkpoints_ != nullptr && !failed) {

@@ -29,8 +29,7 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kRows = 20;    // of a search
-constexpr size_t kChanges = 3;  // that make a run fit
+constexpr size_t kRows = 20;  // of a search
 
 std::string Help() {
   return absl::StrCat(
@@ -68,9 +67,8 @@ absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& m
                  const ModelBuilder& build) {
   std::fputs(PlanText(plan, options, machine).c_str(), stdout);
   if (plan.fits) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
-                          CheapestThatFit(options, machine, build, kChanges));
-  std::fputs(CheapestText(cheapest, plan).c_str(), stdout);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string changes, TextOfChanges(options, machine, build));
+  std::fputs(changes.c_str(), stdout);
   return absl::OkStatus();
 }
 
