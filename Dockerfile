@@ -19,7 +19,8 @@ RUN ./bazelw run ${CONFIG:+--config=$CONFIG} //tools/install -- --prefix=/opt/ze
 
 FROM ${RUN_IMAGE}
 RUN apt-get update \
-  && apt-get install -y --no-install-recommends libdnnl2 libgomp1 libhwy1 libstdc++6 libxxhash0 openmpi-bin \
+  && apt-get install -y --no-install-recommends libdnnl2 libgomp1 libhwy1 libpcre2-8-0 libsentencepiece0 libstdc++6 \
+    libutf8proc2 libxxhash0 openmpi-bin \
   && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/zeroth /usr/local
 WORKDIR /work

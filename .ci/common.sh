@@ -127,6 +127,27 @@ check_format() {
   check "clang-format of all sources" format_tree
 }
 
+# The sources of them that are compiled for CPUs, as the build that went before compiles them; takes some 20 seconds each.
+# Fails for what .clang-tidy calls errors; the rest is advice.
+check_tidy() { # check_tidy WHAT FILES...
+  local what="$1" clang_tidy files
+  shift
+  clang_tidy="$(command -v clang-tidy-14 || true)"
+  if [[ -z "$clang_tidy" ]]; then
+    say "clang-tidy SKIPPED: version 14 is not installed"
+    return
+  fi
+  tidy() {
+    ./bazelw run --disk_cache="$cache" //bazel:compile_commands || return 1
+    files="$(python3 -c 'import json, os, sys
+known = {os.path.relpath(entry["file"]) for entry in json.load(open("compile_commands.json"))}
+print("\n".join(name for name in sys.argv[1:] if name in known))' "$@")" || return 1
+    if [[ -z "$files" ]]; then return 0; fi
+    xargs --max-args=1 --max-procs="$(nproc)" "$clang_tidy" --quiet -p . <<<"$files"
+  }
+  check "clang-tidy of $what" tidy "$@"
+}
+
 has_cuda_toolkit() { [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; }
 
 finish() {

@@ -353,14 +353,18 @@ new_machine
 rm "$machine/bin/mpirun"
 run tree build //...
 expect "a build needs none" "$out" ""
+run tree run //train -- //examples:same_bits
+expect "nor does another program" "$out" ""
+run tree run //examples:same_bits
+expect_contains "the first example uses it" "$out" "openmpi-bin, mpich (mpirun)"
 run tree test //...
 expect "exit code is Bazel's" "$code" 3
-expect "one line" "$out" "bazelw: installing what tests of --comm=mpi need: openmpi-bin, mpich (mpirun)"
+expect "one line" "$out" "bazelw: installing what starts ranks as processes: openmpi-bin, mpich (mpirun)"
 expect_contains "installs it" "${calls%%$'\n'*}" "DPkg::Lock::Timeout=300 openmpi-bin mpich"
 touch "$machine/broken"
 run tree test //...
 expect "exit code is Bazel's" "$code" 3
-expect_contains "says that it cannot" "$out" "those tests will be skipped"
+expect_contains "says that it cannot" "$out" "what needs them is left out"
 fake id 'echo 1000'
 run tree test //...
 expect "no questions" "$out" ""

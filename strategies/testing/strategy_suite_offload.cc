@@ -147,8 +147,9 @@ std::vector<std::pair<std::string, ShardingOptions>> Levers(const ShardingOption
 TEST_P(StrategySuite, OffloadingGoesWithEveryOtherLever) {
   if (!SupportsOffload() || world_size() > 4) return;
   int served = 0;
-  for (const auto& [name, lever] : Levers(Options())) {
-    SCOPED_TRACE(name);
+  for (const auto& entry : Levers(Options())) {
+    SCOPED_TRACE(entry.first);
+    const ShardingOptions& lever = entry.second;  // Clang 14 captures no structured binding
     const auto train = [&](const OffloadOptions& offload, int micro_batches, SharedResult& result) {
       return Run([&](Communicator& world, Device& device) -> absl::Status {
         ToyModel model(AwkwardUnits());

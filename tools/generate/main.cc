@@ -107,6 +107,7 @@ absl::StatusOr<std::vector<int32_t>> Continue(LoadedModel& loaded, const Tokeniz
       });
   ZEROTH_RETURN_IF_ERROR(printer.End());
   std::fputc('\n', stdout);
+  std::fflush(stdout);  // before what goes to stderr
   ZEROTH_RETURN_IF_ERROR(generated.status());
   const double prompt_seconds = absl::ToDoubleSeconds(first - begin);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - first);
