@@ -156,10 +156,6 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 }
 
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
-  if (!LoraAdapters(model).empty()) {
-    return absl::UnimplementedError(
-        "a model with LoRA adapters cannot be divided among tensor ranks");
-  }
   if (!FindFp8Layers(model).in_fp8.empty()) {
     return absl::UnimplementedError(
         "a model with products in fp8 cannot be divided among tensor ranks");

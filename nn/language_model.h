@@ -83,7 +83,7 @@ class LanguageModel : public Module {
 };
 
 // Leaves to `model` what is rank `index`'s of tensor ranks, as DivideParameters. Unimplemented for
-// a model with adapters or 8-bit products.
+// a model with 8-bit products.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
 // A model of known sizes.

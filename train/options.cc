@@ -128,9 +128,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
     refuse(divided && conflict, absl::StrCat(tensor, " ", names),
            "this does not work on layers that are divided among ranks; leave one of them out");
   };
-  refuse_divided(has_muon, "optimizer");
-  refuse_divided(o.lora_rank > 0, "lora_rank");
-  refuse_divided(!o.init_adapter.empty(), "init_adapter");
+  refuse_divided(has_muon && !has_none,
+                 o.lora_rank > 0 ? "optimizer lora_rank" : "optimizer init_adapter");
   refuse_divided(o.fp8 != "none", "fp8");
   refuse_divided(o.quantized_weights, "quantized_weights");
   refuse_divided(o.quantized_gradients, "quantized_gradients");

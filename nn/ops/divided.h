@@ -8,6 +8,7 @@
 #define ZEROTH_NN_OPS_DIVIDED_H_
 
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,18 @@ DType SumType(const Context& context, DType dtype);
 // SumPieces and RoundedSumOverRanks.
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
+
+// Where a parameter's gradient is written: its own place; or, if each rank makes a summand of it
+// (`is_partial`), fp32 beside that place, to which FinishGradient takes the sum over ranks.
+struct GradientPlace {
+  Tensor tensor;  // undefined for a frozen parameter
+  bool accumulate = false;
+  std::optional<Parameter::GradientSlot> after_sum;
+};
+absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& parameter,
+                                                bool is_partial);
+absl::Status FinishGradient(Context& context, const Parameter& parameter,
+                            const GradientPlace& place);
 
 // The mean cross-entropy of LinearCrossEntropyOp where `weight` is a part of the vocabulary. Ranks
 // exchange three numbers for each row; logits exist a chunk of rows of a part at a time.

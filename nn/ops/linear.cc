@@ -22,17 +22,8 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
                           const Matrix& x, const Matrix& dy) {
   if (part.weight->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.weight->TakeGradient());
-    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-      const Matrix in = x.Columns(block.in, block.ins);
-      const Matrix out = dy.Columns(block.out, block.outs);
-      GemmArgs gemm;
-      gemm.a = layout == WeightLayout::kInOut ? in : out;
-      gemm.b = layout == WeightLayout::kInOut ? out : in;
-      gemm.transpose_a = true;
-      gemm.c = BlockOf(slot.tensor, layout, block);
-      gemm.accumulate = slot.accumulate;
-      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
-    }
+    ZEROTH_RETURN_IF_ERROR(
+        WeightGradient(context, part, layout, x, dy, slot.tensor, slot.accumulate));
   }
   if (part.bias != nullptr && part.bias->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
@@ -97,6 +88,22 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
       gemm.c = Matrix(slot.tensor).Columns(block.in, block.ins);
       ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                            const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate) {
+  for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+    const Matrix in = x.Columns(block.in, block.ins);
+    const Matrix out = dy.Columns(block.out, block.outs);
+    GemmArgs gemm;
+    gemm.a = layout == WeightLayout::kInOut ? in : out;
+    gemm.b = layout == WeightLayout::kInOut ? out : in;
+    gemm.transpose_a = true;
+    gemm.c = BlockOf(dw, layout, block);
+    gemm.accumulate = accumulate;
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
   return absl::OkStatus();
 }

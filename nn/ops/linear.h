@@ -40,6 +40,9 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,
                             const Tensor& dy);
+// dw (+)= x^T dy, as the weight is stored.
+absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                            const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate);
 
 }  // namespace zeroth
 
