@@ -252,10 +252,10 @@ TEST(OptionsTest, RanksShareLayersAndTheBatch) {
   options.tensor_parallel = 4;
   EXPECT_THAT(WithSharesOfRanks(options).status().ToString(),
               HasSubstr("--tensor_parallel=4 does not divide the 6 ranks of the run"));
-  options.tensor_parallel = 2;
+  options.world_size = 8;
   options.deterministic_batch = 12;
   options.global_batch_size = 24;
-  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 4);
+  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 6);
   EXPECT_EQ(WithSharesOfRanks(options)->batch_size, 2);
 }
 
