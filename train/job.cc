@@ -67,12 +67,13 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view n
   return directories;
 }
 
-absl::StatusOr<bool> HoldsText(const std::string& data) {
+absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
   if (data.empty()) return false;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(data));
   for (const WeightedSpec& part : parts) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(part.spec));
-    if (IsText(files[0].kind)) return true;
+    const absl::StatusOr<std::vector<DataFile>> files = FindDataFiles(part.spec);
+    ZEROTH_RETURN_IF_ERROR_WITH(files.status(), flag);
+    if (IsText(files->front().kind)) return true;
   }
   return false;
 }
@@ -150,8 +151,9 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   schedule_options.total_steps = options.steps;
   ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
                           LrSchedule::Create(options.lr_schedule, schedule_options));
-  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText(options.data));
-  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text, HoldsText(options.eval_data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text,
+                          HoldsText("--eval_data", options.eval_data));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   constexpr size_t kMostBytes = size_t{64} << 20;
