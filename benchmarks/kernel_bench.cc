@@ -36,10 +36,9 @@ absl::StatusOr<std::vector<Tensor>> Rows(KernelBench& bench, const Activations& 
 }
 
 // What the two norms' arguments have in common.
-template <typename Args>
-absl::StatusOr<Args> NormArgs(KernelBench& bench, const Activations& on) {
+absl::StatusOr<LayerNormArgs> NormArgs(KernelBench& bench, const Activations& on) {
   const Shape shape({on.rows(), on.dim});
-  Args args;
+  LayerNormArgs args;
   ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values(shape, on.dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.residual, bench.Values(shape, on.dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.sum, bench.Zeros(shape, on.dtype));
@@ -49,11 +48,10 @@ absl::StatusOr<Args> NormArgs(KernelBench& bench, const Activations& on) {
   return args;
 }
 
-template <typename Args>
-absl::StatusOr<Args> NormBackwardArgs(KernelBench& bench, const Activations& on,
-                                      bool accumulate_dx) {
+absl::StatusOr<LayerNormBackwardArgs> NormBackwardArgs(KernelBench& bench, const Activations& on,
+                                                       bool accumulate_dx) {
   const Shape shape({on.rows(), on.dim});
-  Args args;
+  LayerNormBackwardArgs args;
   ZEROTH_ASSIGN_OR_RETURN(args.dy, bench.Values(shape, on.dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.x, bench.Values(shape, on.dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.gamma, bench.Values(Shape({on.dim}), on.dtype));
@@ -175,7 +173,7 @@ absl::StatusOr<Op> PrepareSwiGluBackward(KernelBench& bench, const Activations& 
 }
 
 absl::StatusOr<Op> PrepareLayerNorm(KernelBench& bench, const Activations& on) {
-  ZEROTH_ASSIGN_OR_RETURN(LayerNormArgs args, NormArgs<LayerNormArgs>(bench, on));
+  ZEROTH_ASSIGN_OR_RETURN(LayerNormArgs args, NormArgs(bench, on));
   ZEROTH_ASSIGN_OR_RETURN(args.beta, bench.Values(Shape({on.dim}), on.dtype));
   ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Zeros(Shape({on.rows()}), kFp32));
   return Op([&bench, args] { return kernels::LayerNorm(bench.kernels(), args); });
@@ -183,8 +181,7 @@ absl::StatusOr<Op> PrepareLayerNorm(KernelBench& bench, const Activations& on) {
 
 Prepare PrepareLayerNormBackward(bool accumulate_dx) {
   return [=](KernelBench& bench, const Activations& on) -> absl::StatusOr<Op> {
-    ZEROTH_ASSIGN_OR_RETURN(LayerNormBackwardArgs args,
-                            NormBackwardArgs<LayerNormBackwardArgs>(bench, on, accumulate_dx));
+    ZEROTH_ASSIGN_OR_RETURN(LayerNormBackwardArgs args, NormBackwardArgs(bench, on, accumulate_dx));
     ZEROTH_ASSIGN_OR_RETURN(args.mean, bench.Zeros(Shape({on.rows()}), kFp32));
     ZEROTH_ASSIGN_OR_RETURN(args.dbeta, bench.Zeros(Shape({on.dim}), on.gradient_dtype));
     return Op([&bench, args] { return kernels::LayerNormBackward(bench.kernels(), args); });
@@ -192,14 +189,14 @@ Prepare PrepareLayerNormBackward(bool accumulate_dx) {
 }
 
 absl::StatusOr<Op> PrepareRmsNorm(KernelBench& bench, const Activations& on) {
-  ZEROTH_ASSIGN_OR_RETURN(const RmsNormArgs args, NormArgs<RmsNormArgs>(bench, on));
+  ZEROTH_ASSIGN_OR_RETURN(const RmsNormArgs args, NormArgs(bench, on));
   return Op([&bench, args] { return kernels::RmsNorm(bench.kernels(), args); });
 }
 
 Prepare PrepareRmsNormBackward(bool accumulate_dx) {
   return [=](KernelBench& bench, const Activations& on) -> absl::StatusOr<Op> {
     ZEROTH_ASSIGN_OR_RETURN(const RmsNormBackwardArgs args,
-                            NormBackwardArgs<RmsNormBackwardArgs>(bench, on, accumulate_dx));
+                            NormBackwardArgs(bench, on, accumulate_dx));
     return Op([&bench, args] { return kernels::RmsNormBackward(bench.kernels(), args); });
   };
 }

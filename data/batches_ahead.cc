@@ -6,8 +6,6 @@
 
 #include "absl/status/status.h"
 
-#include "zeroth/core/base/status_macros.h"
-
 namespace zeroth {
 
 BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end)
@@ -21,15 +19,6 @@ BatchesAhead::~BatchesAhead() {
   thread_.join();
 }
 
-BatchesAhead::Step BatchesAhead::LoadStep(int64_t step) const {
-  std::vector<Batch> micro_batches;
-  for (int64_t i = 0; i < count_; ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader_.Load(step * count_ + i));
-    micro_batches.push_back(std::move(batch));
-  }
-  return micro_batches;
-}
-
 void BatchesAhead::Run(int64_t first, int64_t end) {
   for (int64_t step = first; step < end; ++step) {
     {
@@ -37,7 +26,7 @@ void BatchesAhead::Run(int64_t first, int64_t end) {
       mutex_.Await(absl::Condition(this, &BatchesAhead::HasRoom));
       if (stop_) return;
     }
-    Step loaded = LoadStep(step);
+    Step loaded = loader_.LoadMany(step * count_, count_);
     const bool failed = !loaded.ok();
     const absl::MutexLock lock(&mutex_);
     ready_.push_back(std::move(loaded));

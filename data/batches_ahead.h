@@ -41,7 +41,6 @@ class BatchesAhead {
   using Step = absl::StatusOr<std::vector<Batch>>;
 
   void Run(int64_t first, int64_t end);
-  Step LoadStep(int64_t step) const;
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stop_ || ready_.size() < kSteps;
   }

@@ -134,6 +134,11 @@ absl::Status AddItem(const std::string& item, std::vector<DataFile>* files) {
 
 }  // namespace
 
+std::string DescribeFiles(const std::vector<DataFile>& files) {
+  return files.size() == 1 ? files[0].path
+                           : absl::StrCat(files[0].path, " and ", files.size() - 1, " more");
+}
+
 absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec) {
   std::error_code ignored;
   if (fs::exists(spec, ignored)) return std::vector<WeightedSpec>{{spec, 1}};

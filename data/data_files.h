@@ -22,6 +22,9 @@ struct DataFile {
   DataFileKind kind = DataFileKind::kText;
 };
 
+// "a.txt", or "a.txt and 2 more"; for a list that is not empty.
+std::string DescribeFiles(const std::vector<DataFile>& files);
+
 // Expands a --data value as open_data.h says and tells each file's kind from its first bytes; text
 // whose name ends in .jsonl or .ndjson is JSON lines. The
 // list is not empty, and all of it is text or all of it token files. A name that ends in .npy or

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/check.h"
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/permutation.h"
@@ -159,6 +160,15 @@ absl::StatusOr<Batch> DataLoader::Load(int64_t step) const {
     }
   }
   return batch;
+}
+
+absl::StatusOr<std::vector<Batch>> DataLoader::LoadMany(int64_t first, int64_t count) const {
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < count; ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(Batch batch, Load(first + i));
+    batches.push_back(std::move(batch));
+  }
+  return batches;
 }
 
 int64_t DataLoader::windows() const {

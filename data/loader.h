@@ -16,9 +16,6 @@
 
 namespace zeroth {
 
-// A target that does not count, as models are told.
-inline constexpr int32_t kIgnoredTarget = -100;
-
 // What one rank trains on in one step: `batch` rows of `seq` tokens, row-major, and for each the
 // token that follows it.
 struct Batch {
@@ -72,6 +69,8 @@ class DataLoader {
 
   // This rank's part of global batch `step`, from 0. Errors of the sources.
   absl::StatusOr<Batch> Load(int64_t step) const;
+  // Those of global batches [first, first + count), in order.
+  absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
   // Windows in an epoch, of all sources.
   int64_t windows() const;

@@ -14,11 +14,21 @@
 #include "zeroth/data/chat/chat_template.h"
 #include "zeroth/data/chat/conversations.h"
 #include "zeroth/data/data_files.h"
+#include "zeroth/data/held_out.h"
 #include "zeroth/data/text_source.h"
+#include "zeroth/data/token_cache.h"
 #include "zeroth/data/token_file.h"
 
 namespace zeroth {
 namespace {
+
+TokenCacheOptions CacheFor(const DataOptions& options, const std::string& kind) {
+  const Tokenizer& tokenizer = *options.tokenizer;
+  return {options.cache_dir,
+          absl::StrCat(kind, "\n", tokenizer.name(), " ", tokenizer.end_of_text(), " ",
+                       options.tokenizer_identity),
+          tokenizer.vocab_size()};
+}
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<DataFile>& files,
                                                             const DataOptions& options) {
@@ -33,30 +43,46 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenText(const std::vector<Da
                      options.vocab_size));
   }
   ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
-  for (const DataFile& file : files) {
-    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(file));
+  for (size_t i = 1; i < files.size(); ++i) {
+    ZEROTH_ASSIGN_OR_RETURN(const bool also, HoldsConversations(files[i]));
     if (also == conversations) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("conversations and text cannot be mixed: ", also ? file.path : files[0].path,
-                     " holds conversations, ", also ? files[0].path : file.path, " text"));
+        absl::StrCat("conversations and text cannot be mixed: ", files[also ? i : 0].path,
+                     " holds conversations, ", files[also ? 0 : i].path, " text"));
   }
   if (conversations) {
     ZEROTH_ASSIGN_OR_RETURN(
         const ChatTemplate chat,
         OpenChatTemplate(options.chat_template, options.tokenizer_path, *options.tokenizer));
-    return EncodeConversations(files, chat, *options.tokenizer,
-                               {options.seq_len, options.loss_on_all});
+    return CachedTokens(files,
+                        CacheFor(options, absl::StrCat("conversations ", chat.Identity(), " ",
+                                                       options.seq_len, options.loss_on_all)),
+                        [&] {
+                          return EncodeConversations(files, chat, *options.tokenizer,
+                                                     {options.seq_len, options.loss_on_all});
+                        });
   }
   // Bytes are their own ids: nothing need be stored.
   const bool is_plain = std::all_of(files.begin(), files.end(), [](const DataFile& file) {
     return file.kind == DataFileKind::kText;
   });
   if (is_plain && dynamic_cast<const ByteTokenizer*>(options.tokenizer) != nullptr) {
-    std::vector<std::string> paths;
-    for (const DataFile& file : files) paths.push_back(file.path);
-    return OpenByteText(paths);
+    return OpenByteText(files);
   }
-  return EncodeText(files, *options.tokenizer);
+  return CachedTokens(files, CacheFor(options, "text"),
+                      [&] { return EncodeText(files, *options.tokenizer); });
+}
+
+absl::StatusOr<std::vector<WeightedSource>> OpenSources(const std::string& spec,
+                                                        const DataOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
+  std::vector<WeightedSource> sources;
+  for (const WeightedSpec& part : parts) {
+    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
+                            OpenData(part.spec, options));
+    sources.push_back({std::move(source), part.weight});
+  }
+  return sources;
 }
 
 }  // namespace
@@ -84,14 +110,25 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
 
 absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
                                                            const DataOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(spec));
-  std::vector<WeightedSource> sources;
-  for (const WeightedSpec& part : parts) {
-    ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const TokenSource> source,
-                            OpenData(part.spec, options));
-    sources.push_back({std::move(source), part.weight});
-  }
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<WeightedSource> sources, OpenSources(spec, options));
   return Mixture::Create(std::move(sources));
+}
+
+absl::StatusOr<SplitMixture> OpenSplitMixture(const std::string& spec, const DataOptions& options,
+                                              double fraction) {
+  ZEROTH_ASSIGN_OR_RETURN(std::vector<WeightedSource> train, OpenSources(spec, options));
+  std::vector<WeightedSource> held_out;
+  const int32_t end = options.tokenizer == nullptr ? -1 : options.tokenizer->end_of_text();
+  for (WeightedSource& source : train) {
+    ZEROTH_ASSIGN_OR_RETURN(SplitSource split,
+                            SplitHeldOut(std::move(source.source), fraction, end));
+    source.source = std::move(split.train);
+    held_out.push_back({std::move(split.held_out), source.weight});
+  }
+  SplitMixture result;
+  ZEROTH_ASSIGN_OR_RETURN(result.train, Mixture::Create(std::move(train)));
+  ZEROTH_ASSIGN_OR_RETURN(result.held_out, Mixture::Create(std::move(held_out)));
+  return result;
 }
 
 }  // namespace zeroth

@@ -27,6 +27,11 @@ struct DataOptions {
   std::string tokenizer_path = "";
   bool loss_on_all = false;
   int64_t seq_len = 0;
+  // Where encoded text is kept, as TokenCacheOptions::directory says.
+  std::string cache_dir = "none";
+  // Tells the tokenizer from any other of its name, as a checksum of its files and options does;
+  // needed if something is kept.
+  std::string tokenizer_identity = "";
 };
 
 // Opens what a --data flag names:
@@ -44,8 +49,8 @@ struct DataOptions {
 // Other and empty files are skipped in directories and refused where they are named or matched.
 // Text, conversations and token files cannot be mixed.
 //
-// With the byte tokenizer large texts stay on disk; other tokenizers encode once, here. Open once
-// per process and share the result among its ranks.
+// With the byte tokenizer large texts stay on disk; other tokenizers encode once, here, or once for
+// a machine (see token_cache.h). Open once per process and share the result among its ranks.
 //
 // NotFound if something does not exist, matches nothing, or holds no usable file; InvalidArgument
 // for a bad file or mixture.
@@ -57,6 +62,15 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenData(const std::string& s
 // kinds.
 absl::StatusOr<std::shared_ptr<const Mixture>> OpenMixture(const std::string& spec,
                                                            const DataOptions& options);
+
+struct SplitMixture {
+  std::shared_ptr<const Mixture> train;
+  std::shared_ptr<const Mixture> held_out;
+};
+// The same with `fraction` of each part held out, as SplitHeldOut says; the tokenizer, if there is
+// one, says what ends a document.
+absl::StatusOr<SplitMixture> OpenSplitMixture(const std::string& spec, const DataOptions& options,
+                                              double fraction);
 
 }  // namespace zeroth
 

@@ -25,10 +25,6 @@ constexpr size_t kCopyBelow = size_t{64} << 10;
 // Bytes of a document that are read at a time.
 constexpr size_t kPiece = 4096;
 
-std::string DescribeFiles(const std::vector<std::string>& paths) {
-  return paths.size() == 1 ? paths[0] : absl::StrCat(paths[0], " and ", paths.size() - 1, " more");
-}
-
 // A file's bytes: an open file, or a copy.
 class ByteDocument {
  public:
@@ -128,9 +124,7 @@ template <typename T>
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<DataFile>& files,
                                                             const Tokenizer& tokenizer) {
   std::vector<T> ids;
-  std::vector<std::string> paths;
   for (const DataFile& file : files) {
-    paths.push_back(file.path);
     ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
                             DocumentReader::Open(file, tokenizer.CutsAtSpaces()));
     for (TextPart part;;) {
@@ -145,20 +139,20 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
     }
   }
   ids.shrink_to_fit();
-  return std::make_shared<const StoredTokens<T>>(std::move(ids), DescribeFiles(paths));
+  return std::make_shared<const StoredTokens<T>>(std::move(ids), DescribeFiles(files));
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
-    const std::vector<std::string>& paths) {
-  ZEROTH_CHECK(!paths.empty());
+    const std::vector<DataFile>& files) {
+  ZEROTH_CHECK(!files.empty());
   std::vector<ByteDocument> documents;
-  for (const std::string& path : paths) {
-    ZEROTH_ASSIGN_OR_RETURN(ByteDocument document, ByteDocument::Open(path));
+  for (const DataFile& file : files) {
+    ZEROTH_ASSIGN_OR_RETURN(ByteDocument document, ByteDocument::Open(file.path));
     documents.push_back(std::move(document));
   }
-  return std::make_shared<const ByteText>(std::move(documents), DescribeFiles(paths));
+  return std::make_shared<const ByteText>(std::move(documents), DescribeFiles(files));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,

@@ -4,7 +4,6 @@
 #define ZEROTH_DATA_TEXT_SOURCE_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,8 +18,7 @@ namespace zeroth {
 // Files of at least 64 KiB stay open and are read where they are used, with RandomAccessFile's
 // errors; smaller ones are copied: a corpus of a million small files would exhaust the descriptors
 // of a process.
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
-    const std::vector<std::string>& paths);
+absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<DataFile>& files);
 
 // The documents of text files and of files of JSON lines (documents.h), encoded by `tokenizer` with
 // what its template puts around a text, each followed by its end-of-text token; held in memory as

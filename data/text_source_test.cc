@@ -88,7 +88,7 @@ class TextSourceTest : public ::testing::Test {
 };
 
 TEST_F(TextSourceTest, Bytes) {
-  const auto source = OpenByteText(paths_);
+  const auto source = OpenByteText(files_);
   ASSERT_TRUE(source.ok()) << source.status();
   ExpectContent(**source, 256);
   EXPECT_EQ((*source)->description(), paths_[0] + " and 4 more");
@@ -107,7 +107,7 @@ TEST_F(TextSourceTest, EncodedInThirtyTwoBits) {
 }
 
 TEST_F(TextSourceTest, AFileThatIsCutShortWhileItIsReadIsAnError) {
-  const auto source = OpenByteText(paths_);
+  const auto source = OpenByteText(files_);
   ASSERT_TRUE(source.ok()) << source.status();
   std::filesystem::resize_file(paths_[2], 1000);
   std::filesystem::resize_file(paths_[0], 0);  // of which there is a copy
@@ -149,7 +149,7 @@ TEST_F(TextSourceTest, ALongTextIsEncodedInPartsAsIfItWereWhole) {
 }
 
 TEST_F(TextSourceTest, MissingFilesAreErrors) {
-  EXPECT_EQ(OpenByteText({dir_.File("absent")}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenByteText({{dir_.File("absent")}}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(EncodeText({{dir_.File("absent")}}, PaddedBytes(300)).status().code(),
             absl::StatusCode::kNotFound);
 }

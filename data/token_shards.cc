@@ -49,6 +49,11 @@ std::vector<uint8_t> LlmcHeaderOf(size_t token_bytes, int64_t count) {
 
 }  // namespace
 
+std::string TokenShardPath(const std::string& path, int64_t shard) {
+  const size_t stem = path.size() - kEndingBytes;
+  return absl::StrFormat("%s-%05d%s", path.substr(0, stem), shard, path.substr(stem));
+}
+
 absl::StatusOr<TokenShardWriter> TokenShardWriter::Create(const Options& options) {
   TokenShardWriter writer(options);
   if (!writer.is_npy() && !absl::EndsWith(options.path, ".bin")) {
@@ -78,12 +83,6 @@ bool TokenShardWriter::is_npy() const { return absl::EndsWith(options_.path, ".n
 
 size_t TokenShardWriter::header_bytes() const {
   return is_npy() ? kNpyHeaderBytes : kLlmcHeaderBytes;
-}
-
-std::string TokenShardWriter::PathOf(int64_t shard) const {
-  const size_t stem = options_.path.size() - kEndingBytes;
-  return absl::StrFormat("%s-%05d%s", options_.path.substr(0, stem), shard,
-                         options_.path.substr(stem));
 }
 
 absl::Status TokenShardWriter::OpenShard() {

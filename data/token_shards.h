@@ -14,6 +14,9 @@
 
 namespace zeroth {
 
+// The file of one of several shards: NAME-00003.bin for NAME.bin, which ends in .npy or .bin.
+std::string TokenShardPath(const std::string& path, int64_t shard);
+
 // Writes a stream of token ids as files that token_file.h reads. A shard is written under its name
 // with ".partial", which it loses when it is complete, so that no reader takes a part for the
 // whole. Movable. Not thread-safe.
@@ -54,7 +57,7 @@ class TokenShardWriter {
   bool is_npy() const;
   size_t token_bytes() const { return options_.vocab_size <= 65536 ? 2 : 4; }
   size_t header_bytes() const;
-  std::string PathOf(int64_t shard) const;
+  std::string PathOf(int64_t shard) const { return TokenShardPath(options_.path, shard); }
   absl::Status OpenShard();
   absl::Status CloseShard();
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a model are computed again in backward instead of being kept (see recompute.h).
+// Which parts of a model are computed again in backward instead of being kept.
 
 #ifndef ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_
 #define ZEROTH_NN_ACTIVATION_CHECKPOINTING_H_

@@ -66,8 +66,10 @@ std::vector<int64_t> ConfigReader::Indices(absl::string_view key) {
   std::vector<int64_t> indices;
   bool right = found != nullptr && found->is_array();
   for (size_t i = 0; right && i < found->size(); ++i) {
-    right = (*found)[i].is_number_unsigned() && (*found)[i].get<uint64_t>() <= kMostConfigSize;
-    if (right) indices.push_back((*found)[i].get<int64_t>());
+    // A number that a program has put there may be signed; one that was read is not.
+    const nlohmann::json& index = (*found)[i];
+    right = index.is_number_integer() && index >= 0 && index <= kMostConfigSize;
+    if (right) indices.push_back(index.get<int64_t>());
   }
   if (!right) Wrong(key, "a list of integers of at least 0");
   return indices;

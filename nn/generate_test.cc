@@ -90,7 +90,9 @@ TEST_P(GenerateTest, WithACacheLogitsAreThoseOfTheWholeSequence) {
     for (size_t i = 0; i < whole.size(); ++i) {
       worst = std::max<double>(worst, std::abs(pieces[i] - whole[i]));
     }
-    EXPECT_LT(worst, 5e-6 * largest) << "of logits up to " << largest;
+    // Products of one row and of thirty add up in other orders, by processor too. A key that is
+    // missing or at another position changes logits by more than a hundredth.
+    EXPECT_LT(worst, 3e-5 * largest) << "of logits up to " << largest;
   }
 }
 

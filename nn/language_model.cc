@@ -12,6 +12,7 @@
 
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/registry.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/nn/layers/fp8_layers.h"
@@ -86,10 +87,33 @@ absl::StatusOr<Value> LanguageModel::Loss(Context& context, const Tensor& tokens
                                           const Tensor& targets) {
   ZEROTH_RETURN_IF_ERROR(ShareRows(context, tokens));
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
-    ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
-    if (IsDivided(head())) return DividedCrossEntropyOp(context, hidden, head(), targets);
-    return LinearCrossEntropyOp(context, hidden, head(), targets);
+    if (!HasExtraLoss() || !context.recording()) return CrossEntropy(context, tokens, targets);
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor extra, context.Empty(Shape({1}), DType::kFloat32));
+    BasicArgs args;
+    args.op = BasicOp::kFill;
+    args.out = extra.Reshape(Shape({1, 1}));
+    args.scalar = 0;
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+    context.set_extra_loss(extra);
+    absl::StatusOr<Value> loss = CrossEntropy(context, tokens, targets);
+    // Whatever is computed again in backward has added its part.
+    context.set_extra_loss(Tensor());
+    if (!loss.ok()) return loss;
+    args.op = BasicOp::kScale;
+    args.a = args.out;
+    args.out = loss->data.Reshape(Shape({1, 1}));
+    args.scalar = 1;
+    args.accumulate = true;
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+    return loss;
   });
+}
+
+absl::StatusOr<Value> LanguageModel::CrossEntropy(Context& context, const Tensor& tokens,
+                                                  const Tensor& targets) {
+  ZEROTH_ASSIGN_OR_RETURN(const Value hidden, Hidden(context, tokens));
+  if (IsDivided(head())) return DividedCrossEntropyOp(context, hidden, head(), targets);
+  return LinearCrossEntropyOp(context, hidden, head(), targets);
 }
 
 absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tokens, int64_t from,
@@ -132,10 +156,6 @@ absl::StatusOr<Tensor> LanguageModel::Logits(Context& context, const Tensor& tok
 }
 
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index) {
-  if (!LoraAdapters(model).empty()) {
-    return absl::UnimplementedError(
-        "a model with LoRA adapters cannot be divided among tensor ranks");
-  }
   if (!FindFp8Layers(model).in_fp8.empty()) {
     return absl::UnimplementedError(
         "a model with products in fp8 cannot be divided among tensor ranks");

@@ -36,8 +36,9 @@ class LanguageModel : public Module {
  public:
   using Module::Module;
 
-  // Mean next-token cross-entropy, [1]. tokens and targets int32 [batch, seq], targets[b, s] being
-  // the token that follows tokens[b, s]. While recording, follow with context.tape().Backward().
+  // Mean next-token cross-entropy, [1], and, while recording, losses of the model's own, as one
+  // that balances experts. tokens and targets int32 [batch, seq], targets[b, s] being the token
+  // that follows tokens[b, s]. While recording, follow with context.tape().Backward().
   absl::StatusOr<Value> Loss(Context& context, const Tensor& tokens, const Tensor& targets);
   // Logits fp32 [batch, seq - from, vocab] of the positions from `from` on; from > 0 takes a batch
   // of 1. Records nothing. With a cache, `tokens` [1, seq] follow those that it holds, and it holds
@@ -47,6 +48,9 @@ class LanguageModel : public Module {
   // Whether Logits takes a cache. A model of your own may say so if all its attention is that of
   // nn/layers and its positions begin at Context::first_position.
   virtual bool SupportsCache() const { return false; }
+
+  // Whether parts of the model add to Context::extra_loss.
+  virtual bool HasExtraLoss() const { return false; }
 
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_seq_len() const = 0;
@@ -73,10 +77,13 @@ class LanguageModel : public Module {
   virtual int64_t AttentionWidth() const = 0;
   // How many tokens one attends to at most; 0: all before it.
   virtual int64_t AttentionWindow() const { return 0; }
+
+ private:
+  absl::StatusOr<Value> CrossEntropy(Context& context, const Tensor& tokens, const Tensor& targets);
 };
 
 // Leaves to `model` what is rank `index`'s of tensor ranks, as DivideParameters. Unimplemented for
-// a model with adapters or 8-bit products.
+// a model with 8-bit products.
 absl::Status DivideModel(LanguageModel& model, const TensorParallelOptions& options, int index);
 
 // A model of known sizes.

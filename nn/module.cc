@@ -3,11 +3,12 @@
 #include "zeroth/nn/module.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/nn/ops/pointwise.h"
-#include "zeroth/nn/recompute.h"
 
 namespace zeroth {
 namespace {
@@ -17,6 +18,32 @@ void Collect(const Module& module, std::vector<Parameter*>& out) {
     if (std::find(out.begin(), out.end(), parameter) == out.end()) out.push_back(parameter);
   }
   for (const Module* child : module.children()) Collect(*child, out);
+}
+
+// Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
+// what `body` makes of `x`, recording only how to do so again. `body` is kept until then: it must
+// hold nothing that a caller's stack owns, and give the same result each time.
+absl::StatusOr<Value> Recomputed(
+    Context& context, const Value& x,
+    const std::function<absl::StatusOr<Value>(Context& context, const Value& x)>& body) {
+  Tensor data;
+  {
+    Tape dropped;
+    dropped.set_recording(false);
+    const TapeScope scope(context, dropped);
+    ZEROTH_ASSIGN_OR_RETURN(const Value first, body(context, x));
+    data = first.data;
+  }
+  Value result = context.MakeValue(std::move(data));
+  context.tape().Record([&context, x, node = result.node, body]() -> absl::Status {
+    if (!node->grad.defined()) return absl::OkStatus();
+    Tape again;
+    const TapeScope scope(context, again);
+    ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
+    second.node->grad = std::move(node->grad);
+    return again.Backward();
+  });
+  return result;
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ TEST(PresetsTest, WhatIsNotComputedIsRefusedByKey) {
   refused("llama_tiny", "num_key_value_heads", 3);
   refused("llama_tiny", "attention_bias", 1);
   refused("qwen25_0_5b", "use_sliding_window", true);
-  refused("qwen3_30b_a3b", "output_router_logits", true);
+  refused("qwen3_30b_a3b", "output_router_logits", "yes");
+  refused("qwen3_30b_a3b", "router_aux_loss_coef", -0.1);
   refused("qwen3_30b_a3b", "num_experts_per_tok", 129);
   refused("qwen3_30b_a3b", "mlp_only_layers", nlohmann::json{0, -1});
   refused("qwen3_30b_a3b", "mlp_only_layers", 3);

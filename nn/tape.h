@@ -130,6 +130,11 @@ class Context {
   const Tensor& loss_divisor() const { return loss_divisor_; }
   void set_loss_divisor(Tensor divisor) { loss_divisor_ = std::move(divisor); }
 
+  // Where parts of a model add losses of their own, fp32 [1], which the model's loss then has;
+  // undefined outside of a forward that is trained, and while activations are computed again.
+  const Tensor& extra_loss() const { return extra_loss_; }
+  void set_extra_loss(Tensor loss) { extra_loss_ = std::move(loss); }
+
   // Set while a model computes tokens that follow those of a cache; null otherwise.
   KeyValueCache* cache() const { return cache_; }
   void set_cache(KeyValueCache* cache) { cache_ = cache; }
@@ -159,6 +164,7 @@ class Context {
   std::optional<StepDraws> draws_;
   Tensor document_starts_;
   Tensor loss_divisor_;
+  Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;
   TensorRanks* tensor_ranks_ = nullptr;
   bool rows_are_shared_ = false;

@@ -13,11 +13,16 @@
 namespace zeroth {
 namespace {
 
+// The halves of a linear layer's adapter: the one that takes the layer's inputs, and the one that
+// makes its outputs.
+constexpr absl::string_view kLoraA = ".lora_A";
+constexpr absl::string_view kLoraB = ".lora_B";
+
 const DivisionRule* FindRule(absl::Span<const DivisionRule> rules, const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   const absl::string_view kind =
       absl::string_view(parameter).substr(std::min(dot, parameter.size()));
-  if (kind != ".weight" && kind != ".bias") return nullptr;
+  if (kind != ".weight" && kind != ".bias" && kind != kLoraA && kind != kLoraB) return nullptr;
   const absl::string_view module = absl::string_view(parameter).substr(0, dot);
   const auto rule = std::find_if(rules.begin(), rules.end(), [&](const DivisionRule& candidate) {
     return module == candidate.module || absl::EndsWith(module, "." + candidate.module);
@@ -65,12 +70,13 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
     case Division::kVocabulary:
       break;
     case Division::kDepth:
-      if (!is_weight) return absl::OkStatus();
+      if (!is_weight || absl::EndsWith(parameter.name(), kLoraB)) return absl::OkStatus();
       part.dim = outputs_are_columns ? 0 : 1;
       ZEROTH_RETURN_IF_ERROR(ExpectDivisible(parameter, rule, "inputs",
                                              parameter.global_shape().dim(part.dim), options));
       break;
     case Division::kOutputs:
+      if (absl::EndsWith(parameter.name(), kLoraA)) return absl::OkStatus();
       part.dim = is_weight && outputs_are_columns ? 1 : 0;
       part.sections = rule.sections;
       std::vector<int64_t> widths = rule.sections;

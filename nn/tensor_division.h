@@ -21,9 +21,12 @@ namespace zeroth {
 enum class Division : uint8_t {
   kReplicated,   // every rank has all of it, and computes the same gradient
   kNormOfHeads,  // every rank has all of it, and computes the gradient of its heads
-  kOutputs,      // of a linear layer, its bias too (column-parallel)
-  kDepth,        // of a linear layer; its bias is replicated (row-parallel)
-  kVocabulary,   // rows of a table of tokens
+  // Of a linear layer, its bias too (column-parallel). Of an adapter the half with the outputs.
+  kOutputs,
+  // Of a linear layer; its bias is replicated (row-parallel). Of an adapter the half with the
+  // inputs.
+  kDepth,
+  kVocabulary,  // rows of a table of tokens
 };
 
 struct DivisionRule {

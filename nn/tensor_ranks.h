@@ -21,7 +21,7 @@ inline constexpr char kTensorAxis[] = "tensor";
 
 struct TensorParallelOptions {
   int size = 1;  // ranks
-  // Above 0: the depth of products that is divided among ranks is cut into so many pieces, whose
+  // Above 0: the depth of products that is divided among ranks is of so many equal pieces, whose
   // products are summed in fp32 in one binary tree, so that every `size` that divides it gives the
   // same bits. A power of two.
   int deterministic = 0;

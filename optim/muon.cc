@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/mesh.h"
 #include "zeroth/optim/newton_schulz.h"
 #include "zeroth/optim/parameter_group.h"
 #include "zeroth/strategies/offload.h"
@@ -23,7 +22,7 @@ struct Muon::Round {
   // How this rank's u is divided among the owners of its copy, and its own matrix among them.
   AllToAllCounts counts;
   Tensor sent;                  // pieces of u
-  Tensor whole;                 // u of its own matrix, and then the result
+  Tensor whole;                 // u of its own matrix, and then the result, part after part
   std::vector<Tensor> updates;  // by copy: this rank's pieces of what that copy's owners computed
   std::shared_ptr<Event> arrived;
   std::shared_ptr<Event> returned;
@@ -91,7 +90,10 @@ absl::Status Muon::AddWeights() {
                       "is held whole by every rank, being smaller than min_shard_numel; lower "
                       "that, or give it to AdamW by MuonOptions::patterns");
       }
-      ZEROTH_RETURN_IF_ERROR(SetRanks(*unit, parameter));
+      if (ranks_.view == nullptr) {
+        ZEROTH_ASSIGN_OR_RETURN(ranks_, MuonRanksOf(sharding_.mesh(), *unit, parameter));
+      }
+      ZEROTH_RETURN_IF_ERROR(ExpectRanks(ranks_, sharding_.mesh(), *unit, parameter));
       Weight weight{unit, i, unit->PieceOf(i), {}, 0};
       ZEROTH_ASSIGN_OR_RETURN(weight.momentum,
                               Tensor::Zeros(sharding_.device(), Shape({weight.piece.numel()}),
@@ -115,28 +117,6 @@ absl::Status Muon::AddWeights() {
         "Muon: split_qkv or per_head, but no matrix of the model has heads (Parameter::matrix)");
   }
   return absl::OkStatus();
-}
-
-absl::Status Muon::SetRanks(const Unit& unit, const Parameter& parameter) {
-  const MeshView& view = unit.mesh();
-  if (ranks_.view == nullptr) {
-    const bool spans = view.owners_span_groups();
-    ranks_.view = &view;
-    ranks_.owners = view.owner_count();
-    ranks_.owner = view.owner_index();
-    ranks_.copies = spans ? 1 : view.replicate_size();
-    ranks_.copy = spans ? 0 : view.replicate_index();
-    // Both are in the order of the owners' pieces.
-    ranks_.owners_group = spans ? &view.owner_gather() : &view.shard_reduce();
-    ranks_.copies_group = &view.replicate_reduce();
-  }
-  if (&view == ranks_.view && view.data_size() == sharding_.mesh().world().size() &&
-      parameter.global_numel() == parameter.numel()) {
-    return absl::OkStatus();
-  }
-  return Refuse(parameter,
-                "is sharded over other ranks than the mesh's \"replicate\" and \"shard\" axes, or "
-                "than the matrices before it; expected a mesh and units without other axes");
 }
 
 absl::Status Muon::SetGroups(absl::Span<const ParameterGroup> groups) {
@@ -207,11 +187,13 @@ std::vector<std::string> Muon::own_matrices() const {
 
 ShardLayout::Piece Muon::PieceOf(const Matrix& matrix, int owner) const {
   const Weight& weight = weights_[matrix.weight];
-  const ShardLayout::Piece held = weight.unit->layout().PieceOf(weight.index, owner);
+  const ShardLayout::Piece held =
+      weight.unit->layout().PieceOf(weight.index, ranks_.PlaceInPart(owner));
   ShardLayout::Piece piece = held;
-  piece.begin = std::max(held.begin, matrix.matrix.begin);
-  piece.end =
-      std::max(piece.begin, std::min(held.end, matrix.matrix.begin + matrix.matrix.numel()));
+  const int64_t begin = matrix.matrix.begin / ranks_.parts;
+  const int64_t end = begin + matrix.matrix.numel() / ranks_.parts;
+  piece.begin = std::max(held.begin, begin);
+  piece.end = std::max(piece.begin, std::min(held.end, end));
   piece.shard_offset += piece.begin - held.begin;
   return piece;
 }
@@ -340,8 +322,15 @@ absl::Status Muon::Compute(Round& round) {
   round.sent = Tensor();
   const Matrix* const own = OwnMatrix(round);
   if (own == nullptr) return absl::OkStatus();
+  const Parameter& parameter = weights_[own->weight].parameter();
+  if (ranks_.parts > 1) {
+    ZEROTH_ASSIGN_OR_RETURN(round.whole, JoinParts(kernels_, parameter, round.whole));
+  }
   ZEROTH_ASSIGN_OR_RETURN(round.whole, Orthogonalise(kernels_, own->matrix, round.whole,
                                                      options_.muon.ns_steps, precision_));
+  if (ranks_.parts > 1) {
+    ZEROTH_ASSIGN_OR_RETURN(round.whole, SplitIntoParts(kernels_, parameter, round.whole));
+  }
   return absl::OkStatus();
 }
 

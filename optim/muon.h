@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-#include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
@@ -20,6 +19,7 @@
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/device_rows.h"
 #include "zeroth/optim/muon_plan.h"
+#include "zeroth/optim/muon_ranks.h"
 #include "zeroth/optim/optimizer.h"
 #include "zeroth/strategies/sharding.h"
 
@@ -41,8 +41,8 @@ class Muon : public Optimizer {
  public:
   // The errors of AdamW::Create and ValidateMuonOptions; InvalidArgument if there is no such
   // matrix, or none with the parts that the options ask for, and if only AdamW's lr is 0;
-  // Unimplemented for matrices whose masters are not fp32, or that every rank holds whole because
-  // they are small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
+  // Unimplemented for matrices whose masters are not fp32, or that are replicated because they are
+  // small (ShardingOptions::min_shard_numel), and for offloaded state. `sharding` and
   // `kernels` outlive the optimizer.
   static absl::StatusOr<std::unique_ptr<Muon>> Create(Sharding& sharding, Kernels& kernels,
                                                       const OptimizerOptions& options,
@@ -76,16 +76,6 @@ class Muon : public Optimizer {
     std::string name;
     MuonMatrix matrix;
   };
-  // The ranks among which matrices are dealt out: the owners of pieces, copy after copy.
-  struct Ranks {
-    const MeshView* view = nullptr;
-    int owners = 1;
-    int owner = 0;  // this rank
-    int copies = 1;
-    int copy = 0;
-    Communicator* owners_group = nullptr;  // in the order of their pieces
-    Communicator* copies_group = nullptr;  // of this rank's piece
-  };
   struct Settings {
     double lr_scale = 1;
     double weight_decay = 0;
@@ -103,15 +93,13 @@ class Muon : public Optimizer {
   Muon(Sharding& sharding, Kernels& kernels, const OptimizerOptions& options);
   absl::Status SetGroups(absl::Span<const ParameterGroup> groups);
   absl::Status AddWeights();
-  // From the first matrix; Unimplemented for one that is sharded over other ranks.
-  absl::Status SetRanks(const Unit& unit, const Parameter& parameter);
   // A number for each of ranks_.
   size_t Worker(int copy, int owner) const {
     return static_cast<size_t>(copy * ranks_.owners + owner);
   }
   // Deals out the matrices that require gradients now.
   std::vector<std::vector<int>> Assign() const;
-  // What the owner of piece `owner` has of a matrix, as a piece of its parameter.
+  // What the owner of piece `owner` has of a matrix, as a piece of its part of the parameter.
   ShardLayout::Piece PieceOf(const Matrix& matrix, int owner) const;
   // The one that this rank computes; nullptr: none.
   const Matrix* OwnMatrix(const Round& round) const;
@@ -135,7 +123,7 @@ class Muon : public Optimizer {
   std::vector<Matrix> matrices_;
   std::vector<Settings> settings_;             // of parameters without a group, of each group
   DeviceRows<MuonCoefficients> coefficients_;  // of each of these, without decay and with it
-  Ranks ranks_;
+  MuonRanks ranks_;
   std::unique_ptr<Stream> exchange_;  // nullptr: there is nobody to exchange with
 };
 

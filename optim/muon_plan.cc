@@ -75,7 +75,7 @@ bool IsMuons(const Parameter& parameter, const MuonOptions& options) {
 }
 
 std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions& options) {
-  const Shape& shape = parameter.shape();
+  const Shape& shape = parameter.global_shape();
   const int rank = shape.rank();
   MuonMatrix matrix;
   matrix.rows = shape.dim(rank - 2);
@@ -91,7 +91,7 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, const MuonOptions
     at += width;
   }
   std::vector<MuonMatrix> matrices;
-  for (; matrix.begin < parameter.numel(); matrix.begin += matrix.numel()) {
+  for (; matrix.begin < parameter.global_numel(); matrix.begin += matrix.numel()) {
     matrices.push_back(matrix);
   }
   return matrices;

@@ -27,7 +27,7 @@ struct MuonPart {
 
 // A matrix as one rank computes it: a range of a parameter, [rows, columns].
 struct MuonMatrix {
-  int64_t begin = 0;  // its first element in the parameter
+  int64_t begin = 0;  // its first element in the undivided parameter
   int64_t rows = 0;
   int64_t columns = 0;
   std::vector<MuonPart> parts;

@@ -186,10 +186,6 @@ absl::StatusOr<std::vector<std::vector<Entry>>> Exchange(Sharding& sharding,
   return all;
 }
 
-std::string Ranks(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
-}
-
 // `by_hash`: the ranks that have each value of what must be one.
 absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vector<int>>& by_hash) {
   size_t all = 0;
@@ -202,12 +198,12 @@ absl::Status Differ(const std::string& text, const std::map<uint64_t, std::vecto
   std::vector<std::string> values;
   for (const auto& [hash, ranks] : by_hash) {
     if (&ranks != most) odd.insert(odd.end(), ranks.begin(), ranks.end());
-    values.push_back(absl::StrCat(ChecksumText(hash), " on ", Ranks(ranks)));
+    values.push_back(absl::StrCat(ChecksumText(hash), " on ", RanksText(ranks)));
   }
   std::sort(odd.begin(), odd.end());
   const std::string verdict =
-      2 * most->size() > all ? absl::StrCat(Ranks(odd), odd.size() == 1 ? " has" : " have",
-                                            " other bits than ", Ranks(*most))
+      2 * most->size() > all ? absl::StrCat(RanksText(odd), odd.size() == 1 ? " has" : " have",
+                                            " other bits than ", RanksText(*most))
                              : "no value is most ranks', so that it is not known which is right";
   return absl::DataLossError(absl::StrCat("replicas differ in ", text, ": ", verdict,
                                           " (hashes: ", absl::StrJoin(values, "; "),

@@ -309,6 +309,7 @@ absl::Status Scheduler::Abandon() {
     gathered_.Release(*unit, nullptr);
     gradients_.Release(*unit, nullptr);
   }
+  device_.allocator().LeaveAllPlaces();
   ForgetStep();
   order_.Forget();  // ranks may have failed at different places, and learned different orders there
   shards_ready_ = nullptr;  // whoever wrote them has finished
@@ -320,18 +321,20 @@ absl::Status Scheduler::ComputeWaits(const std::shared_ptr<Event>& event, absl::
                                      const Unit& unit) {
   Stream& compute = device_.compute_stream();
   ZEROTH_RETURN_IF_ERROR_WITH(
-      Timed(options_.timeline, compute, what, unit.name(), [&] { return compute.Wait(event); }),
+      TimedWait(options_.timeline, compute, what, unit.name(), [&] { return compute.Wait(event); }),
       absl::StrCat("unit '", unit.name(),
                    "': ", what == kWaitForGather ? "gathering parameters" : "reducing gradients"));
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::MarkBegin(Stream& stream, absl::string_view what, const Unit& unit) {
+  device_.allocator().EnterPlace(what, unit.name());
   if (options_.timeline == nullptr || !options_.timeline->recording()) return absl::OkStatus();
   return options_.timeline->Begin(stream, absl::StrCat(what, " ", unit.name()));
 }
 
 absl::Status Scheduler::MarkEnd(Stream& stream, absl::string_view what, const Unit& unit) {
+  device_.allocator().LeavePlace();
   if (options_.timeline == nullptr || !options_.timeline->recording()) return absl::OkStatus();
   return options_.timeline->End(stream, absl::StrCat(what, " ", unit.name()));
 }

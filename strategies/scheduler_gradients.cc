@@ -60,9 +60,10 @@ MicroBatches Scheduler::HowMicroBatchesComeTogether(const Unit& unit) const {
 
 absl::Status Scheduler::BeginGradients(Unit& unit) {
   unit.set_micro_batches(HowMicroBatchesComeTogether(unit));
+  const AllocationPlace place(device_.allocator(), "gradients of", unit.name());
   // A buffer may still be read by the reduction before.
-  return Timed(options_.timeline, device_.compute_stream(), "wait for gradient buffer", unit.name(),
-               [&] { return strategy_.PrepareGradients(unit); });
+  return TimedWait(options_.timeline, device_.compute_stream(), "wait for gradient buffer",
+                   unit.name(), [&] { return strategy_.PrepareGradients(unit); });
 }
 
 // Of a micro-batch that is not the last.

@@ -129,6 +129,7 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
   layout.min_shard_numel = options.min_shard_numel;
   layout.block_numel = options.block_numel;
   for (UnitSpec& spec : units) {
+    const AllocationPlace place(device.allocator(), "parameters of", spec.name);
     const int index = static_cast<int>(sharding->units_.size());
     const MeshView* const view = sharding->views_.at(spec.axes).get();
     layout.shard_count = view->owner_count();

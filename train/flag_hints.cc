@@ -51,6 +51,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--tokenizer", "tokenizer_name tokenizer_path"},
     {"--data", "dataset dataset_name train_file train_data data_path data_dir input"},
     {"--eval_data", "validation_file val_data"},
+    {"--eval_fraction", "validation_split val_size test_size"},
     {"--eval_every", "eval_steps eval_interval"},
     {"--eval_batches", "eval_iters"},
     {"--out", "output_dir out_dir save"},

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
@@ -21,6 +20,7 @@
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/comm_stats.h"
 
 namespace zeroth {
@@ -69,10 +69,6 @@ std::vector<Json> ReadRecords(const std::string& directory, int world_size) {
   return records;
 }
 
-std::string Ranks(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
-}
-
 std::string LatestCall(const Json& group) {
   const Json& latest = group["latest"];
   if (latest.empty()) return "none";
@@ -97,10 +93,11 @@ std::string Describe(size_t index, const ByCalls& by_calls) {
     if (text.empty())
       text = absl::StrCat("communicator ", index, ", ", group["name"].get<std::string>(), ":\n");
     const std::string last = LatestCall(group);
-    absl::StrAppend(&text, "  ", Ranks(ranks), ": ", at->first, " calls, the last ", last, "\n");
+    absl::StrAppend(&text, "  ", RanksText(ranks), ": ", at->first, " calls, the last ", last,
+                    "\n");
     if (!ahead.empty()) {
-      absl::StrAppend(&text, "  so ", Ranks(ahead), ahead.size() == 1 ? " waits" : " wait", " for ",
-                      Ranks(ranks), ", at the latest in ", awaited, "\n");
+      absl::StrAppend(&text, "  so ", RanksText(ahead), ahead.size() == 1 ? " waits" : " wait",
+                      " for ", RanksText(ranks), ", at the latest in ", awaited, "\n");
     }
     ahead.insert(ahead.end(), ranks.begin(), ranks.end());
     awaited = last;
@@ -125,7 +122,7 @@ std::string WhoWaited(const std::vector<Json>& records, int world_size) {
     absl::StrAppend(&text, "  rank ", rank, ": ", (*record)["error"].get<std::string>(), "\n");
   }
   if (!silent.empty()) {
-    absl::StrAppend(&text, "No record of ", Ranks(silent),
+    absl::StrAppend(&text, "No record of ", RanksText(silent),
                     ": it hangs, was killed, or failed by itself before others waited for it.\n");
   }
   absl::StrAppend(&text, "Calls that ranks have issued, where they differ:\n");

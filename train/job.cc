@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
@@ -66,12 +67,13 @@ ExportDirectories DirectoriesOf(const TrainOptions& options, absl::string_view n
   return directories;
 }
 
-absl::StatusOr<bool> HoldsText(const std::string& data) {
+absl::StatusOr<bool> HoldsText(const char* flag, const std::string& data) {
   if (data.empty()) return false;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<WeightedSpec> parts, SplitWeights(data));
   for (const WeightedSpec& part : parts) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(part.spec));
-    if (IsText(files[0].kind)) return true;
+    const absl::StatusOr<std::vector<DataFile>> files = FindDataFiles(part.spec);
+    ZEROTH_RETURN_IF_ERROR_WITH(files.status(), flag);
+    if (IsText(files->front().kind)) return true;
   }
   return false;
 }
@@ -149,30 +151,46 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   schedule_options.total_steps = options.steps;
   ZEROTH_ASSIGN_OR_RETURN(LrSchedule schedule,
                           LrSchedule::Create(options.lr_schedule, schedule_options));
-  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText(options.data));
-  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text, HoldsText(options.eval_data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool data_are_text, HoldsText("--data", options.data));
+  ZEROTH_ASSIGN_OR_RETURN(const bool eval_data_are_text,
+                          HoldsText("--eval_data", options.eval_data));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
   constexpr size_t kMostBytes = size_t{64} << 20;
   std::map<std::string, std::string> tokenizer_files;
+  std::string identity = absl::StrCat(options.parse_special);
   for (const std::string& path : source.TokenizerFiles(options.tokenizer)) {
     ZEROTH_ASSIGN_OR_RETURN(tokenizer_files[path.substr(path.rfind('/') + 1)],
                             ReadFile(path, kMostBytes));
   }
+  for (const auto& [name, content] : tokenizer_files)
+    absl::StrAppend(&identity, " ", name, " ", ChecksumText(ChecksumOf(content)));
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
   data_options.tokenizer_path = options.tokenizer == "auto" ? options.init_from : options.tokenizer;
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
+  data_options.cache_dir = options.cache_dir;
+  data_options.tokenizer_identity = identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
-  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<const Mixture> data,
-                          OpenMixture(options.data, data_options));
+  std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;
+  if (options.eval_fraction > 0) {
+    auto split = OpenSplitMixture(options.data, data_options, options.eval_fraction);
+    if (!split.ok()) return split.status();
+    data = std::move(split->train);
+    eval_data = std::move(split->held_out);
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(data, OpenMixture(options.data, data_options));
+  }
   if (!options.eval_data.empty()) {
     ZEROTH_ASSIGN_OR_RETURN(eval_data, OpenMixture(options.eval_data, data_options));
+  }
+  if (eval_data != nullptr) {
     ZEROTH_RETURN_IF_ERROR_WITH(
-        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(), "--eval_data");
+        DataLoader::Create(eval_data, LoaderOptionsFor(options, 0)).status(),
+        options.eval_fraction > 0 ? "--eval_fraction" : "--eval_data");
   }
   // Also refuses data that are too short, before anything is started or written.
   ZEROTH_RETURN_IF_ERROR_WITH(DataLoader::Create(data, LoaderOptionsFor(options, 0)).status(),

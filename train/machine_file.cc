@@ -41,6 +41,19 @@ constexpr double kMicro = 1e-6;
 // A process has a CUDA context, and NCCL's buffers from its first call on.
 constexpr double kReserved = 2.05 * kGiB;
 
+// What is known of a GPU and of the machines that have it.
+struct Preset {
+  const char* name;
+  int devices_per_node;
+  double gib;
+  // Tera a second.
+  double fp32, tf32, bf16, fp8;
+  double attention_share;
+  int multiprocessors;
+  // Giga a second.
+  double memory, link, network, host;
+};
+
 // Sources:
 // - Products in bf16 and fp8: the best that was measured over shapes, "Maximum Achievable Matmul
 //   FLOPS" of S. Bekman's "Machine Learning Engineering"; TF32 and fp32 are the vendor's peaks by
@@ -50,82 +63,41 @@ constexpr double kReserved = 2.05 * kGiB;
 // - Attention: forward and backward, of FlashAttention-2 (Dao, 2023) on A100 and MI300X and
 //   FlashAttention-3 (Shah et al., 2024) from Hopper on, by the rate of products.
 // - Links: bus bandwidth of large calls in nccl-tests and rccl-tests, near 80 % of the data
-//   sheets'. The network has a card for each GPU: 200 Gb/s with A100, 400 Gb/s with the others.
+//   sheets'. The network has a card for each GPU: 200 Gb/s with A100, 400 Gb/s with the others. The
+//   72 GPUs of a GB200 are one domain of NVLink.
 // - Latencies: a step of a ring in NCCL's own model (graph/tuning.cc, protocol Simple).
-std::vector<Machine> Presets() {
-  Machine a100;
-  a100.name = "A100-80";
-  a100.devices_per_node = 8;
-  a100.memory_bytes = 79.2 * kGiB;
-  a100.reserved_bytes = kReserved;
-  a100.fp32_flops = 17 * kTera;
-  a100.tf32_flops = 135 * kTera;
-  a100.bf16_flops = 271 * kTera;
-  a100.attention_share = 0.65;
-  a100.multiprocessors = 108;
-  a100.memory_bandwidth = 0.85 * 2039 * kGiga;
-  a100.launch_seconds = 2 * kMicro;
-  a100.link_bandwidth = 235 * kGiga;
-  a100.link_latency = 3.4 * kMicro;
-  a100.network_bandwidth = 24 * kGiga;
-  a100.network_latency = 14 * kMicro;
-  a100.host_bandwidth = 24 * kGiga;
+constexpr Preset kPresets[] = {
+    // name, devices, GiB, fp32, tf32, bf16, fp8, attention, multiprocessors, memory, link, network,
+    // host
+    {"A100-40", 8, 39.4, 17, 135, 271, 0, 0.65, 108, 1555, 235, 24, 24},
+    {"A100-80", 8, 79.2, 17, 135, 271, 0, 0.65, 108, 2039, 235, 24, 24},
+    {"H100", 8, 79.2, 53, 397, 794, 1403, 0.7, 132, 3350, 360, 48, 50},
+    {"H200", 8, 139.8, 53, 397, 794, 1453, 0.7, 132, 4800, 360, 48, 50},
+    {"B200", 8, 178, 62, 872, 1745, 3433, 0.7, 148, 8000, 700, 48, 50},
+    {"GB200", 72, 178, 62, 911, 1822, 3433, 0.7, 148, 8000, 700, 48, 50},
+    {"MI300X", 8, 191.5, 80, 334, 668, 0, 0.6, 304, 5300, 310, 48, 50},
+};
 
-  Machine small_a100 = a100;
-  small_a100.name = "A100-40";
-  small_a100.memory_bytes = 39.4 * kGiB;
-  small_a100.memory_bandwidth = 0.85 * 1555 * kGiga;
-
-  Machine h100 = a100;
-  h100.name = "H100";
-  h100.memory_bytes = 79.2 * kGiB;
-  h100.fp32_flops = 53 * kTera;
-  h100.tf32_flops = 397 * kTera;
-  h100.bf16_flops = 794 * kTera;
-  h100.fp8_flops = 1403 * kTera;
-  h100.attention_share = 0.7;
-  h100.multiprocessors = 132;
-  h100.memory_bandwidth = 0.85 * 3350 * kGiga;
-  h100.link_bandwidth = 360 * kGiga;
-  h100.network_bandwidth = 48 * kGiga;
-  h100.host_bandwidth = 50 * kGiga;
-
-  Machine h200 = h100;
-  h200.name = "H200";
-  h200.memory_bytes = 139.8 * kGiB;
-  h200.fp8_flops = 1453 * kTera;
-  h200.memory_bandwidth = 0.85 * 4800 * kGiga;
-
-  Machine b200 = h100;
-  b200.name = "B200";
-  b200.memory_bytes = 178 * kGiB;
-  b200.fp32_flops = 62 * kTera;
-  b200.tf32_flops = 872 * kTera;
-  b200.bf16_flops = 1745 * kTera;
-  b200.fp8_flops = 3433 * kTera;
-  b200.multiprocessors = 148;
-  b200.memory_bandwidth = 0.85 * 8000 * kGiga;
-  b200.link_bandwidth = 700 * kGiga;
-
-  // 72 GPUs are one domain of NVLink.
-  Machine gb200 = b200;
-  gb200.name = "GB200";
-  gb200.devices_per_node = 72;
-  gb200.bf16_flops = 1822 * kTera;
-  gb200.tf32_flops = 911 * kTera;
-
-  Machine mi300x = h100;
-  mi300x.name = "MI300X";
-  mi300x.memory_bytes = 191.5 * kGiB;
-  mi300x.fp32_flops = 80 * kTera;
-  mi300x.tf32_flops = 334 * kTera;
-  mi300x.bf16_flops = 668 * kTera;
-  mi300x.fp8_flops = 0;
-  mi300x.attention_share = 0.6;
-  mi300x.multiprocessors = 304;
-  mi300x.memory_bandwidth = 0.85 * 5300 * kGiga;
-  mi300x.link_bandwidth = 310 * kGiga;
-  return {small_a100, a100, h100, h200, b200, gb200, mi300x};
+Machine MachineOf(const Preset& preset) {
+  Machine machine;
+  machine.name = preset.name;
+  machine.devices_per_node = preset.devices_per_node;
+  machine.memory_bytes = preset.gib * kGiB;
+  machine.reserved_bytes = kReserved;
+  machine.fp32_flops = preset.fp32 * kTera;
+  machine.tf32_flops = preset.tf32 * kTera;
+  machine.bf16_flops = preset.bf16 * kTera;
+  machine.fp8_flops = preset.fp8 * kTera;
+  machine.attention_share = preset.attention_share;
+  machine.multiprocessors = preset.multiprocessors;
+  machine.memory_bandwidth = 0.85 * preset.memory * kGiga;
+  machine.launch_seconds = 2 * kMicro;
+  machine.link_bandwidth = preset.link * kGiga;
+  machine.link_latency = 3.4 * kMicro;
+  machine.network_bandwidth = preset.network * kGiga;
+  machine.network_latency = 14 * kMicro;
+  machine.host_bandwidth = preset.host * kGiga;
+  return machine;
 }
 
 // A field of a file: one of the three is there.
@@ -158,8 +130,8 @@ constexpr Field kFields[] = {
 };
 
 absl::StatusOr<Machine> PresetNamed(absl::string_view name) {
-  for (const Machine& preset : Presets()) {
-    if (preset.name == name) return preset;
+  for (const Preset& preset : kPresets) {
+    if (preset.name == name) return MachineOf(preset);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown machine '", name, "'", InsteadOf(name, {}, MachineNames()),
@@ -293,7 +265,7 @@ absl::StatusOr<Machine> OpenMachine(const std::string& machine) {
 
 std::vector<std::string> MachineNames() {
   std::vector<std::string> names = {"cpu"};
-  for (const Machine& preset : Presets()) names.push_back(preset.name);
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
   return names;
 }
 

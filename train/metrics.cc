@@ -61,10 +61,17 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
       ", \"wall_seconds\": ", Number(metrics.wall_seconds), ", \"tokens\": ", metrics.tokens,
       ", \"data_seconds\": ", Number(metrics.data_seconds),
       ", \"memory_peak_bytes\": ", metrics.memory_peak_bytes);
+  if (metrics.communication_seconds.has_value())
+    absl::StrAppend(&line, ", \"communication_seconds\": ", Number(*metrics.communication_seconds));
+  if (metrics.gemm_utilization.has_value())
+    absl::StrAppend(&line, ", \"gemm_utilization\": ", Number(*metrics.gemm_utilization));
+  if (metrics.mfu.has_value()) absl::StrAppend(&line, ", \"mfu\": ", Number(*metrics.mfu));
+  if (metrics.late.has_value())
+    absl::StrAppend(&line, ", \"late\": ", LateRankJson(*metrics.late).dump());
   if (metrics.skipped_steps > 0)
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value())
-    absl::StrAppend(&line, ", \"loss_scale\": ", *metrics.loss_scale);
+    absl::StrAppend(&line, ", \"loss_scale\": ", Number(*metrics.loss_scale));
   if (metrics.loss_zscore.has_value())
     absl::StrAppend(&line, ", \"loss_zscore\": ", Number(*metrics.loss_zscore));
   if (metrics.grad_norm_zscore.has_value())
@@ -78,6 +85,15 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
   return file_.Append(nlohmann::json{{"summary", summary}}.dump() + "\n");
+}
+
+nlohmann::json LateRankJson(const LateRank& late) {
+  return {{"rank", late.rank},
+          {"since_step", late.since},
+          {"until_step", late.until},
+          {"seconds", late.seconds},
+          {"mean_seconds", late.mean_seconds},
+          {"worst_seconds", late.worst_seconds}};
 }
 
 }  // namespace zeroth

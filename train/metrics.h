@@ -13,6 +13,7 @@
 #include "nlohmann/json_fwd.hpp"
 
 #include "zeroth/train/appended_file.h"
+#include "zeroth/train/late_ranks.h"
 
 namespace zeroth {
 
@@ -23,9 +24,16 @@ struct StepMetrics {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double tokens_per_second = 0;
-  double wall_seconds = 0;        // of this run, up to the end of the step
-  int64_t tokens = 0;             // of the data, by all ranks, earlier runs included
-  double data_seconds = 0;        // of the step, that rank 0 waited for its data
+  double wall_seconds = 0;  // of this run, up to the end of the step
+  int64_t tokens = 0;       // of the data, by all ranks, earlier runs included
+  double data_seconds = 0;  // of the step, that rank 0 waited for its data
+  // Of the step, that rank 0's compute stream waited for collectives; none where steps are
+  // recorded.
+  std::optional<double> communication_seconds;
+  // The model's operations as a part of the measured rate of products, and of a stated peak.
+  std::optional<double> gemm_utilization;
+  std::optional<double> mfu;
+  std::optional<LateRank> late;   // in the step before this one
   int64_t memory_peak_bytes = 0;  // of one rank, the largest so far
   std::optional<float> eval_loss;
   std::optional<double> loss_scale;    // of the step, where the loss is scaled
@@ -50,6 +58,7 @@ class MetricsWriter {
   // stays until the new one is whole.
   static absl::StatusOr<MetricsWriter> Resume(const std::string& path, int64_t step);
 
+  // A number that is not there has no key.
   absl::Status Write(const StepMetrics& metrics);
   // The last line: {"summary": ...}.
   absl::Status WriteSummary(const nlohmann::json& summary);
@@ -59,6 +68,8 @@ class MetricsWriter {
 
   AppendedFile file_;
 };
+
+nlohmann::json LateRankJson(const LateRank& late);
 
 }  // namespace zeroth
 

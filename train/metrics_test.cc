@@ -8,7 +8,9 @@
 #include <csignal>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -36,6 +38,10 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
     metrics.skipped_steps = i % 2;
     if (i % 3 == 0) metrics.loss_scale = 1024.0 * i;
     if (i % 3 == 0) metrics.eval_loss = metrics.loss / 3.0f;
+    if (i % 2 == 0) metrics.communication_seconds = 1e-3 / (i + 1);
+    if (i % 5 == 0) metrics.gemm_utilization = 0.7 / (i + 1);
+    if (i % 7 == 0) metrics.mfu = 0.3 / (i + 1);
+    if (i % 4 == 0) metrics.late = LateRank{2, i, i + 1, 0.1, 0.2 / (i + 1), 0.3};
     ASSERT_TRUE(writer->Write(metrics).ok());
     written.push_back(metrics);
   }
@@ -60,6 +66,24 @@ TEST(MetricsTest, NumbersReadBackAsTheyWere) {
       EXPECT_EQ(json["loss_scale"].get<double>(), *metrics.loss_scale);
     }
     EXPECT_EQ(json.contains("eval_loss"), metrics.eval_loss.has_value());
+    const std::vector<std::pair<const char*, std::optional<double>>> optional = {
+        {"communication_seconds", metrics.communication_seconds},
+        {"gemm_utilization", metrics.gemm_utilization},
+        {"mfu", metrics.mfu}};
+    for (const auto& [key, value] : optional) {
+      ASSERT_EQ(json.contains(key), value.has_value()) << key;
+      if (value.has_value()) {
+        EXPECT_EQ(json[key].get<double>(), *value) << key;
+      }
+    }
+    ASSERT_EQ(json.contains("late"), metrics.late.has_value());
+    if (metrics.late.has_value()) {
+      EXPECT_EQ(json["late"]["rank"], 2);
+      EXPECT_EQ(json["late"]["since_step"], metrics.late->since);
+      EXPECT_EQ(json["late"]["until_step"], metrics.late->until);
+      EXPECT_EQ(json["late"]["mean_seconds"].get<double>(), metrics.late->mean_seconds);
+      EXPECT_EQ(json["late"]["worst_seconds"].get<double>(), 0.3);
+    }
   }
   ASSERT_TRUE(std::getline(file, line));
   EXPECT_EQ(nlohmann::json::parse(line)["summary"]["steps"], 200);
@@ -72,6 +96,8 @@ TEST(MetricsTest, WhatIsNotFiniteIsStillJson) {
   StepMetrics metrics;
   metrics.loss = std::numeric_limits<float>::quiet_NaN();
   metrics.grad_norm = -std::numeric_limits<double>::infinity();
+  metrics.loss_scale = std::numeric_limits<double>::infinity();
+  metrics.mfu = std::numeric_limits<double>::quiet_NaN();
   ASSERT_TRUE(writer->Write(metrics).ok());
   std::ifstream file(path);
   std::string line;
@@ -79,6 +105,8 @@ TEST(MetricsTest, WhatIsNotFiniteIsStillJson) {
   const nlohmann::json json = nlohmann::json::parse(line);
   EXPECT_EQ(json["loss"], "nan");
   EXPECT_EQ(json["grad_norm"], "-inf");
+  EXPECT_EQ(json["loss_scale"], "inf");
+  EXPECT_EQ(json["mfu"], "nan");
 }
 
 TEST(MetricsTest, APathThatCannotBeWrittenIsNamed) {

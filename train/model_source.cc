@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/byte_tokenizer.h"
@@ -315,8 +316,7 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
     // How the tokenizer's model chats is no part of it, but goes with it.
     const std::filesystem::path chat =
         std::filesystem::path(files[0]).parent_path() / "chat_template.jinja";
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(chat, ignored)) files.push_back(chat.string());
+    if (IsFile(chat.string())) files.push_back(chat.string());
     return files;
   }
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();

@@ -53,8 +53,10 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "them out");
   refuse(!o.init_from.empty() && !o.model.empty(), "model init_from",
          "both say what the model is; leave --model out to take it from the directory");
-  refuse(o.eval_every > 0 && o.eval_data.empty(), "eval_every",
-         "needs --eval_data: say on what to evaluate");
+  refuse(o.eval_every > 0 && o.eval_data.empty() && o.eval_fraction == 0, "eval_every",
+         "needs --eval_data or --eval_fraction: say on what to evaluate");
+  refuse(!o.eval_data.empty() && o.eval_fraction > 0, "eval_data eval_fraction",
+         "both say on what to evaluate; leave one of them out");
   refuse(o.nccl_copy_engine == "on" && o.comm != "nccl" && o.comm != defaults.comm,
          "nccl_copy_engine comm", "only NCCL gathers by copy engines; take --comm=nccl");
   refuse(o.offload == "none" && !o.offload_dir.empty(), "offload_dir",
@@ -126,9 +128,8 @@ absl::Status CheckTogether(const TrainOptions& o) {
     refuse(divided && conflict, absl::StrCat(tensor, " ", names),
            "this does not work on layers that are divided among ranks; leave one of them out");
   };
-  refuse_divided(has_muon, "optimizer");
-  refuse_divided(o.lora_rank > 0, "lora_rank");
-  refuse_divided(!o.init_adapter.empty(), "init_adapter");
+  refuse_divided(has_muon && !has_none,
+                 o.lora_rank > 0 ? "optimizer lora_rank" : "optimizer init_adapter");
   refuse_divided(o.fp8 != "none", "fp8");
   refuse_divided(o.quantized_weights, "quantized_weights");
   refuse_divided(o.quantized_gradients, "quantized_gradients");
@@ -137,7 +138,7 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "needs --tensor_parallel: sequences are shared by the ranks that share layers");
   refuse(o.sequence_parallel && o.seq_len % o.tensor_parallel != 0,
          "sequence_parallel seq_len tensor_parallel",
-         "sequences are cut into as many parts as ranks share a layer; expected --seq_len a "
+         "sequences are divided among the ranks that share a layer; expected --seq_len a "
          "multiple of --tensor_parallel");
   refuse(o.deterministic_tensor > 0 && o.reduction != "tree", "deterministic_tensor reduction",
          "its order depends on the ranks; leave --reduction out");
@@ -197,13 +198,6 @@ absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options) {
   return options;
 }
 
-absl::Status CheckTensorRanks(const TrainOptions& options) {
-  if (options.world_size % options.tensor_parallel == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
-      " ranks of the run; take a divisor, or another --world_size"));
-}
-
 int64_t SequencesPerStep(const TrainOptions& options) {
   return options.batch_size * options.grad_accum * options.data_ranks();
 }
@@ -228,6 +222,16 @@ absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options) {
   }
   options.batch_size = batch_size;
   return options;
+}
+
+absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options) {
+  if (options.world_size % options.tensor_parallel != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor_parallel=", options.tensor_parallel, " does not divide the ", options.world_size,
+        " ranks of the run; take a divisor, or another --world_size"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
+  return WithGlobalBatch(std::move(options));
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text) {

@@ -65,9 +65,6 @@ absl::Status Validate(const TrainOptions& options);
 // as they are. InvalidArgument if ranks cannot share the batch, or if grad_accum says otherwise.
 absl::StatusOr<TrainOptions> WithDeterministicBatch(TrainOptions options);
 
-// InvalidArgument unless tensor_parallel divides the world size, which is known.
-absl::Status CheckTensorRanks(const TrainOptions& options);
-
 // Sequences that all ranks together train on in a step. The world size is known.
 int64_t SequencesPerStep(const TrainOptions& options);
 
@@ -75,6 +72,9 @@ int64_t SequencesPerStep(const TrainOptions& options);
 // for; without it as they are. InvalidArgument if it does not divide among ranks and micro-batches,
 // or if batch_size says otherwise.
 absl::StatusOr<TrainOptions> WithGlobalBatch(TrainOptions options);
+
+// Both of them. InvalidArgument also unless tensor_parallel divides the world size.
+absl::StatusOr<TrainOptions> WithSharesOfRanks(TrainOptions options);
 
 // "90s", "10m", "inf": a time longer than none. InvalidArgument for anything else.
 absl::StatusOr<absl::Duration> ParseTimeout(absl::string_view text);

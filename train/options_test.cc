@@ -246,6 +246,19 @@ TEST(OptionsTest, ADeterministicBatchSaysWhatRanksAccumulate) {
   EXPECT_NE(ranks.find("divides it: 1, 2, 4, 8"), std::string::npos) << ranks;
 }
 
+TEST(OptionsTest, RanksShareLayersAndTheBatch) {
+  TrainOptions options;
+  options.world_size = 6;
+  options.tensor_parallel = 4;
+  EXPECT_THAT(WithSharesOfRanks(options).status().ToString(),
+              HasSubstr("--tensor_parallel=4 does not divide the 6 ranks of the run"));
+  options.world_size = 8;
+  options.deterministic_batch = 12;
+  options.global_batch_size = 24;
+  EXPECT_EQ(WithSharesOfRanks(options)->grad_accum, 6);
+  EXPECT_EQ(WithSharesOfRanks(options)->batch_size, 2);
+}
+
 TEST(OptionsTest, TheGlobalBatchIsDividedAmongRanksAndMicroBatches) {
   TrainOptions options;
   options.world_size = 4;

@@ -192,4 +192,21 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
   return text;
 }
 
+absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
+                                          const ModelBuilder& build) {
+  constexpr size_t kChanges = 3;
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
+  ZEROTH_ASSIGN_OR_RETURN(const Plan asked, PlanRun(options, machine, std::move(model)));
+  if (asked.fits) {
+    return absl::StrFormat(
+        "to fit    a step of this run needs %.1f MiB, and a rank may have %.1f by its plan: others "
+        "have the rest, or something besides steps needs more\n",
+        static_cast<double>(asked.memory_peak_bytes) / kMiB,
+        static_cast<double>(asked.memory_limit_bytes) / kMiB);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
+                          CheapestThatFit(options, machine, build, kChanges));
+  return CheapestText(cheapest, asked);
+}
+
 }  // namespace zeroth

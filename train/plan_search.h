@@ -43,6 +43,11 @@ absl::StatusOr<std::vector<PlannedRun>> CheapestThatFit(const TrainOptions& opti
 std::string SearchText(const std::vector<PlannedRun>& runs, size_t most);
 std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked);
 
+// What to change in a run that has found no memory: the three cheapest changes that fit, and what
+// each saves.
+absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Machine& machine,
+                                          const ModelBuilder& build);
+
 }  // namespace zeroth
 
 #endif  // ZEROTH_TRAIN_PLAN_SEARCH_H_

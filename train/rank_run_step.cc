@@ -15,10 +15,11 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/data/tokenizer.h"
+#include "zeroth/nn/generate.h"
 #include "zeroth/optim/replica_check.h"
 #include "zeroth/train/interrupt.h"
 #include "zeroth/train/rank_run.h"
-#include "zeroth/train/sampler.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
@@ -28,15 +29,21 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Micro-batches `first`, and so on, of this rank.
-absl::StatusOr<std::vector<Batch>> LoadMicroBatches(const DataLoader& loader, int64_t first,
-                                                    int64_t count) {
-  std::vector<Batch> micro_batches;
-  for (int64_t i = 0; i < count; ++i) {
-    ZEROTH_ASSIGN_OR_RETURN(Batch batch, loader.Load(first + i));
-    micro_batches.push_back(std::move(batch));
-  }
-  return micro_batches;
+// The prompt and what follows it by the model as it is; collective, and the same text on every
+// rank. Ids that the tokenizer does not have are never picked.
+absl::StatusOr<std::string> Sample(Trainer& trainer, const Tokenizer& tokenizer,
+                                   absl::string_view prompt, GenerateOptions options) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, PromptTokens(tokenizer, prompt));
+  options.vocab_size = tokenizer.vocab_size();
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::vector<int32_t> tokens,
+      Generate(trainer.model(), ids, options,
+               [&](absl::Span<const int32_t> window, int64_t from, KeyValueCache* cache) {
+                 return trainer.Logits(window, from, cache);
+               }));
+  ZEROTH_RETURN_IF_ERROR(trainer.sharding().scheduler().EndStep());
+  ZEROTH_ASSIGN_OR_RETURN(const std::string text, DecodeContinuation(tokenizer, ids, tokens));
+  return absl::StrCat(prompt, text);
 }
 
 }  // namespace
@@ -75,6 +82,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
   metrics.tokens =
       (first_sequence_ + (step + 1 - first_step_) * SequencesPerStep(options_)) * options_.seq_len;
   metrics.data_seconds = data_seconds;
+  metrics.communication_seconds = result.waited;
   metrics.memory_peak_bytes = device().allocator().stats().total.peak_bytes;
   const bool last = step + 1 == options_.steps || result.stop || failed;
   if (eval_loader_.has_value() &&
@@ -85,7 +93,7 @@ absl::StatusOr<bool> RankRun::Step(int64_t step, Clock::time_point start) {
     if (checkpoints_ != nullptr) metrics.saving = checkpoints_->saving();
     const double left = SecondsSince(start) / static_cast<double>(step + 1 - first_step_) *
                         static_cast<double>(options_.steps - step - 1);
-    reporter_->Step(metrics, left);
+    reporter_->Step(metrics, result.waited_before, left);
   }
   if (!failed) ZEROTH_RETURN_IF_ERROR(CheckReplicasAfter(step + 1, last));
   if (checkpoints_ != nullptr && !failed) {
@@ -181,7 +189,7 @@ absl::StatusOr<float> RankRun::Evaluate() {
   double weights = 0;
   for (int64_t i = 0; i < options_.eval_batches; ++i) {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<Batch> micro_batches,
-                            LoadMicroBatches(*eval_loader_, i * count, count));
+                            eval_loader_->LoadMany(i * count, count));
     ZEROTH_ASSIGN_OR_RETURN(const float loss, trainer_->Evaluate(micro_batches));
     // Batches count by their targets, where these are not as many in each.
     const int64_t counted = CountedTargets(micro_batches);

@@ -43,14 +43,31 @@ absl::StatusOr<std::unique_ptr<Reporter>> Reporter::Create(const Job& job, Train
   return reporter;
 }
 
-void Reporter::Step(const StepMetrics& metrics, double seconds_left) {
-  last_ = metrics;
+void Reporter::Step(const StepMetrics& metrics, absl::Span<const double> waited,
+                    double seconds_left) {
+  // What is made once makes the first step unlike the others.
+  if (!waited.empty() && last_.step > first_step_ + 1) {
+    late_.Add(last_.step, waited,
+              static_cast<double>(TokensPerStep(job_.options)) / last_.tokens_per_second);
+  }
   PrintSlowProducts();
   progress_.Step(metrics, seconds_left);
   SayEvaluation(metrics);
-  const absl::Status written = metrics_->Write(metrics);
-  const absl::Status events = WriteEvents(metrics);
+  last_ = Completed(metrics);
+  const absl::Status written = metrics_->Write(last_);
+  const absl::Status events = WriteEvents(last_);
   Written(written.ok() ? events : written);
+}
+
+StepMetrics Reporter::Completed(StepMetrics metrics) const {
+  metrics.late = late_.now();
+  metrics.gemm_utilization = progress_.Utilization(metrics);
+  const double peak = job_.options.peak_tflops * 1e12 * job_.options.world_size;
+  if (peak > 0) {
+    metrics.mfu =
+        metrics.tokens_per_second * trainer_.model().FlopsPerToken(job_.options.seq_len) / peak;
+  }
+  return metrics;
 }
 
 absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
@@ -67,7 +84,13 @@ absl::Status Reporter::WriteEvents(const StepMetrics& metrics) {
   const auto add = [&](absl::string_view tag, const auto& value) {
     if (value.has_value()) scalars.push_back({tag, static_cast<double>(*value)});
   };
-  add("speed/gemm_utilization", progress_.Utilization(metrics));
+  add("speed/seconds_waited_for_communication", metrics.communication_seconds);
+  add("speed/gemm_utilization", metrics.gemm_utilization);
+  add("speed/mfu", metrics.mfu);
+  if (metrics.late.has_value()) {
+    scalars.push_back({"speed/late_rank", static_cast<double>(metrics.late->rank)});
+    scalars.push_back({"speed/seconds_late", metrics.late->seconds});
+  }
   add("train/loss_scale", metrics.loss_scale);
   add("train/loss_zscore", metrics.loss_zscore);
   add("train/gradient_norm_zscore", metrics.grad_norm_zscore);
@@ -124,6 +147,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
   }
   const double tokens =
       static_cast<double>((last_.step - first_step_) * TokensPerStep(job_.options));
+  const std::optional<LateRank> late = late_.most();
   Written(metrics_->WriteSummary({{"steps", last_.step},
                                   {"interrupted", interrupted},
                                   {"skipped_steps", last_.skipped_steps},
@@ -138,6 +162,7 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
                                   {"world_size", job_.options.world_size},
                                   {"memory_peak_bytes", stats.memory.total.peak_bytes},
                                   {"memory_peak_bytes_by_category", memory},
+                                  {"late", late.has_value() ? LateRankJson(*late) : nullptr},
                                   {"offload",
                                    {{"reserved_bytes", stats.offload.reserved_bytes},
                                     {"bytes_read", stats.offload.bytes_read},
@@ -147,6 +172,9 @@ void Reporter::WriteSummary(bool interrupted, double seconds) {
 
 void Reporter::SayEnd(const std::string& how, double seconds,
                       const std::vector<std::string>& models) {
+  if (const std::optional<LateRank> late = late_.most()) {
+    Say(absl::StrCat("late      ", LateRankText(*late)));
+  }
   Say(absl::StrFormat("%s after %d steps in %s: %smetrics in %s/metrics.jsonl", how, last_.step,
                       FormatDuration(seconds),
                       models.empty() ? "" : "model in " + absl::StrJoin(models, " and ") + ", ",
@@ -159,7 +187,8 @@ Reporter::Reporter(const Job& job, Trainer& trainer, std::optional<MetricsWriter
       trainer_(trainer),
       metrics_(std::move(metrics)),
       progress_(progress),
-      first_step_(first_step) {
+      first_step_(first_step),
+      late_(job.options.world_size) {
   last_.step = first_step;
 }
 

@@ -12,9 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "zeroth/train/event_file.h"
 #include "zeroth/train/job.h"
+#include "zeroth/train/late_ranks.h"
 #include "zeroth/train/metrics.h"
 #include "zeroth/train/progress.h"
 #include "zeroth/train/trainer.h"
@@ -29,7 +31,8 @@ class Reporter {
   static absl::StatusOr<std::unique_ptr<Reporter>> Create(const Job& job, Trainer& trainer,
                                                           double gemm_rate, int64_t first_step);
 
-  void Step(const StepMetrics& metrics, double seconds_left);
+  // `waited`: by each rank in the step before, see StepResult.
+  void Step(const StepMetrics& metrics, absl::Span<const double> waited, double seconds_left);
   void SayEvaluation(const StepMetrics& metrics);
   void Say(const std::string& line) { progress_.Print(line); }
   void Sample(int64_t step, const std::string& text);
@@ -46,6 +49,8 @@ class Reporter {
   // Lines that could not be written are written later: the first of them is told of, and the end.
   void Written(const absl::Status& status);
   absl::Status WriteEvents(const StepMetrics& metrics);
+  // A step as it was measured, with what follows from it.
+  StepMetrics Completed(StepMetrics metrics) const;
   void PrintHeader(double gemm_rate);
   // What differs from fp32 masters and moments.
   void PrintOptimizer();
@@ -63,6 +68,7 @@ class Reporter {
   Progress progress_;
   const int64_t first_step_;
   size_t slow_products_ = 0;  // that were printed
+  LateRanks late_;
   StepMetrics last_;
 };
 

@@ -20,6 +20,7 @@
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/comm/process/process_environment.h"
+#include "zeroth/core/device/memory.h"
 #include "zeroth/train/flight_record.h"
 #include "zeroth/train/gemm_rate.h"
 #include "zeroth/train/interrupt.h"
@@ -27,6 +28,7 @@
 #include "zeroth/train/machine_file.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/plan.h"
+#include "zeroth/train/plan_search.h"
 #include "zeroth/train/rank_run.h"
 #include "zeroth/train/run_directory.h"
 
@@ -147,20 +149,51 @@ absl::Status RankRun::SetUp() {
 
 namespace {
 
-absl::Status SayPlan(const Job& job) {
+// In one process of the run.
+absl::StatusOr<bool> SpeaksForAll(const Job& job) {
   ZEROTH_ASSIGN_OR_RETURN(const ProcessEnvironment ranks, ProcessEnvironment::ReadRanks());
-  if (!job.ranks_are_threads && ranks.rank != 0) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(job.options.machine));
-  if (machine.is_gpu != (job.options.device != TrainOptions().device)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--dry_run with --device=", job.options.device, " and --machine=", job.options.machine,
-        ": one is a GPU and the other is not; name them alike, or ask //tools/plan about a run on "
-        "another machine"));
-  }
+  return job.ranks_are_threads || ranks.rank == 0;
+}
+
+absl::StatusOr<Machine> MachineOf(const TrainOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(Machine machine, OpenMachine(options.machine));
+  if (machine.is_gpu == (options.device != TrainOptions().device)) return machine;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a plan with --device=", options.device, " and --machine=", options.machine,
+      ": one is a GPU and the other is not; name them alike, or ask //tools/plan about a run on "
+      "another machine"));
+}
+
+absl::Status SayPlan(const Job& job) {
+  ZEROTH_ASSIGN_OR_RETURN(const bool speaks, SpeaksForAll(job));
+  if (!speaks) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, job.source.Build());
   ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(job.options, machine, std::move(model)));
   std::fputs(PlanText(plan, job.options, machine).c_str(), stdout);
   return absl::OkStatus();
+}
+
+// The changes that would make a run fit which has found no memory, as //tools/plan knows them.
+absl::StatusOr<std::string> Remedies(const Job& job) {
+  ZEROTH_ASSIGN_OR_RETURN(const bool speaks, SpeaksForAll(job));
+  if (!speaks) return std::string();
+  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, MachineOf(job.options));
+  return TextOfChanges(job.options, machine, [&job] { return job.source.Build(); });
+}
+
+absl::Status WithRemedies(const absl::Status& status, const Job& job) {
+  if (!absl::IsResourceExhausted(status) || !absl::StrContains(status.message(), kCannotAllocate)) {
+    return status;
+  }
+  const absl::StatusOr<std::string> remedies = Remedies(job);
+  if (remedies.ok() && remedies->empty()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "\n",
+                   remedies.ok() ? *remedies
+                                 : absl::StrCat("  changes that would fit are not known: ",
+                                                remedies.status().message())));
 }
 
 }  // namespace
@@ -176,9 +209,7 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(chosen.out, KnownRunDirectory(chosen));
   ZEROTH_RETURN_IF_ERROR(Validate(chosen));
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions started, WithWorldSize(chosen));
-  ZEROTH_RETURN_IF_ERROR(CheckTensorRanks(started));
-  ZEROTH_ASSIGN_OR_RETURN(TrainOptions resolved, WithDeterministicBatch(started));
-  ZEROTH_ASSIGN_OR_RETURN(resolved, WithGlobalBatch(std::move(resolved)));
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions resolved, WithSharesOfRanks(started));
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Job> job, OpenJob(resolved));
   ZEROTH_ASSIGN_OR_RETURN(const std::optional<int> processes,
                           LauncherRegistry::WorldSize(resolved.comm));
@@ -198,8 +229,10 @@ absl::Status RunTraining(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(launch.timeout, ParseTimeout(resolved.comm_timeout));
   launch.reduction = resolved.reduction;
   launch.nccl_copy_engine = resolved.nccl_copy_engine;
-  return LauncherRegistry::Launch(resolved.comm, launch,
-                                  [&](Communicator& world) { return RankRun(*job, world).Run(); });
+  return WithRemedies(
+      LauncherRegistry::Launch(resolved.comm, launch,
+                               [&](Communicator& world) { return RankRun(*job, world).Run(); }),
+      *job);
 }
 
 }  // namespace zeroth

@@ -37,13 +37,13 @@ absl::StatusOr<StepInputs> StepInputs::Create(Communicator& world, Device& devic
                                                            MemoryCategory::kActivations));
   }
   const int64_t losses = inputs.is_deterministic_ ? deterministic_batch : inputs.micro_batches();
-  ZEROTH_ASSIGN_OR_RETURN(
-      inputs.shared_,
-      Tensor::Empty(device, Shape({losses + 1}), DType::kFloat32, MemoryCategory::kCommunication));
+  ZEROTH_ASSIGN_OR_RETURN(inputs.shared_,
+                          Tensor::Empty(device, Shape({losses + world.size() + 1}), DType::kFloat32,
+                                        MemoryCategory::kCommunication));
   return inputs;
 }
 
-absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, bool flag) const {
+absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const {
   Stream& stream = device_->compute_stream();
   const auto copy = [&](const auto& values, const Tensor& tensor) {
     ZEROTH_CHECK(static_cast<int64_t>(values.size()) == tensor.numel());
@@ -63,7 +63,10 @@ absl::Status StepInputs::Fill(absl::Span<const Batch> micro_batches, bool flag) 
         device_->CopyFromHost(divisor_.raw_data(), &divisor, divisor_.bytes(), stream));
   }
   std::vector<float> shared(static_cast<size_t>(shared_.numel()), 0.0f);
-  shared.back() = flag ? 1.0f : 0.0f;
+  shared.back() = news.flag ? 1.0f : 0.0f;
+  // A place for each rank, to which the others add zeros; a mean divides.
+  const auto place = shared.end() - 1 - world_->size() + world_->rank();
+  *place = static_cast<float>(news.waited * (is_deterministic_ ? 1 : world_->size()));
   ZEROTH_RETURN_IF_ERROR(copy(shared, shared_));
   return stream.Synchronize();
 }
@@ -98,9 +101,11 @@ absl::Status StepInputs::ShareLosses(const Tensor& losses, absl::string_view lab
 
 absl::StatusOr<StepInputs::Shared> StepInputs::ReadShared() const {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values, shared_.ToHost<float>());
-  const double sum = std::accumulate(values.begin(), values.end() - 1, 0.0);
-  return Shared{static_cast<float>(sum / static_cast<double>(values.size() - 1)),
-                values.back() > 0};
+  const auto losses_end = values.end() - 1 - world_->size();
+  const double sum = std::accumulate(values.begin(), losses_end, 0.0);
+  const auto losses = static_cast<double>(losses_end - values.begin());
+  return Shared{static_cast<float>(sum / losses), values.back() > 0,
+                std::vector<double>(losses_end, values.end() - 1)};
 }
 
 }  // namespace zeroth

@@ -21,8 +21,14 @@ namespace zeroth {
 // Targets that count in the global batches that these are parts of, where some do not; else 0.
 int64_t CountedTargets(absl::Span<const Batch> micro_batches);
 
+// What a rank brings to what ranks exchange at the end of a step, besides its losses.
+struct RankNews {
+  bool flag = false;
+  double waited = 0;  // seconds that this rank waited for others in the step before
+};
+
 // What a step, or an evaluation, reads in device memory, and what ranks exchange at its end: the
-// losses of its micro-batches and a flag. A handle: copies share the memory.
+// losses of its micro-batches and their news. A handle: copies share the memory.
 class StepInputs {
  public:
   StepInputs() = default;
@@ -48,18 +54,19 @@ class StepInputs {
   const Tensor& divisor() const { return divisor_; }
 
   // In the order of the compute stream; waits for it, so that the caller's memory is free.
-  absl::Status Fill(absl::Span<const Batch> micro_batches, bool flag) const;
+  absl::Status Fill(absl::Span<const Batch> micro_batches, const RankNews& news) const;
 
   // Uninitialised, fp32 [micro_batches].
   absl::StatusOr<Tensor> MakeLosses() const;
   // losses[i] = loss, on the device.
   absl::Status KeepLoss(const Tensor& losses, int64_t i, const Tensor& loss) const;
-  // Collective: exchanges this rank's losses, and the flag, on the device.
+  // Collective: exchanges this rank's losses, and its news, on the device.
   absl::Status ShareLosses(const Tensor& losses, absl::string_view label) const;
 
   struct Shared {
-    float loss = 0;     // the mean over micro-batches and ranks
-    bool flag = false;  // some rank had it
+    float loss = 0;              // the mean over micro-batches and ranks
+    bool flag = false;           // some rank had it
+    std::vector<double> waited;  // by rank
   };
   // Waits for the device.
   absl::StatusOr<Shared> ReadShared() const;
@@ -73,7 +80,8 @@ class StepInputs {
   std::vector<Tensor> targets_;
   std::vector<Tensor> starts_;  // none where batches do not say
   Tensor divisor_;
-  Tensor shared_;  // fp32 [losses + 1]: zeros where losses will be, the flag
+  // fp32 [losses + ranks + 1]: zeros where losses will be, what each rank waited, the flag.
+  Tensor shared_;
 };
 
 }  // namespace zeroth

@@ -82,7 +82,7 @@ StepTrace::~StepTrace() { world_.stats().set_timeline(nullptr); }
 absl::Status StepTrace::BeforeStep(int64_t step) {
   if (!range_.has_value() || step < range_->from || step > range_->to) return absl::OkStatus();
   Stream& compute = device_.compute_stream();
-  for (; opened_.size() < kBarriers;) {
+  while (opened_.size() < kBarriers) {
     ZEROTH_RETURN_IF_ERROR(world_.Barrier(compute, kLabel));
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> now, compute.RecordTime());
     ZEROTH_ASSIGN_OR_RETURN(const double seconds, now->Seconds());

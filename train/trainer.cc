@@ -112,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Rank& rank,
   }
   ZEROTH_ASSIGN_OR_RETURN(trainer->sharded_,
                           ShardedModule::Create(rank, plan, sharding, options.tensor));
+  const AllocationPlace place(device.allocator(), "optimizer", options.optimizer);
   ZEROTH_ASSIGN_OR_RETURN(
       trainer->optimizer_,
       OptimizerRegistry::Create(options.optimizer, trainer->sharding(), kernels,
@@ -159,7 +160,7 @@ absl::StatusOr<Tensor> Trainer::ForwardBackward(absl::Span<const Batch> micro_ba
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<Tensor> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     TrainingStep step(*sharded_, StepOptions(inputs));
     ZEROTH_ASSIGN_OR_RETURN(Tensor losses, ForwardBackward(step, inputs));
     step.Release();
@@ -206,6 +207,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optio
   ZEROTH_ASSIGN_OR_RETURN(Tensor norm_and_scale,
                           Timed(timeline, device_->compute_stream(), "gradient", "norm",
                                 [&] { return step.GradNormAndScale(options_.clip_grad_norm); }));
+  const AllocationPlace place(device_->allocator(), "optimizer", options_.optimizer);
   if (lr.has_value()) {
     ZEROTH_RETURN_IF_ERROR(optimizer_->BeginStep(*lr, 1 / loss_scale()));
     updating_ = true;
@@ -219,7 +221,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueStep(const StepInputs& inputs, std::optio
 }
 
 absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
-                                               const Tensor& norm_and_scale) {
+                                               const Tensor& norm_and_scale) const {
   ZEROTH_ASSIGN_OR_RETURN(const StepInputs::Shared shared, inputs.ReadShared());
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> norm, norm_and_scale.ToHost<float>());
   StepResult result;
@@ -227,6 +229,7 @@ absl::StatusOr<StepResult> Trainer::ReadResult(const StepInputs& inputs,
   result.grad_norm = static_cast<double>(norm[0]);
   result.stop = shared.flag;
   result.skipped = !std::isfinite(norm[0]);
+  if (waited_.has_value()) result.waited_before = shared.waited;
   return result;
 }
 
@@ -243,7 +246,7 @@ void Trainer::Judge(StepResult& result) {
 absl::StatusOr<StepResult> Trainer::JudgedStep(absl::Span<const Batch> micro_batches, double lr,
                                                bool stop) {
   ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, stop));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {stop, waited_.value_or(0)}));
   TrainingStep step(*sharded_, StepOptions(inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, ForwardBackward(step, inputs));
   ZEROTH_ASSIGN_OR_RETURN(const Tensor norm_and_scale,
@@ -306,7 +309,7 @@ absl::StatusOr<StepResult> Trainer::Step(absl::Span<const Batch> micro_batches, 
 
 absl::StatusOr<StepResult> Trainer::WholeStep(absl::Span<const Batch> micro_batches, double lr,
                                               bool stop) {
-  ZEROTH_ASSIGN_OR_RETURN(StepResult result, StepWithoutAverage(micro_batches, lr, stop));
+  ZEROTH_ASSIGN_OR_RETURN(StepResult result, TimedStep(micro_batches, lr, stop));
   result.loss_scale = loss_scale();
   if (loss_scaler_.has_value() && !result.outlier) {
     const bool explained = loss_scaler_->Update(/*finite=*/!result.skipped);
@@ -363,7 +366,7 @@ absl::StatusOr<float> Trainer::Evaluate(absl::Span<const Batch> micro_batches) {
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<float> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor losses, inputs.MakeLosses());
     const NoGradient inference(sharded_->tape());
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {

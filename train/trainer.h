@@ -93,6 +93,11 @@ struct StepResult {
   bool outlier = false;   // by one of the z-scores, which there are once their windows are full
   std::optional<double> loss_zscore;
   std::optional<double> grad_norm_zscore;
+  // Seconds that this rank's compute stream waited for gathers, reductions and other collectives in
+  // this step, and that each rank did in the step before. There are none without a timeline in
+  // SchedulerOptions, where steps are recorded, and of a step before the first.
+  std::optional<double> waited;
+  std::vector<double> waited_before;
 };
 
 // Collective: every rank creates one and makes the same calls in the same order. One rank's thread
@@ -222,8 +227,8 @@ class Trainer {
   // returns the norm and the scale.
   absl::StatusOr<Tensor> EnqueueStep(const StepInputs& inputs, std::optional<double> lr);
   // The means over ranks and the norm of a step, once the device has them.
-  static absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
-                                               const Tensor& norm_and_scale);
+  absl::StatusOr<StepResult> ReadResult(const StepInputs& inputs,
+                                        const Tensor& norm_and_scale) const;
   bool looks_for_outliers() const {
     return options_.skip_loss_zscore > 0 || options_.skip_grad_norm_zscore > 0;
   }
@@ -246,6 +251,8 @@ class Trainer {
     return result;
   }
   absl::StatusOr<StepResult> WholeStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
+  // Counts what is waited for others.
+  absl::StatusOr<StepResult> TimedStep(absl::Span<const Batch> micro_batches, double lr, bool stop);
   absl::StatusOr<StepResult> StepWithoutAverage(absl::Span<const Batch> micro_batches, double lr,
                                                 bool stop);
   absl::StatusOr<Tensor> EnqueueOrPlayStep(absl::Span<const Batch> micro_batches, double lr,
@@ -269,6 +276,7 @@ class Trainer {
   StepKind last_kind_;          // of the latest step that was not played
   int steps_of_last_kind_ = 0;  // in a row
   std::unique_ptr<RecordedStep> recorded_;
+  std::optional<double> waited_;  // for others in the latest step
   absl::Status status_;
   bool updating_ = false;  // the step has begun to change what a failed one must leave alone
   bool failed_ = false;    // the latest call has, and left everything as it was before

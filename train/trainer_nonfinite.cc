@@ -14,7 +14,7 @@ absl::StatusOr<std::string> Trainer::FindNonFinite(absl::Span<const Batch> micro
   ZEROTH_RETURN_IF_ERROR(ExpectOneShape(micro_batches));
   return Guarded([&]() -> absl::StatusOr<std::string> {
     ZEROTH_ASSIGN_OR_RETURN(const StepInputs inputs, MakeInputs(micro_batches));
-    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, /*flag=*/false));
+    ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {}));
     NonFiniteFinder finder(sharding(), kernels());
     TrainingStep step(*sharded_, StepOptions(inputs));
     for (int64_t i = 0; i < inputs.micro_batches(); ++i) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Steps that are recorded once and played from then on.
+// Steps whose waits are counted, and steps that are recorded once and played from then on.
 
 #include <optional>
 #include <utility>
@@ -11,6 +11,24 @@
 #include "zeroth/train/trainer.h"
 
 namespace zeroth {
+
+absl::StatusOr<StepResult> Trainer::TimedStep(absl::Span<const Batch> micro_batches, double lr,
+                                              bool stop) {
+  Timeline* const timeline = options_.sharding.scheduler.timeline;
+  // What is recorded is one piece to the timeline.
+  if (timeline == nullptr || options_.record_steps) {
+    return StepWithoutAverage(micro_batches, lr, stop);
+  }
+  timeline->set_counts_waits(true);
+  absl::StatusOr<StepResult> result = StepWithoutAverage(micro_batches, lr, stop);
+  const absl::StatusOr<double> waited = timeline->Waited();
+  timeline->set_counts_waits(false);
+  ZEROTH_RETURN_IF_ERROR(result.status());
+  ZEROTH_RETURN_IF_ERROR(waited.status());
+  waited_ = *waited;
+  result->waited = waited_;
+  return result;
+}
 
 absl::Status Trainer::CanRecordSteps(const Communicator& world, const Device& device) {
   if (!device.CanRecord()) {
@@ -75,7 +93,7 @@ absl::StatusOr<Tensor> Trainer::EnqueueOrPlayStep(absl::Span<const Batch> micro_
   } else {
     ZEROTH_ASSIGN_OR_RETURN(inputs, MakeInputs(micro_batches));
   }
-  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, stop));
+  ZEROTH_RETURN_IF_ERROR(inputs.Fill(micro_batches, {stop, waited_.value_or(0)}));
   if (!plays) {
     steps_of_last_kind_ = kind == last_kind_ ? steps_of_last_kind_ + 1 : 1;
     last_kind_ = kind;

@@ -150,8 +150,10 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
   return config.GetIntOr("head_dim", width / heads);
 }
 
-absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_view type) {
-  MetadataBuilder out(config, type);
+constexpr char kSlidingWindow[] = "attention.sliding_window";
+
+absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_view architecture) {
+  MetadataBuilder out(config, architecture);
   const absl::StatusOr<int64_t> heads = config.GetInt("num_attention_heads");
   const absl::StatusOr<int64_t> head_dim = HeadDim(config);
   out.Count("context_length", config.GetIntOr("max_position_embeddings", 2048));
@@ -167,13 +169,16 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
+  // Null where there is none. Other families have one only with use_sliding_window.
+  if (config.ModelType().value_or("") == "mistral" && config.Has("sliding_window"))
+    out.Count(kSlidingWindow, config.GetInt("sliding_window"));
   const absl::StatusOr<RopeConfig> rope = ReadRope(config);
   if (!rope.ok()) return rope.status();
   out.Float("rope.freq_base", rope->theta);
   if (rope->type == "linear") {
     out.Text("rope.scaling.type", "linear");
     out.Float("rope.scaling.factor", config.GetDouble(absl::StrCat(rope->where, ".factor")));
-  } else if (rope->type != "default" && (rope->type != "llama3" || type != "llama")) {
+  } else if (rope->type != "default" && (rope->type != "llama3" || architecture != "llama")) {
     out.Keep(absl::UnimplementedError(
         absl::StrCat(config.where(), ": key \"", rope->where, "\" has rope_type \"", rope->type,
                      "\", expected default, linear or, in a Llama, llama3")));
@@ -296,6 +301,12 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
     out.Refuse("expert_count", absl::StrCat(experts), "0: mixtures of experts have no mapping");
   }
   out["architectures"] = {family.transformers_name};
+  const int64_t window = out.IntOr(kSlidingWindow, 0);
+  if (window > 0 && family.architecture == "llama") {
+    out["model_type"] = "mistral";
+    out["architectures"] = {"MistralForCausalLM"};
+    out["sliding_window"] = window;
+  }
   out["hidden_act"] = "silu";
   out["max_position_embeddings"] = out.Int("context_length");
   out["hidden_size"] = width;
@@ -319,8 +330,9 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
 
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, config.ModelType());
-  ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(type), config.where());
-  return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, type);
+  const absl::string_view architecture = GgufArchitectureOf(type);
+  ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), config.where());
+  return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
 
 absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {

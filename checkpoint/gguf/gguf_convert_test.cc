@@ -2,6 +2,7 @@
 
 #include "zeroth/checkpoint/gguf/gguf_convert.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,7 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
                           "rms_norm_eps",
                           "max_position_embeddings",
                           "hidden_act",
+                          "sliding_window",
                           "bos_token_id",
                           "eos_token_id",
                           "tie_word_embeddings",
@@ -101,8 +103,8 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
-                         ::testing::Values("gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen2_tiny",
-                                           "qwen3_tiny"),
+                         ::testing::Values("gpt2_tiny", "llama_tiny", "mistral_tiny", "olmo2_tiny",
+                                           "qwen2_tiny", "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(GgufConvertTest, Gpt2KeysAndTransposedMatrices) {
@@ -170,6 +172,30 @@ TEST(GgufConvertTest, LlamaKeysAndRotaryRows) {
       }
     }
   }
+}
+
+// llama.cpp has no Mistral of its own. One without a window is a Llama in Hugging Face as well.
+TEST(GgufConvertTest, AMistralIsALlamaWithAWindow) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/mistral_tiny");
+  ASSERT_TRUE(
+      ConvertHfToGguf(model, dir.File("m.gguf"), Options(GgufVocabularySource::kNone)).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  EXPECT_EQ(*file->metadata().GetString("general.architecture"), "llama");
+  EXPECT_EQ(*file->metadata().GetInt("llama.attention.sliding_window"), 12);
+  Json config = model.config().json();
+  config["sliding_window"] = nullptr;
+  std::filesystem::create_directory(dir.File("global"));
+  std::filesystem::copy_file("tests/testdata/mistral_tiny/model.safetensors",
+                             dir.File("global/model.safetensors"));
+  dir.Write("global/config.json", config.dump());
+  const HfDirectory global = OpenModel(dir.File("global"));
+  ASSERT_TRUE(
+      ConvertHfToGguf(global, dir.File("g.gguf"), Options(GgufVocabularySource::kNone)).ok());
+  const auto without = OpenGguf(dir.File("g.gguf"));
+  EXPECT_FALSE(without->metadata().Has("llama.attention.sliding_window"));
+  ASSERT_TRUE(ConvertGgufToHf(*without, dir.File("back")).ok());
+  EXPECT_EQ(*OpenModel(dir.File("back")).config().GetString("model_type"), "llama");
 }
 
 // llama.cpp rotates the halves of a head in these families, as Hugging Face does.

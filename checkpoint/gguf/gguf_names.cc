@@ -155,6 +155,10 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture) {
   return FindFamily(architecture).status();
 }
 
+absl::string_view GgufArchitectureOf(absl::string_view model_type) {
+  return model_type == "mistral" ? "llama" : model_type;
+}
+
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
                                                          absl::string_view hf_name) {
   ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));

@@ -35,9 +35,12 @@ struct GgufTensorName {
   bool always_float32 = false;
 };
 
-// Families whose names are known: those of general.architecture, which are Hugging Face's
-// model_type too: "gpt2", "llama", "qwen2", "qwen3", "olmo2". Unimplemented lists them.
+// Families whose names are known, as general.architecture says them: "gpt2", "llama", "qwen2",
+// "qwen3", "olmo2". Unimplemented lists them.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
+// What GGUF calls a model_type of Hugging Face: the same, but for a Mistral, which is a Llama
+// there.
+absl::string_view GgufArchitectureOf(absl::string_view model_type);
 
 // The GGUF name of a Hugging Face tensor; nothing for those that hold no parameters (masks and
 // frequencies that old files store). GPT-2's leading "transformer." may be absent, as in OpenAI's

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,11 +39,6 @@ constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
 constexpr char kLlama3Cuts[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
 
 absl::Status Bad(absl::string_view path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
@@ -238,13 +232,13 @@ GgufVocabulary ByteVocabulary() {
 
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory) {
   const fs::path base(directory);
-  if (Exists(base / "tokenizer.json")) {
+  if (IsFile(base / "tokenizer.json")) {
     return ReadTokenizerJson((base / "tokenizer.json").string());
   }
-  if (Exists(base / "vocab.json") && Exists(base / "merges.txt")) {
+  if (IsFile(base / "vocab.json") && IsFile(base / "merges.txt")) {
     return ReadVocabAndMerges((base / "vocab.json").string(), (base / "merges.txt").string());
   }
-  if (Exists(base / "tokenizer.model")) {
+  if (IsFile(base / "tokenizer.model")) {
     return absl::UnimplementedError(absl::StrCat(
         (base / "tokenizer.model").string(),
         ": a SentencePiece vocabulary, expected byte-level byte-pair encoding; convert "

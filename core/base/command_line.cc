@@ -13,20 +13,34 @@
 #include <new>
 #include <utility>
 
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace zeroth {
 
-void ShowFlagsOf(std::string source) {
-  absl::FlagsUsageConfig usage;
-  usage.contains_helpshort_flags = [source = std::move(source)](absl::string_view file) {
+std::vector<std::string> ParseFlagsAndWords(absl::string_view usage, std::string source, int argc,
+                                            char** argv) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_helpshort_flags = [source = std::move(source)](absl::string_view file) {
     return absl::StrContains(file, source);
   };
-  usage.contains_help_flags = usage.contains_helpshort_flags;
-  absl::SetFlagsUsageConfig(usage);
+  config.contains_help_flags = config.contains_helpshort_flags;
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  return {words.begin() + 1, words.end()};
+}
+
+absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
+                        int argc, char** argv) {
+  const std::vector<std::string> words = ParseFlagsAndWords(usage, std::move(source), argc, argv);
+  if (words.empty()) return EnterUsersDirectory();
+  return absl::InvalidArgumentError(absl::StrCat("unexpected argument '", words[0],
+                                                 "': flags start with --, as in ", example,
+                                                 "; see --help"));
 }
 
 int RunProgram(absl::FunctionRef<absl::Status()> program) {

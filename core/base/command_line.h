@@ -6,15 +6,22 @@
 #define ZEROTH_CORE_BASE_COMMAND_LINE_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace zeroth {
 
-// --help shows the flags of this source file (a part of its path), not those of the libraries. Call
-// it before flags are parsed.
-void ShowFlagsOf(std::string source);
+// Parses Abseil's flags, and returns the other words. --help prints `usage` and the flags of this
+// source file (a part of its path), not those of the libraries.
+std::vector<std::string> ParseFlagsAndWords(absl::string_view usage, std::string source, int argc,
+                                            char** argv);
+// The same for a program that takes flags alone, and EnterUsersDirectory(). InvalidArgument for
+// another word says how flags look: `example` is one.
+absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
+                        int argc, char** argv);
 
 // Runs a program and returns its exit code: 0, or 1 after an error, which is printed to stderr.
 // What would end the process is an error of the call that caused it from then on: a write to a pipe

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "zeroth/core/comm/communicator.h"
 #include "zeroth/core/device/device.h"
@@ -20,6 +21,9 @@ namespace zeroth {
 // device's compute stream. Errors of the communicator come first.
 absl::Status AgreeOnStatus(Communicator& world, Device& device, const absl::Status& mine,
                            absl::string_view label);
+
+// "rank 3", or "ranks 1, 3".
+std::string RanksText(absl::Span<const int> ranks);
 
 // Collective: the text of rank `root`, on every rank. InvalidArgument on every rank if it is longer
 // than 2^30 bytes.

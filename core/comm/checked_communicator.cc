@@ -73,14 +73,20 @@ absl::Status CheckedCommunicator::Barrier(Stream& stream, absl::string_view labe
 absl::Status CheckedCommunicator::Mark(Collective collective, const absl::Status& checked,
                                        Stream& stream) {
   Timeline* const timeline = stats_->timeline();
-  if (timeline == nullptr || !timeline->recording() || !checked.ok()) {
-    return Enqueue(std::move(collective), checked, stream);
-  }
+  if (timeline == nullptr || !checked.ok()) return Enqueue(std::move(collective), checked, stream);
+  ZEROTH_RETURN_IF_ERROR(timeline->BeginWait(stream));
+  ZEROTH_RETURN_IF_ERROR(MarkSpan(*timeline, std::move(collective), stream));
+  return timeline->EndWait(stream);
+}
+
+absl::Status CheckedCommunicator::MarkSpan(Timeline& timeline, Collective collective,
+                                           Stream& stream) {
+  if (!timeline.recording()) return Enqueue(std::move(collective), absl::OkStatus(), stream);
   const std::string label = absl::StrCat(collective.call.operation, " ", collective.call.label);
   const int64_t bytes = TrafficOf(collective);
-  ZEROTH_RETURN_IF_ERROR(timeline->Begin(stream, label));
-  ZEROTH_RETURN_IF_ERROR(Enqueue(std::move(collective), checked, stream));
-  return timeline->End(stream, label, bytes);
+  ZEROTH_RETURN_IF_ERROR(timeline.Begin(stream, label));
+  ZEROTH_RETURN_IF_ERROR(Enqueue(std::move(collective), absl::OkStatus(), stream));
+  return timeline.End(stream, label, bytes);
 }
 
 void CheckedCommunicator::Abort(const absl::Status& reason) {

@@ -56,6 +56,7 @@ class CheckedCommunicator : public Communicator {
  private:
   // Enqueue, marked in the timeline if there is one.
   absl::Status Mark(Collective collective, const absl::Status& checked, Stream& stream);
+  absl::Status MarkSpan(Timeline& timeline, Collective collective, Stream& stream);
 
   const std::shared_ptr<CommStats> stats_ = std::make_shared<CommStats>();
 };

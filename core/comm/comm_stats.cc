@@ -52,16 +52,15 @@ void CommStats::Add(CollectiveOp op, int64_t bytes, absl::string_view label) {
   Counter& counter = counters_[static_cast<size_t>(op)];
   ++counter.calls;
   counter.bytes += bytes;
-  const uint64_t sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  if (record_on_) record_.push_back({op, std::string(label), bytes, sequence, absl::Now()});
   if (latest_.size() < kLatest) latest_.emplace_back();
   Entry& entry = latest_[next_];
   next_ = (next_ + 1) % kLatest;
   entry.op = op;
   entry.label.assign(label.data(), label.size());  // in the memory of the one before
   entry.bytes = bytes;
-  entry.sequence = sequence;
+  entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   entry.time = absl::Now();
+  if (record_on_) record_.push_back(entry);
 }
 
 std::vector<CommStats::Entry> CommStats::Latest() const {

@@ -115,7 +115,7 @@ class MeshView {
   Communicator& shard_reduce() const { return *shard_reduce_; }
   // The ranks with this rank's shard index, one of each group: for reductions across groups.
   Communicator& replicate_reduce() const { return *replicate_reduce_; }
-  // The ranks of all groups: for reductions of whole gradients.
+  // The ranks of all groups: for reductions of replicated gradients.
   Communicator& data_reduce() const { return *data_reduce_; }
 
   // True if the owners are all ranks and there is more than one group.

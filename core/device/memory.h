@@ -6,9 +6,14 @@
 #define ZEROTH_CORE_DEVICE_MEMORY_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,11 +65,19 @@ class MemorySource {
 
 class Allocator;
 
+// What is in use of the memory that was allocated at one place of a run, by category.
+struct MemoryHolder {
+  std::string place;  // "forward h.3"
+  std::array<std::atomic<int64_t>, kMemoryCategoryCount> bytes{};
+};
+
 // One block of device memory; gives itself back when destroyed. Shared by the tensors that view it.
 // Keeps its allocator alive. Immutable apart from the bytes, so sharing across threads is safe.
 class Buffer {
  public:
-  Buffer(std::shared_ptr<Allocator> allocator, void* data, size_t bytes, MemoryCategory category);
+  // `holder` lives as long as the allocator.
+  Buffer(std::shared_ptr<Allocator> allocator, void* data, size_t bytes, MemoryCategory category,
+         MemoryHolder& holder);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -78,7 +91,11 @@ class Buffer {
   void* data_;
   size_t bytes_;
   MemoryCategory category_;
+  MemoryHolder& holder_;
 };
+
+// Begins what Allocator::Allocate's messages say of an allocation that has failed.
+inline constexpr char kCannotAllocate[] = "cannot allocate";
 
 // Hands out 64-byte aligned (or better) blocks of one device and accounts for them. Thread-safe.
 class Allocator : public std::enable_shared_from_this<Allocator> {
@@ -86,7 +103,8 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   virtual ~Allocator() = default;
 
   // A block of `bytes` uninitialised bytes; zero bytes give a valid buffer of size 0.
-  // ResourceExhausted says how many bytes were asked for, for what, and how many were in use.
+  // ResourceExhausted says how many bytes were asked for, for what and at which place, what was in
+  // use by category, and which places hold most of it.
   absl::StatusOr<std::shared_ptr<Buffer>> Allocate(size_t bytes, MemoryCategory category);
 
   // Whether there is memory that the rank's collectives can be told of
@@ -103,6 +121,13 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   // Set it before the allocator is shared.
   void set_limit(int64_t bytes) { limit_ = bytes; }
   int64_t limit() const { return limit_; }
+
+  // Until it is left, what is allocated is for "`what` `of`", as "forward h.3", wherever it is then
+  // used; the innermost place counts. For messages alone. One thread enters and leaves; what others
+  // allocate meanwhile is for the same place.
+  void EnterPlace(absl::string_view what, absl::string_view of);
+  void LeavePlace();
+  void LeaveAllPlaces();
 
   // A consistent snapshot.
   virtual MemoryStats stats() const = 0;
@@ -124,8 +149,30 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   absl::StatusOr<std::shared_ptr<Buffer>> AllocateBy(Take take, size_t bytes,
                                                      MemoryCategory category);
   absl::Status CheckLimit(size_t bytes) const;
+  // By category, and the largest of `holders_`.
+  std::string Ledger() const;
 
   int64_t limit_ = 0;
+  mutable std::mutex holders_mutex_;
+  std::map<std::string, MemoryHolder> holders_;  // by place
+  MemoryHolder outside_;                         // of all places
+  std::vector<MemoryHolder*> entered_;
+  std::atomic<MemoryHolder*> holder_ = &outside_;
+};
+
+// A place for as long as it lives.
+class AllocationPlace {
+ public:
+  AllocationPlace(Allocator& allocator, absl::string_view what, absl::string_view of)
+      : allocator_(allocator) {
+    allocator_.EnterPlace(what, of);
+  }
+  ~AllocationPlace() { allocator_.LeavePlace(); }
+  AllocationPlace(const AllocationPlace&) = delete;
+  AllocationPlace& operator=(const AllocationPlace&) = delete;
+
+ private:
+  Allocator& allocator_;
 };
 
 }  // namespace zeroth

@@ -99,7 +99,10 @@ TEST(AllocatorTest, ErrorsSayWhatWasAskedForAndWhatIsInUse) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(),
             "cannot allocate 1000 bytes for gathered_parameters (16 bytes in use, 64 reserved): "
-            "the block is taken");
+            "the block is taken\n"
+            "  in use: \n"
+            "  most of it from:\n"
+            "    setting up: 0.0 MiB of optimizer");
 }
 
 }  // namespace

@@ -38,6 +38,29 @@ absl::Status Timeline::Add(Stream& stream, absl::string_view label, bool begins,
   return absl::OkStatus();
 }
 
+void Timeline::set_counts_waits(bool on) {
+  counts_waits_ = on;
+  waits_.clear();
+}
+
+absl::Status Timeline::AddWait(Stream& stream) {
+  if (!counts_waits_ || &stream != &stream.device().compute_stream()) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(std::shared_ptr<Event> event, stream.RecordTime());
+  waits_.push_back(std::move(event));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Timeline::Waited() const {
+  double seconds = 0;
+  double sign = -1;
+  for (const std::shared_ptr<Event>& event : waits_) {
+    ZEROTH_ASSIGN_OR_RETURN(const double at, event->Seconds());
+    seconds += sign * at;
+    sign = -sign;
+  }
+  return seconds;
+}
+
 absl::StatusOr<std::vector<Timeline::Span>> Timeline::Take(std::vector<MemorySample>* memory) {
   const std::vector<Mark> marks = std::exchange(marks_, {});
   std::vector<Span> spans;

@@ -48,6 +48,16 @@ class Timeline {
   bool recording() const { return recording_; }
   void set_recording(bool on) { recording_ = on; }
 
+  // Whether waits are added up, for the price of two events each; apart from recording.
+  bool counts_waits() const { return counts_waits_; }
+  // Forgets what has been added up, and begins or stops to.
+  void set_counts_waits(bool on);
+  // Around what `stream` stands still for. Only the compute stream's waits count.
+  absl::Status BeginWait(Stream& stream) { return AddWait(stream); }
+  absl::Status EndWait(Stream& stream) { return AddWait(stream); }
+  // Seconds of all of these since they are added up, once they are over.
+  absl::StatusOr<double> Waited() const;
+
   // Everything recorded so far, by begin, and forgets it; waits until it has happened.
   // FailedPrecondition names a label that was ended and not begun, or the reverse.
   absl::StatusOr<std::vector<Span>> Take(std::vector<MemorySample>* memory = nullptr);
@@ -63,8 +73,11 @@ class Timeline {
   };
 
   absl::Status Add(Stream& stream, absl::string_view label, bool begins, int64_t bytes);
+  absl::Status AddWait(Stream& stream);
 
   bool recording_ = false;
+  bool counts_waits_ = false;
+  std::vector<std::shared_ptr<Event>> waits_;  // begins and ends in turn
   std::vector<Mark> marks_;
 };
 
@@ -83,6 +96,17 @@ auto Timed(Timeline* timeline, Stream& stream, absl::string_view what, absl::str
 
 // What a stream does while it does nothing, as the beginning of a label: "wait for gather h.0".
 inline constexpr char kWaitFor[] = "wait for";
+
+// As Timed, for `work` that `stream` stands still for.
+template <typename Work>
+auto TimedWait(Timeline* timeline, Stream& stream, absl::string_view what, absl::string_view of,
+               Work work) -> decltype(work()) {
+  if (timeline == nullptr) return work();
+  if (absl::Status begun = timeline->BeginWait(stream); !begun.ok()) return begun;
+  auto result = Timed(timeline, stream, what, of, work);
+  if (absl::Status ended = timeline->EndWait(stream); !ended.ok()) return ended;
+  return result;
+}
 
 // Spans and samples as events of chrome://tracing and Perfetto, JSON objects with commas in
 // between: process number `rank` with a thread for each stream, moved by `offset` seconds. Whoever

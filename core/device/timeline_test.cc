@@ -2,6 +2,7 @@
 
 #include "zeroth/core/device/timeline.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,34 @@ TEST_F(TimelineTest, SpansNestAndStreamsAreApart) {
   EXPECT_LE(find("block").end, find("root").end);
   EXPECT_EQ(find("gather").stream, "side");
   EXPECT_TRUE(timeline_.Take()->empty()) << "taking forgets";
+}
+
+TEST_F(TimelineTest, AddsUpWhatTheComputeStreamWaits) {
+  Stream& compute = device_->compute_stream();
+  const auto wait_once = [&](Stream& stream) {
+    return TimedWait(&timeline_, stream, kWaitFor, "work", [&]() -> absl::Status {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+      while (std::chrono::steady_clock::now() < until) continue;
+      return absl::OkStatus();
+    });
+  };
+  ASSERT_TRUE(wait_once(compute).ok());
+  EXPECT_EQ(*timeline_.Waited(), 0) << "nobody has asked";
+  timeline_.set_counts_waits(true);
+  ASSERT_TRUE(wait_once(*side_).ok());
+  EXPECT_EQ(*timeline_.Waited(), 0) << "another stream may wait";
+  EXPECT_TRUE(timeline_.Take()->empty()) << "counting records nothing";
+  timeline_.set_recording(true);
+  ASSERT_TRUE(wait_once(compute).ok());
+  ASSERT_TRUE(wait_once(compute).ok());
+  const absl::StatusOr<std::vector<Timeline::Span>> recorded = timeline_.Take();
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  double inside = 0;
+  for (const Timeline::Span& span : *recorded) inside += span.end - span.begin;
+  EXPECT_GE(inside, 4e-3);
+  EXPECT_GE(*timeline_.Waited(), inside) << "a span lies inside of the wait";
+  timeline_.set_counts_waits(false);
+  EXPECT_EQ(*timeline_.Waited(), 0) << "forgotten";
 }
 
 TEST_F(TimelineTest, WhatDoesNotMatchIsNamed) {

@@ -16,11 +16,6 @@ std::vector<int64_t> SectionsOf(const Shape& global, const ParameterPart& part) 
   return part.sections.empty() ? std::vector<int64_t>{global.dim(part.dim)} : part.sections;
 }
 
-// Where a share of `numel` elements begins; that of the one after the last is their end.
-int64_t BeginOfShare(int64_t numel, int index, int count) {
-  return numel / count * index + numel % count * index / count;
-}
-
 // Along the dimension: a section's share, which begins at `global_begin` of it, and at `begin` of
 // the part's.
 struct Share {
@@ -44,6 +39,10 @@ std::vector<Share> SharesOf(const Shape& global, const ParameterPart& part) {
 }
 
 }  // namespace
+
+int64_t BeginOfShare(int64_t numel, int index, int count) {
+  return numel / count * index + numel % count * index / count;
+}
 
 absl::StatusOr<Shape> ShapeOfPart(const Shape& global, const ParameterPart& part) {
   if (part.dim < 0 || part.dim >= global.rank()) {

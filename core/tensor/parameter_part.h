@@ -28,6 +28,9 @@ struct ParameterPart {
   std::vector<int64_t> sections = {};
 };
 
+// Where share `index` of `numel` elements begins; that of the one after the last is their end.
+int64_t BeginOfShare(int64_t numel, int index, int count);
+
 // Elements [begin, begin + numel) of a part are [global_begin, global_begin + numel) of the
 // undivided parameter, both row-major.
 struct ElementRun {

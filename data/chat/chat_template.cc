@@ -138,6 +138,11 @@ absl::string_view ChatTemplate::name() const {
   return "";
 }
 
+std::string ChatTemplate::Identity() const {
+  return absl::StrCat(name(), " ", begin_of_text_, " ", begin_of_turn_, " ", end_of_header_, " ",
+                      end_of_turn_, " ", thinks_, " ", says_dates_, " ", default_system_);
+}
+
 absl::StatusOr<ChatTemplate> ChatTemplate::Create(Format format, const Tokenizer& tokenizer) {
   ChatTemplate result(format);
   result.tokenizer_ = &tokenizer;

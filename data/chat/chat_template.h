@@ -57,6 +57,8 @@ class ChatTemplate {
   int32_t end_of_turn() const { return end_of_turn_; }
   // "chatml", for messages.
   absl::string_view name() const;
+  // All that tells it from other templates for the same tokenizer, as text.
+  std::string Identity() const;
 
  private:
   class Writer;

@@ -100,6 +100,12 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   return marks;
 }
 
+// Whether an object has something at `key`.
+bool Says(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && !found->empty();
+}
+
 absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
                      const ConversationOptions& options, Rows& rows, Cuts& cuts) {
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
@@ -147,11 +153,16 @@ absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& rec
     return wrong(
         "expected an object with \"messages\", a list, as in the file's first conversation");
   }
+  // Passed over they would leave calls out of what is learned, and nobody would know.
+  if (Says(json, "tools")) return wrong("has \"tools\", which no template here writes");
   std::vector<ChatMessage> messages;
   bool replies = false;
   for (const nlohmann::json& entry : *list) {
     const size_t number = messages.size() + 1;
     if (!entry.is_object()) return wrong("message ", number, " is no object");
+    if (Says(entry, "tool_calls")) {
+      return wrong("message ", number, " has \"tool_calls\", which no template here writes");
+    }
     ChatMessage message;
     for (const auto& [key, value] : {std::pair<const char*, std::string*>{"role", &message.role},
                                      {"content", &message.content}}) {
@@ -179,9 +190,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
     const ConversationOptions& options) {
   ZEROTH_CHECK(!files.empty() && options.seq_len >= 1);
-  const std::string description =
-      files.size() == 1 ? files[0].path
-                        : absl::StrCat(files[0].path, " and ", files.size() - 1, " more");
+  const std::string description = DescribeFiles(files);
   auto rows = std::make_shared<Rows>(options.seq_len + 1, tokenizer.end_of_text(), description);
   Cuts cuts;
   for (const DataFile& file : files) {

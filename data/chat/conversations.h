@@ -20,7 +20,8 @@ namespace zeroth {
 // Whether the first line of a file of JSON lines is a conversation: an object with "messages".
 absl::StatusOr<bool> HoldsConversations(const DataFile& file);
 
-// The messages of {"messages": [{"role": …, "content": …}, …]}; other keys are passed over.
+// The messages of {"messages": [{"role": …, "content": …}, …]}; other keys are passed over, but for
+// tools and calls of them, which are refused.
 // InvalidArgument names the line and what of it is none.
 absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record);
 

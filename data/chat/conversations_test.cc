@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 
 #include "zeroth/core/base/file/temporary_directory.h"
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/data/loader.h"
 #include "zeroth/data/tokenizer/open_tokenizer.h"
 
@@ -167,6 +168,10 @@ TEST_F(ConversationsTest, BadConversationsNameTheirLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"messages": [{"role": "user", "content": "a"}]})", "without a message of the assistant"},
       {R"({"messages": []})", "without a message of the assistant"},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})",
+       "has \"tools\""},
+      {R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]})",
+       "message 1 has \"tool_calls\""},
       {R"({"messages": [{"role": "assistant", "content": "a"}]})", "message 1 is of \"assistant\""},
       {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
            {"role": "user", "content": "c"}]})",

@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
 
-bool IsFile(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 // The template of a tokenizer_config.json: a string, or of several with names the one that is
 // called default; empty if there is none.
 absl::StatusOr<std::string> TemplateOf(const nlohmann::json& config, const std::string& where) {

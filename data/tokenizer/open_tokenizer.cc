@@ -22,16 +22,11 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 // `file`, and a tokenizer_config.json beside it.
 std::vector<std::string> WithConfig(const fs::path& file) {
   std::vector<std::string> files = {file.string()};
   const fs::path config = file.parent_path() / "tokenizer_config.json";
-  if (Exists(config)) files.push_back(config.string());
+  if (IsFile(config)) files.push_back(config.string());
   return files;
 }
 
@@ -48,16 +43,16 @@ absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& p
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": expected a directory, a tokenizer.json or a SentencePiece .model"));
   }
-  if (Exists(base / "tokenizer.json")) return WithConfig(base / "tokenizer.json");
-  if (Exists(base / "tokenizer.model"))
+  if (IsFile(base / "tokenizer.json")) return WithConfig(base / "tokenizer.json");
+  if (IsFile(base / "tokenizer.model"))
     return std::vector<std::string>{(base / "tokenizer.model").string()};
   const fs::path vocab = base / "vocab.json";
   const fs::path merges = base / "merges.txt";
-  if (Exists(vocab) && Exists(merges))
+  if (IsFile(vocab) && IsFile(merges))
     return std::vector<std::string>{vocab.string(), merges.string()};
   return absl::NotFoundError(
       absl::StrCat(path, ": no tokenizer there: neither tokenizer.json, nor tokenizer.model, nor ",
-                   Exists(vocab) ? "merges.txt beside vocab.json" : "vocab.json with merges.txt"));
+                   IsFile(vocab) ? "merges.txt beside vocab.json" : "vocab.json with merges.txt"));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,

@@ -4,6 +4,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <exception>
+
 namespace zeroth {
 namespace {
 
@@ -21,7 +23,12 @@ SentencePieceLibrary::SentencePieceLibrary() : processor_(std::make_unique<Proce
 SentencePieceLibrary::~SentencePieceLibrary() = default;
 
 std::string SentencePieceLibrary::Load(std::string_view model) {
-  return ErrorOf(processor_->library.LoadFromSerializedProto(model));
+  // Pieces that its table cannot hold, as one that begins with a zero byte, make it throw.
+  try {
+    return ErrorOf(processor_->library.LoadFromSerializedProto(model));
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 int32_t SentencePieceLibrary::size() const { return processor_->library.GetPieceSize(); }

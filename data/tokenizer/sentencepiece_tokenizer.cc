@@ -28,11 +28,59 @@ absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
 }
 
+// Takes a number of protocol buffers' variable length off the front; false if there is none.
+bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {
+    const auto byte = static_cast<uint8_t>(bytes->front());
+    bytes->remove_prefix(1);
+    *value |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+// Whether all that says how long it is fits into what it is in. The library makes room for a string
+// before it looks, tens of megabytes for a file of a few bytes.
+bool LengthsFit(absl::string_view message, bool has_messages) {
+  constexpr uint64_t kVarint = 0, kEightBytes = 1, kDelimited = 2, kFourBytes = 5;
+  while (!message.empty()) {
+    uint64_t tag = 0;
+    uint64_t length = 0;
+    if (!TakeVarint(&message, &tag)) return false;
+    const uint64_t wire_type = tag & 7;
+    if (wire_type == kVarint) {
+      if (!TakeVarint(&message, &length)) return false;
+      continue;
+    }
+    if (wire_type == kDelimited) {
+      if (!TakeVarint(&message, &length)) return false;
+    } else if (wire_type == kEightBytes || wire_type == kFourBytes) {
+      length = wire_type == kEightBytes ? 8 : 4;
+    } else {
+      return false;
+    }
+    if (length > message.size()) return false;
+    const absl::string_view value = message.substr(0, length);
+    message.remove_prefix(length);
+    // Of a model, fields 1 to 5 are messages; the fourth, what a model was tested on, has more.
+    const uint64_t field = tag >> 3;
+    const bool is_message = has_messages && wire_type == kDelimited && field >= 1 && field <= 5;
+    if (is_message && !LengthsFit(value, field == 4)) return false;
+  }
+  return true;
+}
+
 std::string_view Std(absl::string_view text) { return {text.data(), text.size()}; }
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   absl::Status Load(absl::string_view model) {
+    if (!LengthsFit(model, /*has_messages=*/true)) {
+      return absl::InvalidArgumentError(
+          "no SentencePiece model: a part of it is longer than the file, or is none of a model; is "
+          "the file cut short?");
+    }
     ZEROTH_RETURN_IF_ERROR(FromLibrary(library_.Load(Std(model)), "no SentencePiece model"));
     if (library_.end_of_text() < 0) {
       return absl::InvalidArgumentError(

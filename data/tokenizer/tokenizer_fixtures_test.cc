@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -164,6 +165,16 @@ TEST(SentencePieceTest, BadFilesAreRefused) {
     EXPECT_EQ(SentencePieceFromBytes(bytes, false).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+  // A piece of 6 bytes with a text of 3 million, for which the library would make room.
+  const absl::Status too_long =
+      SentencePieceFromBytes(std::string("\x0a\x06\x0a\xc0\x8d\xb7\x01x"), false).status();
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_long.message()), ::testing::HasSubstr("cut short"));
+  // A piece that begins with a zero byte, of which the library throws an exception.
+  const std::string zero("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02\x0a\x07\x0a\x05\0\0%\x81\x06",
+                         25);
+  EXPECT_EQ(SentencePieceFromBytes(zero, false).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto special = OpenTokenizer(FolderOf("sentencepiece"), {.parse_special = true});
   EXPECT_EQ(special.status().code(), absl::StatusCode::kUnimplemented) << special.status();
 }

@@ -295,33 +295,17 @@ __global__ void __launch_bounds__(kMmaThreads) MmaBackwardQueries(AttentionBackw
                      at.packed, query, at.seq, at.head_dim);
 }
 
-template <typename T, int kDim>
-absl::Status LaunchBoth(const AttentionPlan& plan, const AttentionBackwardParams& params,
-                        cudaStream_t stream) {
-  ZEROTH_RETURN_IF_ERROR(
-      ZEROTH_LAUNCH((MmaBackwardKeys<T, kDim>), plan.backward_keys, stream, params));
-  return ZEROTH_LAUNCH((MmaBackwardQueries<T, kDim>), plan.backward_queries, stream, params);
-}
-
-template <typename T>
-absl::Status LaunchTyped(const AttentionPlan& plan, const AttentionBackwardParams& params,
-                         cudaStream_t stream) {
-  switch (plan.width) {
-    case 64:
-      return LaunchBoth<T, 64>(plan, params, stream);
-    case 96:
-      return LaunchBoth<T, 96>(plan, params, stream);
-    default:
-      return LaunchBoth<T, 128>(plan, params, stream);
-  }
-}
-
 }  // namespace
 
 absl::Status LaunchMmaBackward(const AttentionPlan& plan, DType dtype,
                                const AttentionBackwardParams& params, cudaStream_t stream) {
-  return dtype == DType::kBFloat16 ? LaunchTyped<bf16>(plan, params, stream)
-                                   : LaunchTyped<fp16>(plan, params, stream);
+  return DispatchTiles(plan, dtype, [&](auto tag, auto width) -> absl::Status {
+    using T = typename decltype(tag)::type;
+    constexpr int kDim = decltype(width)::value;
+    ZEROTH_RETURN_IF_ERROR(
+        ZEROTH_LAUNCH((MmaBackwardKeys<T, kDim>), plan.backward_keys, stream, params));
+    return ZEROTH_LAUNCH((MmaBackwardQueries<T, kDim>), plan.backward_queries, stream, params);
+  });
 }
 
 }  // namespace zeroth::cuda

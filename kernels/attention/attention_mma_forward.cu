@@ -199,33 +199,17 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionForwardParams
                      at.out_token, query, at.seq, at.head_dim);
 }
 
-template <typename T, int kDim>
-absl::Status LaunchWidth(const AttentionPlan& plan, const AttentionForwardParams& params,
-                         cudaStream_t stream) {
-  return params.at.is_bounded()
-             ? ZEROTH_LAUNCH((MmaForward<T, kDim, true>), plan.forward, stream, params)
-             : ZEROTH_LAUNCH((MmaForward<T, kDim, false>), plan.forward, stream, params);
-}
-
-template <typename T>
-absl::Status LaunchTyped(const AttentionPlan& plan, const AttentionForwardParams& params,
-                         cudaStream_t stream) {
-  switch (plan.width) {
-    case 64:
-      return LaunchWidth<T, 64>(plan, params, stream);
-    case 96:
-      return LaunchWidth<T, 96>(plan, params, stream);
-    default:
-      return LaunchWidth<T, 128>(plan, params, stream);
-  }
-}
-
 }  // namespace
 
 absl::Status LaunchMmaForward(const AttentionPlan& plan, DType dtype,
                               const AttentionForwardParams& params, cudaStream_t stream) {
-  return dtype == DType::kBFloat16 ? LaunchTyped<bf16>(plan, params, stream)
-                                   : LaunchTyped<fp16>(plan, params, stream);
+  return DispatchTiles(plan, dtype, [&](auto tag, auto width) {
+    using T = typename decltype(tag)::type;
+    constexpr int kDim = decltype(width)::value;
+    return params.at.is_bounded()
+               ? ZEROTH_LAUNCH((MmaForward<T, kDim, true>), plan.forward, stream, params)
+               : ZEROTH_LAUNCH((MmaForward<T, kDim, false>), plan.forward, stream, params);
+  });
 }
 
 }  // namespace zeroth::cuda

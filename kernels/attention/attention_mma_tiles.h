@@ -10,13 +10,27 @@
 #define ZEROTH_KERNELS_ATTENTION_ATTENTION_MMA_TILES_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/attention/attention_plan.h"
 #include "zeroth/kernels/cuda/async_copy.h"
+#include "zeroth/kernels/cuda/dispatch.h"
 #include "zeroth/kernels/cuda/mma.h"
 
 namespace zeroth::cuda {
+
+// function(TypeTag<T>(), an integral constant) for the type, bf16 or fp16, and the width of a
+// plan's tiles.
+template <typename Function>
+absl::Status DispatchTiles(const AttentionPlan& plan, DType dtype, const Function& function) {
+  const auto of_type = [&](auto tag) {
+    if (plan.width == 64) return function(tag, std::integral_constant<int, 64>());
+    if (plan.width == 96) return function(tag, std::integral_constant<int, 96>());
+    return function(tag, std::integral_constant<int, 128>());
+  };
+  return dtype == DType::kBFloat16 ? of_type(TypeTag<bf16>()) : of_type(TypeTag<fp16>());
+}
 
 inline constexpr float kLog2E = 1.44269504088896340736f;
 

@@ -10,8 +10,8 @@
 
 namespace zeroth::cuda {
 
-// A block sums 32 columns of a piece: a warp reads 32 neighbours of a row, eight warps take turns
-// at the piece's rows.
+// A block sums 32 columns of a piece: a warp reads 32 neighbours of a row, and each of eight warps
+// reads every eighth row of the piece.
 inline constexpr int kColumnThreads = 32;
 inline constexpr int kRowThreads = 8;
 

@@ -7,24 +7,15 @@
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth::kernels {
-namespace {
 
-template <typename Call>
-absl::Status RunPair(const char* name, Kernels& kernels, const Tensor& a, const Tensor& b,
-                     const Tensor& out) {
-  Operation op(name, kernels);
+absl::Status Add(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out) {
+  Operation op("Add", kernels);
   SharedType type;
   if (!op.Kind("a", a, type) || !op.Exactly("b", b, a.shape(), type) ||
       !op.Exactly("out", out, a.shape(), type)) {
     return op.status();
   }
-  return op.Run(Call{{a.numel(), a.dtype(), a.raw_data(), b.raw_data(), out.raw_data()}});
-}
-
-}  // namespace
-
-absl::Status Add(Kernels& kernels, const Tensor& a, const Tensor& b, const Tensor& out) {
-  return RunPair<AddCall>("Add", kernels, a, b, out);
+  return op.Run(AddCall{a.numel(), a.dtype(), a.raw_data(), b.raw_data(), out.raw_data()});
 }
 
 absl::Status Scale(Kernels& kernels, const Tensor& x, float factor) {

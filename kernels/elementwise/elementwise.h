@@ -30,14 +30,13 @@ absl::Status Cast(Kernels& kernels, const Tensor& src, const Tensor& dst);
 }  // namespace kernels
 
 // What devices compute.
-struct PairCall {
+struct AddCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;
 };
-struct AddCall : PairCall {};
 struct ScaleCall {
   int64_t count = 0;
   DType dtype = DType::kFloat32;

@@ -20,18 +20,14 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
-// out[begin, end) = op of the pairs there.
-template <class Op>
-HWY_INLINE void PairPiece(const PairCall& call, int64_t begin, int64_t end, const Op& op) {
+void AddPiece(const AddCall& call, int64_t begin, int64_t end) {
   WithElementType(call.dtype, [&](auto element) HWY_ATTR {
     using T = decltype(element);
-    Transform(static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin, op,
-              static_cast<const T*>(call.a) + begin, static_cast<const T*>(call.b) + begin);
+    Transform(
+        static_cast<size_t>(end - begin), static_cast<T*>(call.out) + begin,
+        [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); },
+        static_cast<const T*>(call.a) + begin, static_cast<const T*>(call.b) + begin);
   });
-}
-
-void AddPiece(const AddCall& call, int64_t begin, int64_t end) {
-  PairPiece(call, begin, end, [](auto, auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
 }
 
 void ScalePiece(const ScaleCall& call, int64_t begin, int64_t end) {

@@ -27,16 +27,11 @@ struct Same {
   __device__ float operator()(float x) const { return x; }
 };
 
-template <typename F>
-absl::Status ApplyToPair(const PairCall& call, CudaKernels& kernels) {
-  return DispatchType(call.dtype, [&](auto tag) {
-    return Apply<F, typename decltype(tag)::type>(call.count, F(), call.out, call.a, call.b,
-                                                  kernels.target());
-  });
-}
-
 absl::Status Add(const AddCall& call, CudaKernels& kernels) {
-  return ApplyToPair<AddOf>(call, kernels);
+  return DispatchType(call.dtype, [&](auto tag) {
+    return Apply<AddOf, typename decltype(tag)::type>(call.count, AddOf(), call.out, call.a, call.b,
+                                                      kernels.target());
+  });
 }
 const OnCuda<Add> add;
 

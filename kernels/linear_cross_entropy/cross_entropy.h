@@ -7,11 +7,9 @@
 #include <optional>
 
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/ignored_target.h"
 
 namespace zeroth::cpu {
-
-// Targets with this value are left out of the mean.
-inline constexpr int32_t kIgnoredTarget = -100;
 
 // Adds -log softmax(logits)[target] of every row whose target is not kIgnoredTarget to `loss`, in
 // the order of the rows. If `gradients` names a type, fp32, bf16 or fp16, each row of logits [rows,

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/gemm/gemm_cpu.h"

@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/device/cuda/cuda_status.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/async_copy.h"
@@ -11,7 +12,6 @@
 namespace zeroth::cuda {
 namespace {
 
-constexpr int32_t kIgnored = -100;
 constexpr int kThreads = 512;
 constexpr int kWidth = 4;  // fp32 logits in 16 bytes
 // Blocks whose row is in shared memory.
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMapThreads)
   const int32_t target = targets[row];
   if (Counts(target, vocab)) {
     atomicAdd(counted, 1);
-  } else if (target != kIgnored) {
+  } else if (target != kIgnoredTarget) {
     ReportDataError(error, DataErrorCode::kTarget, target, row, 1, vocab);
   }
 }

@@ -98,6 +98,33 @@ absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args) {
   return op.Run(call);
 }
 
+absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args) {
+  Operation op("CountExperts", kernels);
+  if (!op.MinRank("experts", args.experts, 2) || !op.MinRank("counts", args.counts, 2)) {
+    return op.status();
+  }
+  CountExpertsCall call;
+  const int64_t top_k = args.experts.dim(-1);
+  const int64_t tokens = top_k == 0 ? 0 : args.experts.numel() / top_k;
+  if (!op.Require(
+          args.sequence >= 1 && tokens % args.sequence == 0, "sequence",
+          absl::StrCat("is ", args.sequence, ", expected a divisor of ", tokens, " tokens")) ||
+      !CheckCounts(op, tokens, top_k)) {
+    return op.status();
+  }
+  call.sequences = tokens / args.sequence;
+  call.experts = args.counts.dim(-1);
+  call.pairs = args.sequence * top_k;
+  op.Rows("experts", args.experts, tokens, top_k, DType::kInt32);
+  if (!op.Rows("counts", args.counts, call.sequences, call.experts, DType::kFloat32)) {
+    return op.status();
+  }
+  call.scale = args.scale;
+  call.chosen = args.experts.data<int32_t>();
+  call.counts = args.counts.data<float>();
+  return op.Run(call);
+}
+
 absl::Status Scatter(Kernels& kernels, const ScatterArgs& args) {
   Operation op("Scatter", kernels);
   SharedType type;

@@ -45,6 +45,15 @@ struct RouteBackwardArgs {
   Tensor dlogits;   // [tokens, experts], as logits; overwritten
 };
 
+// counts[s, e] = how many tokens of sequence s have expert e, times `scale`. A sequence is
+// `sequence` tokens that follow each other.
+struct CountExpertsArgs {
+  Tensor experts;  // [tokens, top_k]
+  int64_t sequence = 1;
+  float scale = 1;
+  Tensor counts;  // [tokens / sequence, experts], fp32, overwritten
+};
+
 // grouped[rows[t, k]] = tokens[t], times weights[t, k] if there are any.
 struct ScatterArgs {
   Tensor tokens;   // [tokens, dim]
@@ -92,9 +101,10 @@ struct GroupedGradientArgs {
 
 namespace kernels {
 
-// InvalidArgument, on a CPU at once, for offsets and rows that Route has not written.
+// InvalidArgument, on a CPU at once, for experts, offsets and rows that Route has not written.
 absl::Status Route(Kernels& kernels, const RouteArgs& args);
 absl::Status RouteBackward(Kernels& kernels, const RouteBackwardArgs& args);
+absl::Status CountExperts(Kernels& kernels, const CountExpertsArgs& args);
 absl::Status Scatter(Kernels& kernels, const ScatterArgs& args);
 absl::Status Combine(Kernels& kernels, const CombineArgs& args);
 absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args);
@@ -126,6 +136,14 @@ struct RouteBackwardCall {
   const int32_t* chosen = nullptr;
   const float* dweights = nullptr;
   void* dlogits = nullptr;
+};
+struct CountExpertsCall {
+  int64_t sequences = 0;
+  int64_t experts = 0;
+  int64_t pairs = 0;  // of a token and an expert, in each sequence
+  float scale = 1;
+  const int32_t* chosen = nullptr;
+  float* counts = nullptr;
 };
 // Of Scatter, Combine and RowDots; what is written is not const there.
 struct RowsCall {

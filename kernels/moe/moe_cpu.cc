@@ -219,6 +219,27 @@ absl::Status RouteBackward(const RouteBackwardCall& call, CpuKernels&) {
 }
 const OnCpu<RouteBackward> route_backward;
 
+absl::Status CountExperts(const CountExpertsCall& call, CpuKernels&) {
+  std::vector<int64_t> counts(static_cast<size_t>(call.experts));
+  for (int64_t sequence = 0; sequence < call.sequences; ++sequence) {
+    std::fill(counts.begin(), counts.end(), 0);
+    for (int64_t pair = sequence * call.pairs; pair < (sequence + 1) * call.pairs; ++pair) {
+      if (call.chosen[pair] < 0 || call.chosen[pair] >= call.experts) {
+        return absl::InvalidArgumentError(absl::StrCat("mixture of experts: experts is ",
+                                                       call.chosen[pair], " at ", pair,
+                                                       ", expected 0 to ", call.experts - 1));
+      }
+      ++counts[static_cast<size_t>(call.chosen[pair])];
+    }
+    for (size_t e = 0; e < counts.size(); ++e) {
+      call.counts[static_cast<size_t>(sequence * call.experts) + e] =
+          static_cast<float>(counts[e]) * call.scale;
+    }
+  }
+  return absl::OkStatus();
+}
+const OnCpu<CountExperts> count_experts;
+
 // `rows` are read where nobody checks them any more.
 absl::Status CheckRows(const RowsCall& call) {
   const int64_t pairs = call.tokens * call.top_k;

@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 
 #include "zeroth/core/base/status_macros.h"
@@ -148,6 +149,31 @@ absl::Status RouteBackward(const RouteBackwardCall& call, CudaKernels& kernels) 
   });
 }
 const OnCuda<RouteBackward> route_backward;
+
+// A warp for each expert and sequence, as GroupPairs.
+__global__ void __launch_bounds__(32) CountPairs(CountExpertsCall call) {
+  const auto expert = static_cast<int32_t>(blockIdx.x);
+  for (int64_t sequence = blockIdx.y; sequence < call.sequences; sequence += gridDim.y) {
+    const int32_t* const chosen = call.chosen + sequence * call.pairs;
+    int count = 0;
+    for (int64_t begin = 0; begin < call.pairs; begin += 32) {
+      const int64_t pair = begin + threadIdx.x;
+      const bool mine = pair < call.pairs && chosen[pair] == expert;
+      count += __popc(__ballot_sync(kWholeWarp, mine ? 1 : 0));
+    }
+    if (threadIdx.x == 0) {
+      call.counts[sequence * call.experts + expert] = static_cast<float>(count) * call.scale;
+    }
+  }
+}
+
+absl::Status CountExperts(const CountExpertsCall& call, CudaKernels& kernels) {
+  constexpr int64_t kMostRows = 65535;  // of a grid
+  const dim3 grid(static_cast<unsigned>(call.experts),
+                  static_cast<unsigned>(std::min(call.sequences, kMostRows)));
+  return ZEROTH_LAUNCH(CountPairs, (LaunchShape{grid, dim3(32)}), kernels.target().stream, call);
+}
+const OnCuda<CountExperts> count_experts;
 
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor)

@@ -103,6 +103,32 @@ TEST_P(MoeSuite, EqualLogitsGoToTheLowerNumberAndNanIsNotHidden) {
   EXPECT_TRUE(std::isnan(weights[4]) && std::isnan(weights[5]));
 }
 
+TEST_P(MoeSuite, CountsTheTokensOfASequence) {
+  for (int i = 0; i < 30; ++i) {
+    const int64_t sequences = RandomSize(1, 5);
+    RouteShape shape = RandomShape();
+    const int64_t length = shape.tokens + 1;
+    shape.tokens = sequences * length;
+    const reference::Routed routed = RandomRouting(shape);
+    const float scale = i % 2 == 0 ? 1.0f : 0.3f;
+    std::vector<double> expected(static_cast<size_t>(sequences * shape.experts));
+    for (size_t pair = 0; pair < routed.experts.size(); ++pair) {
+      const int64_t sequence = static_cast<int64_t>(pair) / (length * shape.top_k);
+      expected[static_cast<size_t>(sequence * shape.experts + routed.experts[pair])] += scale;
+    }
+    CountExpertsArgs args;
+    args.experts = UploadTokens({shape.tokens, shape.top_k}, routed.experts);
+    args.sequence = length;
+    args.scale = scale;
+    args.counts = Unwritten({sequences, shape.experts});
+    ASSERT_TRUE(kernels::CountExperts(kernels(), args).ok());
+    ExpectClose(Download(args.counts), expected, 1e-6, 0, "counts");
+    args.sequence = length * sequences + 1;
+    ExpectInvalid(kernels::CountExperts(kernels(), args), {"CountExperts", "sequence", "divisor"});
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(MoeSuite, TokensGoToTheirRowsAndBack) {
   for (int i = 0; i < 40; ++i) {
     RouteShape shape = RandomShape();

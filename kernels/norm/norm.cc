@@ -8,11 +8,9 @@
 namespace zeroth::kernels {
 namespace {
 
-// What both norms have; layer norm adds beta and mean.
-template <typename Args>
-NormCall CheckNorm(Operation& op, const Args& args, SharedType& type) {
-  NormCall call;
-  if (!op.Kind("x", args.x, type) || !op.MinRank("x", args.x, 1)) return call;
+absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
+  SharedType type;
+  if (!op.Kind("x", args.x, type) || !op.MinRank("x", args.x, 1)) return op.status();
   const Matrix x(args.x);
   if (args.residual.defined()) {
     op.Rows("residual", args.residual, x.rows, x.cols, type);
@@ -22,7 +20,16 @@ NormCall CheckNorm(Operation& op, const Args& args, SharedType& type) {
   }
   op.Exactly("gamma", args.gamma, {x.cols}, type);
   op.Rows("y", args.y, x.rows, x.cols, type);
-  if (!op.Count("rstd", args.rstd, x.rows, DType::kFloat32)) return call;
+  op.Count("rstd", args.rstd, x.rows, DType::kFloat32);
+  if (is_centred) {
+    op.Exactly("beta", args.beta, {x.cols}, type);
+    op.Count("mean", args.mean, x.rows, DType::kFloat32);
+  } else {
+    op.Require(!args.beta.defined(), "beta", "is given to a norm without one");
+    op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
+  }
+  if (!op.ok()) return op.status();
+  NormCall call;
   call.rows = x.rows;
   call.dim = x.cols;
   call.dtype = args.x.dtype();
@@ -30,80 +37,67 @@ NormCall CheckNorm(Operation& op, const Args& args, SharedType& type) {
   call.residual = RawDataOrNull(args.residual);
   call.sum = RawDataOrNull(args.sum);
   call.gamma = args.gamma.raw_data();
+  call.beta = RawDataOrNull(args.beta);
   call.eps = args.eps;
   call.y = args.y.raw_data();
-  call.rstd = args.rstd.template data<float>();
-  return call;
+  call.mean = DataOrNull(args.mean);
+  call.rstd = args.rstd.data<float>();
+  return op.Run(call);
 }
 
-template <typename Args>
-NormBackwardCall CheckNormBackward(Operation& op, const Args& args, SharedType& gradient) {
-  NormBackwardCall call;
+absl::Status Backward(Operation op, const LayerNormBackwardArgs& args, bool is_centred) {
   SharedType type;
-  if (!op.Kind("x", args.x, type) || !op.MinRank("x", args.x, 1)) return call;
+  SharedType gradient;
+  if (!op.Kind("x", args.x, type) || !op.MinRank("x", args.x, 1)) return op.status();
   const Matrix x(args.x);
   op.Rows("dy", args.dy, x.rows, x.cols, type);
   op.Exactly("gamma", args.gamma, {x.cols}, type);
   op.Count("rstd", args.rstd, x.rows, DType::kFloat32);
   op.Rows("dx", args.dx, x.rows, x.cols, type);
   if (args.dgamma.defined()) op.Exactly("dgamma", args.dgamma, {x.cols}, gradient);
-  if (!op.ok()) return call;
+  if (is_centred) {
+    op.Count("mean", args.mean, x.rows, DType::kFloat32);
+    if (args.dbeta.defined()) op.Exactly("dbeta", args.dbeta, {x.cols}, gradient);
+  } else {
+    op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
+    op.Require(!args.dbeta.defined(), "dbeta", "is given to a norm without beta");
+  }
+  if (!op.ok()) return op.status();
+  NormBackwardCall call;
   call.rows = x.rows;
   call.dim = x.cols;
   call.dtype = args.x.dtype();
   call.dy = args.dy.raw_data();
   call.x = args.x.raw_data();
   call.gamma = args.gamma.raw_data();
-  call.rstd = args.rstd.template data<float>();
+  call.mean = DataOrNull(args.mean);
+  call.rstd = args.rstd.data<float>();
   call.dx = args.dx.raw_data();
   call.accumulate_dx = args.accumulate_dx;
   call.grad_dtype = gradient.dtype;
   call.dgamma = RawDataOrNull(args.dgamma);
   call.accumulate_dgamma = args.accumulate_dgamma;
-  return call;
+  call.dbeta = RawDataOrNull(args.dbeta);
+  call.accumulate_dbeta = args.accumulate_dbeta;
+  return op.Run(call);
 }
 
 }  // namespace
 
 absl::Status LayerNorm(Kernels& kernels, const LayerNormArgs& args) {
-  Operation op("LayerNorm", kernels);
-  SharedType type;
-  NormCall call = CheckNorm(op, args, type);
-  if (op.ok() && op.Exactly("beta", args.beta, args.gamma.shape(), type) &&
-      op.Count("mean", args.mean, args.rstd.numel(), DType::kFloat32)) {
-    call.beta = args.beta.raw_data();
-    call.mean = args.mean.data<float>();
-  }
-  return op.Run(call);
+  return Forward({"LayerNorm", kernels}, args, /*is_centred=*/true);
 }
 
 absl::Status LayerNormBackward(Kernels& kernels, const LayerNormBackwardArgs& args) {
-  Operation op("LayerNormBackward", kernels);
-  SharedType gradient;
-  NormBackwardCall call = CheckNormBackward(op, args, gradient);
-  if (!op.ok() || !op.Count("mean", args.mean, args.rstd.numel(), DType::kFloat32))
-    return op.status();
-  call.mean = args.mean.data<float>();
-  if (args.dbeta.defined() && op.Exactly("dbeta", args.dbeta, args.gamma.shape(), gradient)) {
-    call.grad_dtype = gradient.dtype;
-    call.dbeta = args.dbeta.raw_data();
-    call.accumulate_dbeta = args.accumulate_dbeta;
-  }
-  return op.Run(call);
+  return Backward({"LayerNormBackward", kernels}, args, /*is_centred=*/true);
 }
 
 absl::Status RmsNorm(Kernels& kernels, const RmsNormArgs& args) {
-  Operation op("RmsNorm", kernels);
-  SharedType type;
-  const NormCall call = CheckNorm(op, args, type);
-  return op.Run(call);
+  return Forward({"RmsNorm", kernels}, args, /*is_centred=*/false);
 }
 
 absl::Status RmsNormBackward(Kernels& kernels, const RmsNormBackwardArgs& args) {
-  Operation op("RmsNormBackward", kernels);
-  SharedType gradient;
-  const NormBackwardCall call = CheckNormBackward(op, args, gradient);
-  return op.Run(call);
+  return Backward({"RmsNormBackward", kernels}, args, /*is_centred=*/false);
 }
 
 }  // namespace zeroth::kernels

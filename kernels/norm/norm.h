@@ -15,7 +15,9 @@
 
 namespace zeroth {
 
-// y = (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension, variance biased.
+// LayerNorm: y = (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension, variance
+// biased. RmsNorm: y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square
+// layer normalization", 2019), without beta and mean.
 struct LayerNormArgs {
   Tensor x;         // [rows, dim] (leading dimensions are flattened here and below)
   Tensor residual;  // [rows, dim] or undefined; if given, x + residual is stored …
@@ -28,7 +30,9 @@ struct LayerNormArgs {
   Tensor mean;  // [rows]
   Tensor rstd;  // [rows]
 };
+using RmsNormArgs = LayerNormArgs;
 
+// RmsNormBackward is without mean and dbeta.
 struct LayerNormBackwardArgs {
   Tensor dy;     // [rows, dim]
   Tensor x;      // [rows, dim], what was normalised
@@ -42,29 +46,7 @@ struct LayerNormBackwardArgs {
   Tensor dbeta;  // [dim], or undefined when frozen
   bool accumulate_dbeta = false;
 };
-
-// y = x / sqrt(mean(x^2) + eps) * gamma (Zhang and Sennrich, "Root mean square layer
-// normalization", 2019).
-struct RmsNormArgs {
-  Tensor x;         // [rows, dim]
-  Tensor residual;  // as in LayerNormArgs
-  Tensor sum;
-  Tensor gamma;  // [dim]
-  float eps = 1e-5f;
-  Tensor y;     // [rows, dim]
-  Tensor rstd;  // [rows]
-};
-
-struct RmsNormBackwardArgs {
-  Tensor dy;     // [rows, dim]
-  Tensor x;      // [rows, dim]
-  Tensor gamma;  // [dim]
-  Tensor rstd;   // [rows]
-  Tensor dx;     // [rows, dim]
-  bool accumulate_dx = false;
-  Tensor dgamma;  // [dim], or undefined when frozen
-  bool accumulate_dgamma = false;
-};
+using RmsNormBackwardArgs = LayerNormBackwardArgs;
 
 namespace kernels {
 

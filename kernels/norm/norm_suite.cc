@@ -295,6 +295,13 @@ TEST_P(NormSuite, RefusesWhatDoesNotFit) {
   backward.dx = args.x;
   ExpectInvalid(kernels::RmsNormBackward(kernels(), backward),
                 {"RmsNormBackward", "dy is [3, 3], expected [2, 3]"});
+  backward.dy = args.x;
+  backward.dbeta = Unwritten({3});
+  ExpectInvalid(kernels::RmsNormBackward(kernels(), backward),
+                {"RmsNormBackward", "dbeta is given to a norm without beta"});
+  args.rstd = args.mean;
+  ExpectInvalid(kernels::RmsNorm(kernels(), args),
+                {"RmsNorm", "beta is given to a norm without one"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, NormSuite, ::testing::ValuesIn(TestedDevices()));

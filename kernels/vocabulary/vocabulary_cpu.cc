@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/kernels/cpu/cpu_kernels.h"
 #include "zeroth/kernels/cpu/parallel.h"
 #include "zeroth/kernels/linear_cross_entropy/cross_entropy.h"

@@ -1,5 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/device/cuda/kernel_language.h"
 #include "zeroth/kernels/cuda/cuda_kernels.h"
@@ -11,7 +12,6 @@
 namespace zeroth::cuda {
 namespace {
 
-constexpr int32_t kIgnored = -100;
 constexpr int kRowThreads = 256;
 // What no logit is as small as.
 constexpr float kBelowAll = -3.0e38f;
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kMapThreads)
   const int64_t place = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (place >= call.places) return;
   const int32_t id = call.ids[place];
-  if (id == kIgnored && call.counted != nullptr) {
-    call.local[place] = kIgnored;
+  if (id == kIgnoredTarget && call.counted != nullptr) {
+    call.local[place] = kIgnoredTarget;
     return;
   }
   const int64_t local = id - call.first;
@@ -73,7 +73,7 @@ template <typename T>
 __global__ void __launch_bounds__(kRowThreads) GradientKernel(SoftmaxGradientCall call) {
   const int64_t row = blockIdx.x;
   const int32_t target = call.targets[row];
-  const bool counts = target != kIgnored;
+  const bool counts = target != kIgnoredTarget;
   float max = kBelowAll;
   float sum = 0.0f;
   float at_target = 0.0f;  // of one part; the others have nothing there

@@ -44,6 +44,11 @@ std::unique_ptr<MlpLayer> MakeMoe(const std::string& name, const DecoderConfig& 
   options.experts = config.experts;
   options.top_k = config.experts_per_token;
   options.normalize = config.normalize_expert_weights;
+  if (config.balances_experts) {
+    int64_t layers = 0;
+    for (int64_t layer = 0; layer < config.layers; ++layer) layers += config.HasExperts(layer);
+    options.balance = static_cast<float>(config.balance_coefficient / static_cast<double>(layers));
+  }
   options.init_std = in.init_std;
   options.out_init_std = out.init_std;
   options.router = config.names.router;

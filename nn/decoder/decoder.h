@@ -85,6 +85,10 @@ struct DecoderConfig {
   int64_t experts_per_token = 0;
   int64_t expert_hidden = 0;
   bool normalize_expert_weights = false;
+  // With `balances_experts`, training adds balance_coefficient times the mean over the layers with
+  // experts of a loss that balances these, see BalanceOp.
+  bool balances_experts = false;
+  double balance_coefficient = 0;
   int64_t sparse_step = 1;
   std::vector<int64_t> dense_layers;
   bool HasExperts(int64_t layer) const;
@@ -133,6 +137,9 @@ class Decoder : public LanguageModel {
   bool TakesDocuments() const override { return config_.rotary; }
   nlohmann::json HfConfig() const override { return hf_config_; }
   bool SupportsCache() const override { return true; }
+  bool HasExtraLoss() const override {
+    return config_.experts > 0 && config_.balances_experts && config_.balance_coefficient > 0;
+  }
   absl::StatusOr<std::vector<DivisionRule>> DivisionRules() const override;
 
  protected:

@@ -77,7 +77,6 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
     : Linear(std::move(name), options), scale_(lora.scale()) {
   const bool in_out = layout() == WeightLayout::kInOut;
   const float a_std = 1.0f / std::sqrt(3.0f * static_cast<float>(std::max<int64_t>(1, options.in)));
-  int64_t column = 0;
   for (size_t i = 0; i < options.projections.size(); ++i) {
     const LinearOptions::Projection& projection = options.projections[i];
     if (lora.Adapts(ProjectionName(parts()[i]))) {
@@ -97,9 +96,7 @@ LoraLinear::LoraLinear(std::string name, const LinearOptions& options, const Lor
       adapter.scale = scale_;
       adapter.alpha = lora.alpha;
       adapters_.push_back(adapter);
-      low_rank_.push_back({adapter.a, adapter.b, column});
     }
-    column += projection.out;
   }
 }
 
@@ -111,12 +108,26 @@ absl::StatusOr<Value> LoraLinear::Forward(Context& context, const Value& x, Acti
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(Value y, Product(context, in, Activation::kNone));
-    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, low_rank_, layout(), scale_));
+    ZEROTH_RETURN_IF_ERROR(AddLowRankOp(context, in, y, LowRankParts(), layout(), scale_));
     if (activation != Activation::kNone) {
       ZEROTH_ASSIGN_OR_RETURN(y, GeluOp(context, y));
     }
     return CastOutput(context, y);
   });
+}
+
+std::vector<LowRankPart> LoraLinear::LowRankParts() const {
+  std::vector<LowRankPart> low_rank;
+  int64_t column = 0;
+  auto adapter = adapters_.begin();
+  for (const LinearPart& part : parts()) {
+    if (adapter != adapters_.end() && adapter->weight == part.weight) {
+      low_rank.push_back({adapter->a, adapter->b, column});
+      ++adapter;
+    }
+    column += OutFeatures(part, layout());
+  }
+  return low_rank;
 }
 
 std::unique_ptr<Linear> BuildLinear(std::string name, const LinearOptions& options,

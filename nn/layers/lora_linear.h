@@ -71,8 +71,10 @@ class LoraLinear : public Linear {
   const std::vector<LoraAdapter>& adapters() const { return adapters_; }
 
  private:
+  // Side by side as the projections are here, which may be parts of them.
+  std::vector<LowRankPart> LowRankParts() const;
+
   std::vector<LoraAdapter> adapters_;
-  std::vector<LowRankPart> low_rank_;
   float scale_;
 };
 

@@ -36,7 +36,10 @@ absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const T
 }
 
 MoeMlp::MoeMlp(std::string name, const MoeOptions& options)
-    : MlpLayer(std::move(name)), top_k_(options.top_k), normalize_(options.normalize) {
+    : MlpLayer(std::move(name)),
+      top_k_(options.top_k),
+      normalize_(options.normalize),
+      balance_(options.balance) {
   router_ = AddParameter(options.router + ".weight", Shape({options.experts, options.dim}),
                          Initializer::Normal(options.init_std));
   experts_ = AddChild(std::make_unique<Experts>(Scoped(options.experts_name), options));
@@ -51,6 +54,7 @@ absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
   ZEROTH_ASSIGN_OR_RETURN(const Value logits,
                           LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
   ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, top_k_, normalize_));
+  if (balance_ > 0) ZEROTH_RETURN_IF_ERROR(BalanceOp(context, logits, routed.routing, balance_));
   ZEROTH_ASSIGN_OR_RETURN(const Value grouped, ScatterOp(context, x, routed.routing));
   ZEROTH_ASSIGN_OR_RETURN(const Value out,
                           experts_->Forward(context, grouped, routed.routing.offsets));

@@ -21,6 +21,7 @@ struct MoeOptions {
   int64_t experts = 0;
   int64_t top_k = 0;       // experts of a token
   bool normalize = false;  // a token's weights add up to 1
+  float balance = 0;       // see BalanceOp; 0: no such loss
   float init_std = 0.02f;
   float out_init_std = 0.02f;  // of the experts' last matrices
   // Parameters: ROUTER.weight [experts, dim], and for each expert EXPERTS.N.PROJECTION.weight with
@@ -57,6 +58,7 @@ class MoeMlp : public MlpLayer {
 
   const int64_t top_k_;
   const bool normalize_;
+  const float balance_;
   Parameter* router_;
   Experts* experts_;
 };

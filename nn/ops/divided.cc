@@ -63,6 +63,15 @@ absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::str
   return share;
 }
 
+absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
+                                           absl::string_view label) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, SumOverRanks(context, x, label));
+  if (sum.dtype() == dtype) return sum;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
+  return rounded;
+}
+
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
   return SumPiecesFrom(context, 0, context.tensor_ranks()->options().pieces(), out, product);
 }
@@ -73,13 +82,38 @@ DType SumType(const Context& context, DType dtype) {
 
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, SumType(context, dtype)));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, context.Empty(shape, SumType(context, dtype)));
   ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
-  ZEROTH_ASSIGN_OR_RETURN(sum, SumOverRanks(context, sum, label));
-  if (sum.dtype() == dtype) return sum;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
-  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
-  return rounded;
+  return RoundedSumOverRanks(context, sum, dtype, label);
+}
+
+absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& parameter,
+                                                bool is_partial) {
+  if (!parameter.requires_grad()) return GradientPlace();
+  ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
+  if (!is_partial) return GradientPlace{slot.tensor, slot.accumulate, std::nullopt};
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor beside, context.Empty(parameter.shape(), DType::kFloat32));
+  return GradientPlace{beside, false, slot};
+}
+
+absl::Status FinishGradient(Context& context, const Parameter& parameter,
+                            const GradientPlace& place) {
+  if (!place.after_sum.has_value()) return absl::OkStatus();
+  const Parameter::GradientSlot& slot = *place.after_sum;
+  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(place.tensor, parameter.name()));
+  if (slot.accumulate) {
+    Tensor before = slot.tensor;
+    if (before.dtype() != DType::kFloat32) {
+      ZEROTH_ASSIGN_OR_RETURN(before, context.Empty(parameter.shape(), DType::kFloat32));
+      ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), slot.tensor, before));
+    }
+    ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), before, place.tensor, place.tensor));
+  }
+  if (slot.tensor.dtype() != DType::kFloat32) {
+    return kernels::Cast(context.kernels(), place.tensor, slot.tensor);
+  }
+  return context.device().Copy(slot.tensor.raw_data(), place.tensor.raw_data(), slot.tensor.bytes(),
+                               context.device().compute_stream());
 }
 
 }  // namespace zeroth

@@ -8,6 +8,7 @@
 #define ZEROTH_NN_OPS_DIVIDED_H_
 
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,9 @@ absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_v
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
+// The same, rounded to `dtype` at the end.
+absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
+                                           absl::string_view label);
 
 // Overwrites `out` with the product of one of the pieces of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
@@ -35,9 +39,21 @@ absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& 
 // What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
 // of sums is fixed.
 DType SumType(const Context& context, DType dtype);
-// Both of them, rounded to `dtype` at the end.
+// SumPieces and RoundedSumOverRanks.
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
+
+// Where a parameter's gradient is written: its own place; or, if each rank makes a summand of it
+// (`is_partial`), fp32 beside that place, to which FinishGradient takes the sum over ranks.
+struct GradientPlace {
+  Tensor tensor;  // undefined for a frozen parameter
+  bool accumulate = false;
+  std::optional<Parameter::GradientSlot> after_sum;
+};
+absl::StatusOr<GradientPlace> TakeGradientPlace(Context& context, Parameter& parameter,
+                                                bool is_partial);
+absl::Status FinishGradient(Context& context, const Parameter& parameter,
+                            const GradientPlace& place);
 
 // The mean cross-entropy of LinearCrossEntropyOp where `weight` is a part of the vocabulary. Ranks
 // exchange three numbers for each row; logits exist a chunk of rows of a part at a time.

@@ -50,6 +50,25 @@ bool TakesAllInputs(const Parameter& weight, WeightLayout layout) {
   return weight.part()->dim == (layout == WeightLayout::kInOut ? 1 : 0);
 }
 
+absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                                const Matrix& dy, int piece, const Matrix& out, bool accumulate) {
+  const int pieces = IsDivided(*part.weight) ? context.tensor_ranks()->options().pieces() : 1;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
+  const size_t sections = blocks.size() / static_cast<size_t>(pieces);
+  for (size_t i = 0; i < sections; ++i) {
+    const WeightBlock& block = blocks[static_cast<size_t>(piece) * sections + i];
+    GemmArgs gemm;
+    gemm.a = dy.Columns(block.out, block.outs);
+    gemm.b = BlockOf(weight, layout, block);
+    gemm.transpose_b = layout == WeightLayout::kInOut;
+    gemm.c = out;
+    gemm.accumulate = accumulate || i > 0;
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,
                                            WeightLayout layout, Activation activation) {
   const std::string& name = part.weight->name();
@@ -96,25 +115,14 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
   ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, x, name));
   ZEROTH_RETURN_IF_ERROR(LinearBackward(context, parts, layout, all, nullptr, dy));
   if (x_node == nullptr) return absl::OkStatus();
-  const auto pieces = static_cast<size_t>(context.tensor_ranks()->options().pieces());
   const auto product = [&](int piece, const Tensor& out) -> absl::Status {
     int64_t column = 0;
-    bool accumulate = false;
     for (const LinearPart& part : parts) {
-      ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-      const std::vector<WeightBlock> blocks = BlocksOf(context, part, layout);
-      const size_t sections = blocks.size() / pieces;
-      for (size_t i = 0; i < sections; ++i) {
-        const WeightBlock& block = blocks[static_cast<size_t>(piece) * sections + i];
-        GemmArgs gemm;
-        gemm.a = Matrix(dy).Columns(column + block.out, block.outs);
-        gemm.b = BlockOf(weight, layout, block);
-        gemm.transpose_b = layout == WeightLayout::kInOut;
-        gemm.c = out;
-        gemm.accumulate = std::exchange(accumulate, true);
-        ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
-      }
-      column += OutFeatures(part, layout);
+      const int64_t width = OutFeatures(part, layout);
+      ZEROTH_RETURN_IF_ERROR(PieceInputGradient(context, part, layout,
+                                                Matrix(dy).Columns(column, width), piece, out,
+                                                /*accumulate=*/column > 0));
+      column += width;
     }
     return absl::OkStatus();
   };

@@ -36,6 +36,11 @@ struct WeightBlock {
 std::vector<WeightBlock> BlocksOf(Context& context, const LinearPart& part, WeightLayout layout);
 Matrix BlockOf(const Tensor& weight, WeightLayout layout, const WeightBlock& block);
 
+// out (+)= dy w^T of the `piece`-th of this rank's deterministic pieces of the outputs; of all of
+// them without such pieces, or if the weight is not divided.
+absl::Status PieceInputGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                                const Matrix& dy, int piece, const Matrix& out, bool accumulate);
+
 // x [.., in of this rank] → [.., out]: the sum of all ranks' products, and the bias once. Takes no
 // activation (InvalidArgument).
 absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, const LinearPart& part,

@@ -22,9 +22,6 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kLeastRows = 128;
 
-// Where token-wise shares of a vocabulary begin.
-int64_t BeginOf(int64_t vocab, int share, int count) { return vocab * share / count; }
-
 // By the whole vocabulary, so that sums over chunks do not depend on how it is divided.
 int64_t ChunkRows(int64_t rows, int64_t vocab) {
   const int64_t most =
@@ -42,7 +39,7 @@ class DividedLoss {
         hidden_(hidden.Reshape(Shape({hidden.numel() / hidden.dim(-1), hidden.dim(-1)}))),
         weight_(weight),
         vocab_(weight.global_shape().dim(0)),
-        first_(BeginOf(vocab_, ranks.index(), ranks.size())) {}
+        first_(BeginOfShare(vocab_, ranks.index(), ranks.size())) {}
 
   absl::StatusOr<Tensor> Compute(const Tensor& targets);
   // Of loss_scale * the loss, this rank's part of the sum, if recording.
@@ -60,8 +57,8 @@ class DividedLoss {
   std::pair<int64_t, int64_t> Piece(int piece) const {
     const int pieces = ranks_.options().pieces();
     const int all = pieces * ranks_.size();
-    const int64_t begin = BeginOf(vocab_, ranks_.index() * pieces + piece, all) - first_;
-    return {begin, BeginOf(vocab_, ranks_.index() * pieces + piece + 1, all) - first_ - begin};
+    const int64_t begin = BeginOfShare(vocab_, ranks_.index() * pieces + piece, all) - first_;
+    return {begin, BeginOfShare(vocab_, ranks_.index() * pieces + piece + 1, all) - first_ - begin};
   }
 
   Context& context_;
@@ -211,13 +208,9 @@ absl::StatusOr<Value> DividedCrossEntropyOp(Context& context, const Value& hidde
   if (loss.node == nullptr) return loss;
   loss.node->is_end = true;
   if (hidden.node == nullptr) return loss;
-  ZEROTH_ASSIGN_OR_RETURN(
-      Tensor dhidden, SumOverRanks(context, divided.dhidden().Reshape(all.shape()), weight.name()));
-  if (dhidden.dtype() != all.dtype()) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor rounded, context.Empty(dhidden.shape(), all.dtype()));
-    ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), dhidden, rounded));
-    dhidden = rounded;
-  }
+  ZEROTH_ASSIGN_OR_RETURN(Tensor dhidden,
+                          RoundedSumOverRanks(context, divided.dhidden().Reshape(all.shape()),
+                                              all.dtype(), weight.name()));
   context.tape().Record([&context, node = hidden.node, dhidden]() mutable {
     return AddGradient(context, *node, std::move(dhidden));
   });
@@ -246,8 +239,8 @@ absl::StatusOr<Tensor> DividedLogits(Context& context, const Tensor& hidden,
   ZEROTH_RETURN_IF_ERROR(ranks->Gather(mine, parts, "logits"));
   ZEROTH_ASSIGN_OR_RETURN(Tensor logits, context.Empty(Shape({rows, vocab}), DType::kFloat32));
   for (int i = 0; i < ranks->size(); ++i) {
-    const int64_t begin = BeginOf(vocab, i, ranks->size());
-    const int64_t count = BeginOf(vocab, i + 1, ranks->size()) - begin;
+    const int64_t begin = BeginOfShare(vocab, i, ranks->size());
+    const int64_t count = BeginOfShare(vocab, i + 1, ranks->size()) - begin;
     const Tensor part = parts.View(i * rows * place, Shape({rows, place}));
     BasicArgs copy;
     copy.op = BasicOp::kScale;

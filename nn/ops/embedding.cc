@@ -38,7 +38,7 @@ absl::StatusOr<Tensor> LocalTokens(Context& context, const Tensor& tokens, const
   LocalIdsArgs args;
   args.ids = tokens;
   args.vocab = table.global_shape().dim(0);
-  args.first = args.vocab * table.part()->index / table.part()->count;
+  args.first = BeginOfShare(args.vocab, table.part()->index, table.part()->count);
   args.count = table.shape().dim(0);
   ZEROTH_ASSIGN_OR_RETURN(args.local, context.Empty(tokens.shape(), DType::kInt32));
   ZEROTH_RETURN_IF_ERROR_WITH(kernels::LocalIds(context.kernels(), args), table.name());

@@ -22,17 +22,8 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
                           const Matrix& x, const Matrix& dy) {
   if (part.weight->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.weight->TakeGradient());
-    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-      const Matrix in = x.Columns(block.in, block.ins);
-      const Matrix out = dy.Columns(block.out, block.outs);
-      GemmArgs gemm;
-      gemm.a = layout == WeightLayout::kInOut ? in : out;
-      gemm.b = layout == WeightLayout::kInOut ? out : in;
-      gemm.transpose_a = true;
-      gemm.c = BlockOf(slot.tensor, layout, block);
-      gemm.accumulate = slot.accumulate;
-      ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
-    }
+    ZEROTH_RETURN_IF_ERROR(
+        WeightGradient(context, part, layout, x, dy, slot.tensor, slot.accumulate));
   }
   if (part.bias != nullptr && part.bias->requires_grad()) {
     ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, part.bias->TakeGradient());
@@ -46,6 +37,24 @@ absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout
 // which saves one reading and one writing of it. The product cannot add to what is there.
 bool GoesThroughGelu(const GradientNode& node) {
   return node.gelu_input.defined() && !node.grad.defined() && !node.grad_of_gelu_input.defined();
+}
+
+// Turns the gradient of a fused GELU's output into that of its input, in place unless somebody else
+// reads it.
+absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
+  const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
+  if (!node.grad.defined()) {
+    node.grad = through;
+    return absl::OkStatus();
+  }
+  Tensor dx = node.grad;
+  if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
+    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
+  if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
+  node.grad = std::move(dx);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -83,19 +92,19 @@ absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts
   return absl::OkStatus();
 }
 
-absl::Status FusedGeluBackward(Context& context, GradientNode& node) {
-  const Tensor through = std::exchange(node.grad_of_gelu_input, Tensor());
-  if (!node.grad.defined()) {
-    node.grad = through;
-    return absl::OkStatus();
+absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                            const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate) {
+  for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+    const Matrix in = x.Columns(block.in, block.ins);
+    const Matrix out = dy.Columns(block.out, block.outs);
+    GemmArgs gemm;
+    gemm.a = layout == WeightLayout::kInOut ? in : out;
+    gemm.b = layout == WeightLayout::kInOut ? out : in;
+    gemm.transpose_a = true;
+    gemm.c = BlockOf(dw, layout, block);
+    gemm.accumulate = accumulate;
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
   }
-  Tensor dx = node.grad;
-  if (dx.buffer().use_count() > 2) {  // this function and the node hold a handle each
-    ZEROTH_ASSIGN_OR_RETURN(dx, context.Empty(node.gelu_input.shape(), node.gelu_input.dtype()));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::GeluBackward(context.kernels(), node.gelu_input, node.grad, dx));
-  if (through.defined()) ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), dx, through, dx));
-  node.grad = std::move(dx);
   return absl::OkStatus();
 }
 

@@ -40,9 +40,9 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
 absl::Status LinearBackward(Context& context, absl::Span<const LinearPart> parts,
                             WeightLayout layout, const Tensor& x, GradientNode* x_node,
                             const Tensor& dy);
-// Turns the gradient of a fused GELU's output into that of its input, in place unless somebody else
-// reads it.
-absl::Status FusedGeluBackward(Context& context, GradientNode& node);
+// dw (+)= x^T dy, as the weight is stored.
+absl::Status WeightGradient(Context& context, const LinearPart& part, WeightLayout layout,
+                            const Matrix& x, const Matrix& dy, const Tensor& dw, bool accumulate);
 
 }  // namespace zeroth
 

@@ -3,13 +3,18 @@
 #include "zeroth/nn/ops/low_rank.h"
 
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/ops/divided.h"
+#include "zeroth/nn/ops/divided_linear.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 namespace {
@@ -42,60 +47,97 @@ absl::Status Validate(const Value& x, const Value& y, const LowRankPart& part,
   return absl::OkStatus();
 }
 
-// c (+)= x w.
+// c (+)= x w of a block of the weight.
 absl::Status Forward(Context& context, const Matrix& x, const Parameter& weight,
-                     WeightLayout layout, const Matrix& c, bool accumulate) {
+                     WeightLayout layout, const WeightBlock& block, const Matrix& c,
+                     bool accumulate) {
   GemmArgs gemm;
-  gemm.a = x;
+  gemm.a = x.Columns(block.in, block.ins);
   ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-  gemm.b = values;
+  gemm.b = BlockOf(values, layout, block);
   gemm.transpose_b = layout == WeightLayout::kOutIn;
   gemm.c = c;
   gemm.accumulate = accumulate;
   return Annotate(kernels::Gemm(context.kernels(), gemm), weight.name());
 }
 
-// dx (+)= dy w^T.
-absl::Status InputGradient(Context& context, const Matrix& dy, const Parameter& weight,
-                           WeightLayout layout, const Matrix& dx, bool accumulate) {
-  GemmArgs gemm;
-  gemm.a = dy;
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(weight));
-  gemm.b = values;
-  gemm.transpose_b = layout == WeightLayout::kInOut;
-  gemm.c = dx;
-  gemm.accumulate = accumulate;
-  return kernels::Gemm(context.kernels(), gemm);
+// scale * x a: of all rows that y has.
+absl::StatusOr<Tensor> Inner(Context& context, const Tensor& x, const LowRankPart& part,
+                             WeightLayout layout, float scale) {
+  const Shape shape = x.shape().WithLast(ExtentOf(*part.a, layout).out);
+  const std::vector<WeightBlock> blocks = BlocksOf(context, {part.a}, layout);
+  const auto product = [&](int piece, const Tensor& out) {
+    return Forward(context, x, *part.a, layout, blocks[static_cast<size_t>(piece)], out,
+                   /*accumulate=*/false);
+  };
+  Tensor inner;
+  if (IsDivided(*part.a)) {
+    ZEROTH_ASSIGN_OR_RETURN(inner,
+                            SumOfProducts(context, shape, x.dtype(), part.a->name(), product));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(inner, context.Empty(shape, x.dtype()));
+    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, inner));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
+  return IsDivided(*part.b) ? AllRows(context, inner, part.b->name()) : inner;
 }
 
-// dw (+)= x^T dy, as the weight is stored; nothing for a frozen one.
-absl::Status WeightGradient(Context& context, const Matrix& x, const Matrix& dy, Parameter& weight,
-                            WeightLayout layout) {
-  if (!weight.requires_grad()) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight.TakeGradient());
-  GemmArgs gemm;
-  gemm.a = layout == WeightLayout::kInOut ? x : dy;
-  gemm.b = layout == WeightLayout::kInOut ? dy : x;
-  gemm.transpose_a = true;
-  gemm.c = slot.tensor;
-  gemm.accumulate = slot.accumulate;
-  return kernels::Gemm(context.kernels(), gemm);
+// The gradient of x a: of all rows that x has.
+absl::StatusOr<Tensor> InnerGradient(Context& context, const LowRankPart& part, WeightLayout layout,
+                                     float scale, const Shape& shape, const Tensor& dy) {
+  const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
+  const auto product = [&](int piece, const Tensor& out) {
+    return PieceInputGradient(context, {part.b}, layout, dy_part, piece, out, /*accumulate=*/false);
+  };
+  Tensor gradient;
+  if (IsDivided(*part.b)) {
+    ZEROTH_ASSIGN_OR_RETURN(gradient,
+                            SumOfProducts(context, shape, dy.dtype(), part.b->name(), product));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(gradient, context.Empty(shape, dy.dtype()));
+    ZEROTH_RETURN_IF_ERROR(product(/*piece=*/0, gradient));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), gradient, scale));
+  return IsDivided(*part.a) ? AllRows(context, gradient, part.a->name()) : gradient;
 }
 
-// `inner` is scale * x a, which forward has made.
+// Of a half, which each rank makes from its own rows if `is_partial`; nothing for a frozen one.
+absl::Status HalfGradient(Context& context, Parameter& half, WeightLayout layout, const Matrix& x,
+                          const Matrix& dy, bool is_partial) {
+  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace place, TakeGradientPlace(context, half, is_partial));
+  if (!place.tensor.defined()) return absl::OkStatus();
+  ZEROTH_RETURN_IF_ERROR(
+      WeightGradient(context, {&half}, layout, x, dy, place.tensor, place.accumulate));
+  return FinishGradient(context, half, place);
+}
+
+// `inner` is what forward has made. Of a divided layer one half is divided as the layer is. The
+// other one has all values on each rank, but where rows are shared, the rank's rows only.
 absl::Status Backward(Context& context, const LowRankPart& part, WeightLayout layout, float scale,
                       const Tensor& x, GradientNode* x_node, const Tensor& inner,
                       const Tensor& dy) {
+  const bool a_is_divided = IsDivided(*part.a);
+  const bool b_is_divided = IsDivided(*part.b);
   const Matrix dy_part = Matrix(dy).Columns(part.column, ExtentOf(*part.b, layout).out);
-  ZEROTH_RETURN_IF_ERROR(WeightGradient(context, inner, dy_part, *part.b, layout));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner, context.Empty(inner.shape(), inner.dtype()));
+  ZEROTH_RETURN_IF_ERROR(HalfGradient(context, *part.b, layout, inner, dy_part,
+                                      a_is_divided && context.rows_are_shared()));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor dinner,
+                          InnerGradient(context, part, layout, scale, inner.shape(), dy));
   ZEROTH_RETURN_IF_ERROR(
-      InputGradient(context, dy_part, *part.b, layout, dinner, /*accumulate=*/false));
-  ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), dinner, scale));
-  ZEROTH_RETURN_IF_ERROR(WeightGradient(context, x, dinner, *part.a, layout));
+      HalfGradient(context, *part.a, layout, x, dinner, b_is_divided && context.rows_are_shared()));
   if (x_node == nullptr) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *x_node, x));
-  return InputGradient(context, dinner, *part.a, layout, slot.tensor, slot.accumulate);
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor a, FullValues(*part.a));
+  GemmArgs gemm;
+  gemm.a = dinner;
+  gemm.transpose_b = layout == WeightLayout::kInOut;
+  gemm.accumulate = slot.accumulate;
+  for (const WeightBlock& block : BlocksOf(context, {part.a}, layout)) {
+    gemm.b = BlockOf(a, layout, block);
+    gemm.c = Matrix(slot.tensor).Columns(block.in, block.ins);
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), gemm));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -104,13 +146,12 @@ absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale) {
   for (const LowRankPart& part : parts) {
     ZEROTH_RETURN_IF_ERROR(Validate(x, y, part, layout));
-    const int64_t rank = ExtentOf(*part.a, layout).out;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor inner,
-                            context.Empty(x.data.shape().WithLast(rank), x.data.dtype()));
-    ZEROTH_RETURN_IF_ERROR(Forward(context, x.data, *part.a, layout, inner, /*accumulate=*/false));
-    ZEROTH_RETURN_IF_ERROR(kernels::Scale(context.kernels(), inner, scale));
-    const Matrix target = Matrix(y.data).Columns(part.column, ExtentOf(*part.b, layout).out);
-    ZEROTH_RETURN_IF_ERROR(Forward(context, inner, *part.b, layout, target, /*accumulate=*/true));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor inner, Inner(context, x.data, part, layout, scale));
+    for (const WeightBlock& block : BlocksOf(context, {part.b}, layout)) {
+      ZEROTH_RETURN_IF_ERROR(Forward(context, inner, *part.b, layout, block,
+                                     Matrix(y.data).Columns(part.column + block.out, block.outs),
+                                     /*accumulate=*/true));
+    }
     if (!context.recording()) continue;
     context.tape().Record([&context, part, layout, scale, x_data = x.data, x_node = x.node,
                            y_node = y.node, inner]() -> absl::Status {

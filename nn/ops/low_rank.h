@@ -24,7 +24,8 @@ struct LowRankPart {
 // y[.., column : column + out] += scale * (x a) b for each part, in place: no tensor as large as y
 // is made. x [.., in], y [.., at least column + out], of one type. Nothing may have read y.data
 // yet, and the backward of what made y must not, as LinearOp's does not. InvalidArgument names the
-// parameter and both shapes if they do not fit.
+// parameter and both shapes if they do not fit. Of a layer that is divided by outputs, b is, and of
+// one that is divided by depth, a is: the other half is whole. Ranks exchange what is between them.
 absl::Status AddLowRankOp(Context& context, const Value& x, const Value& y,
                           absl::Span<const LowRankPart> parts, WeightLayout layout, float scale);
 

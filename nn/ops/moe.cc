@@ -9,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
+#include "zeroth/kernels/elementwise/elementwise.h"
+#include "zeroth/kernels/gemm/gemm.h"
 
 namespace zeroth {
 namespace {
@@ -42,6 +45,19 @@ absl::StatusOr<std::vector<Tensor>> FullValuesOf(const ExpertWeights& weights) {
     ZEROTH_ASSIGN_OR_RETURN(tensors.emplace_back(), FullValues(*weight));
   }
   return tensors;
+}
+
+// softmax(logits) of each token, [tokens, experts] in fp32.
+absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
+  const Shape rows({logits.numel() / logits.dim(-1), logits.dim(-1)});
+  ZEROTH_ASSIGN_OR_RETURN(Tensor p, context.Empty(rows, DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), logits.Reshape(rows), p));
+  BasicArgs args;
+  args.op = BasicOp::kSoftmax;
+  args.a = p;
+  args.out = p;
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), args));
+  return p;
 }
 
 }  // namespace
@@ -78,6 +94,72 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
                    return AddGradient(context, *node, std::move(backward.dlogits));
                  });
   return routed;
+}
+
+absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
+                       float coefficient) {
+  if (logits.data.shape().rank() != 3) {
+    return absl::InvalidArgumentError(absl::StrCat("balance of experts: logits ",
+                                                   logits.data.shape().ToString(),
+                                                   ", expected [sequences, tokens, experts]"));
+  }
+  const int64_t sequences = logits.data.dim(0);
+  const int64_t length = logits.data.dim(1);
+  const int64_t experts = logits.data.dim(2);
+  const bool is_learned = context.recording() && logits.node != nullptr;
+  if (logits.data.numel() == 0 || (!context.extra_loss().defined() && !is_learned)) {
+    return absl::OkStatus();
+  }
+  // experts * f_e, times what the loss has in front.
+  CountExpertsArgs count;
+  count.experts = routing.experts;
+  count.sequence = length;
+  count.scale = coefficient * static_cast<float>(experts) / static_cast<float>(sequences * length);
+  ZEROTH_ASSIGN_OR_RETURN(count.counts,
+                          context.Empty(Shape({sequences, experts}), DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(kernels::CountExperts(context.kernels(), count));
+  if (context.extra_loss().defined()) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor mean,
+                            context.Empty(count.counts.shape(), DType::kFloat32));
+    BasicArgs basic;
+    basic.op = BasicOp::kMean;
+    basic.a = p;
+    basic.out = mean;
+    basic.group = length;
+    ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), basic));
+    // The sum of products, as one of a row and a column.
+    GemmArgs product;
+    product.a = mean.Reshape(Shape({1, mean.numel()}));
+    product.b = count.counts.Reshape(Shape({mean.numel(), 1}));
+    product.c = context.extra_loss().Reshape(Shape({1, 1}));
+    product.accumulate = true;
+    ZEROTH_RETURN_IF_ERROR(kernels::Gemm(context.kernels(), product));
+  }
+  if (!is_learned) return absl::OkStatus();
+  context.tape().Record([&context, logits, counts = count.counts, length]() -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor p, Probabilities(context, logits.data));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor slope, context.Empty(p.shape(), DType::kFloat32));
+    const auto run = [&](BasicOp op, const Tensor& a, const Tensor& b, float scalar) {
+      BasicArgs args;
+      args.op = op;
+      args.a = a;
+      if (b.defined()) args.b = b;
+      args.out = slope;
+      args.scalar = scalar;
+      args.group = op == BasicOp::kMeanBackward ? length : 1;
+      return kernels::Basic(context.kernels(), args);
+    };
+    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kMeanBackward, counts, Tensor(), 1));
+    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kSoftmaxBackward, p, slope, 1));
+    ZEROTH_RETURN_IF_ERROR(run(BasicOp::kScale, slope, Tensor(), context.loss_scale()));
+    ZEROTH_ASSIGN_OR_RETURN(Tensor dlogits,
+                            context.Empty(logits.data.shape(), logits.data.dtype()));
+    ZEROTH_RETURN_IF_ERROR(
+        kernels::Cast(context.kernels(), slope.Reshape(dlogits.shape()), dlogits));
+    return AddGradient(context, *logits.node, std::move(dlogits));
+  });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Routing& routing) {

@@ -25,6 +25,15 @@ struct RoutedTokens {
 absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int64_t top_k,
                                      bool normalize);
 
+// Adds the loss that balances experts (Fedus et al., "Switch transformers", 2021, section 2.2) to
+// Context::extra_loss, and its gradient to that of `logits` [sequences, tokens, experts]:
+// coefficient * the mean over sequences of experts * sum over e of f_e P_e, where f_e is the number
+// of pairs of a token and expert e over the number of tokens, and P_e the mean of softmax(logits)
+// over the tokens. Each sequence has a loss of its own, so that none depends on what else is in its
+// micro-batch.
+absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
+                       float coefficient);
+
 // x [.., dim] → [tokens * top_k, dim], the rows of each expert together.
 absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Routing& routing);
 // The way back: of each token the weighted sum of its rows, in the shape `shape` [.., dim].

@@ -3,16 +3,14 @@
 #include "zeroth/nn/ops/norm.h"
 
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/norm/norm.h"
-#include "zeroth/nn/tensor_ranks.h"
+#include "zeroth/nn/ops/divided.h"
 
 namespace zeroth {
 namespace {
@@ -43,42 +41,6 @@ absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x
   return absl::OkStatus();
 }
 
-// Where the kernel writes a parameter's gradient: its own place, or one beside it from which the
-// sum over ranks goes there.
-struct GradientPlace {
-  Tensor tensor;  // undefined for a frozen parameter
-  bool accumulate = false;
-  std::optional<Parameter::GradientSlot> after_sum;
-};
-
-absl::StatusOr<GradientPlace> TakeIfTrainable(Context& context, Parameter& parameter,
-                                              bool is_partial) {
-  if (!parameter.requires_grad()) return GradientPlace();
-  ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, parameter.TakeGradient());
-  if (!is_partial) return GradientPlace{slot.tensor, slot.accumulate, std::nullopt};
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor beside, context.Empty(parameter.shape(), DType::kFloat32));
-  return GradientPlace{beside, false, slot};
-}
-
-absl::Status FinishSum(Context& context, const Parameter& parameter, const GradientPlace& place) {
-  if (!place.after_sum.has_value()) return absl::OkStatus();
-  const Parameter::GradientSlot& slot = *place.after_sum;
-  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Sum(place.tensor, parameter.name()));
-  if (slot.accumulate) {
-    Tensor before = slot.tensor;
-    if (before.dtype() != DType::kFloat32) {
-      ZEROTH_ASSIGN_OR_RETURN(before, context.Empty(parameter.shape(), DType::kFloat32));
-      ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), slot.tensor, before));
-    }
-    ZEROTH_RETURN_IF_ERROR(kernels::Add(context.kernels(), before, place.tensor, place.tensor));
-  }
-  if (slot.tensor.dtype() != DType::kFloat32) {
-    return kernels::Cast(context.kernels(), place.tensor, slot.tensor);
-  }
-  return context.device().Copy(slot.tensor.raw_data(), place.tensor.raw_data(), slot.tensor.bytes(),
-                               context.device().compute_stream());
-}
-
 // Of the normalisation of `x`, whose gradient goes to `node`. `is_partial`: see NormOp.
 absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, GradientNode& node,
                       Parameter& gamma, Parameter* beta, const Tensor& mean, const Tensor& rstd,
@@ -92,27 +54,20 @@ absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, Gradi
   ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, x));
   args.dx = std::move(slot.tensor);
   args.accumulate_dx = slot.accumulate;
-  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dgamma, TakeIfTrainable(context, gamma, is_partial));
+  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dgamma,
+                          TakeGradientPlace(context, gamma, is_partial));
   args.dgamma = dgamma.tensor;
   args.accumulate_dgamma = dgamma.accumulate;
+  GradientPlace dbeta;
   if (beta != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dbeta, TakeIfTrainable(context, *beta, is_partial));
+    ZEROTH_ASSIGN_OR_RETURN(dbeta, TakeGradientPlace(context, *beta, is_partial));
     args.dbeta = dbeta.tensor;
     args.accumulate_dbeta = dbeta.accumulate;
-    ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), args));
-    ZEROTH_RETURN_IF_ERROR(FinishSum(context, gamma, dgamma));
-    return FinishSum(context, *beta, dbeta);
   }
-  ZEROTH_RETURN_IF_ERROR(
-      kernels::RmsNormBackward(context.kernels(), {.dy = args.dy,
-                                                   .x = args.x,
-                                                   .gamma = args.gamma,
-                                                   .rstd = args.rstd,
-                                                   .dx = args.dx,
-                                                   .accumulate_dx = args.accumulate_dx,
-                                                   .dgamma = args.dgamma,
-                                                   .accumulate_dgamma = args.accumulate_dgamma}));
-  return FinishSum(context, gamma, dgamma);
+  const auto backward = beta != nullptr ? kernels::LayerNormBackward : kernels::RmsNormBackward;
+  ZEROTH_RETURN_IF_ERROR(backward(context.kernels(), args));
+  ZEROTH_RETURN_IF_ERROR(FinishGradient(context, gamma, dgamma));
+  return beta != nullptr ? FinishGradient(context, *beta, dbeta) : absl::OkStatus();
 }
 
 }  // namespace
@@ -126,41 +81,29 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(shape, x.data.dtype()));
   result.normalized = context.MakeValue(std::move(y));
   const int64_t rows = shape.dim(-1) == 0 ? 0 : x.data.numel() / shape.dim(-1);
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor rstd, context.Empty(Shape({rows}), DType::kFloat32));
-  Tensor sum;
+  LayerNormArgs args;
+  args.x = x.data;
+  args.residual = residual.data;
+  args.eps = eps;
+  args.y = result.normalized.data;
+  ZEROTH_ASSIGN_OR_RETURN(args.rstd, context.Empty(Shape({rows}), DType::kFloat32));
   result.sum = x;
   if (summed) {
-    ZEROTH_ASSIGN_OR_RETURN(sum, context.Empty(shape, x.data.dtype()));
-    result.sum = context.MakeValue(sum);
+    ZEROTH_ASSIGN_OR_RETURN(args.sum, context.Empty(shape, x.data.dtype()));
+    result.sum = context.MakeValue(args.sum);
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor scale, FullValues(gamma));
-  Tensor mean;
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
   if (beta != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor shift, FullValues(*beta));
-    ZEROTH_ASSIGN_OR_RETURN(mean, context.Empty(rstd.shape(), DType::kFloat32));
-    ZEROTH_RETURN_IF_ERROR(kernels::LayerNorm(context.kernels(), {.x = x.data,
-                                                                  .residual = residual.data,
-                                                                  .sum = sum,
-                                                                  .gamma = scale,
-                                                                  .beta = shift,
-                                                                  .eps = eps,
-                                                                  .y = result.normalized.data,
-                                                                  .mean = mean,
-                                                                  .rstd = rstd}));
-  } else {
-    ZEROTH_RETURN_IF_ERROR(kernels::RmsNorm(context.kernels(), {.x = x.data,
-                                                                .residual = residual.data,
-                                                                .sum = sum,
-                                                                .gamma = scale,
-                                                                .eps = eps,
-                                                                .y = result.normalized.data,
-                                                                .rstd = rstd}));
+    ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(*beta));
+    ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(Shape({rows}), DType::kFloat32));
   }
+  const auto norm = beta != nullptr ? kernels::LayerNorm : kernels::RmsNorm;
+  ZEROTH_RETURN_IF_ERROR(norm(context.kernels(), args));
   if (!context.recording()) return result;
 
   context.tape().Record([&context, &gamma, beta, input = result.sum.data, sum = result.sum.node,
                          x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, mean, rstd, summed,
+                         out = result.normalized.node, mean = args.mean, rstd = args.rstd, summed,
                          is_partial = of_part || context.rows_are_shared()]() -> absl::Status {
     if (out->grad.defined() && sum != nullptr) {
       ZEROTH_RETURN_IF_ERROR(

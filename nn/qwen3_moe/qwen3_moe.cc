@@ -21,6 +21,7 @@ DecoderFamily Qwen3Moe() {
   base.experts = 128;
   base.experts_per_token = 8;
   base.expert_hidden = 768;
+  base.balance_coefficient = 0.001;
   family.keys.insert(family.keys.end(),
                      {{"attention_bias", &DecoderConfig::qkv_bias},
                       {"attention_bias", &DecoderConfig::attention_out_bias},
@@ -30,12 +31,11 @@ DecoderFamily Qwen3Moe() {
                       {"num_experts_per_tok", &DecoderConfig::experts_per_token},
                       {"moe_intermediate_size", &DecoderConfig::expert_hidden},
                       {"norm_topk_prob", &DecoderConfig::normalize_expert_weights},
+                      {"output_router_logits", &DecoderConfig::balances_experts},
+                      {"router_aux_loss_coef", &DecoderConfig::balance_coefficient},
                       {"decoder_sparse_step", &DecoderConfig::sparse_step},
                       {"mlp_only_layers", &DecoderConfig::dense_layers}});
   family.fixed.push_back({"use_sliding_window", false});
-  // transformers adds a loss that balances the experts only if this is true. It is taken over the
-  // tokens that a rank has, so it would make the result depend on the number of ranks.
-  family.fixed.push_back({"output_router_logits", false});
   family.presets = {{"qwen3_30b_a3b",
                      151936,
                      40960,

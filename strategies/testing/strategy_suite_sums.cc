@@ -167,7 +167,7 @@ TEST_P(StrategySuite, ADivideFactorOfQuantizedGradientsIsAppliedBeforeTheOneRoun
           options.strategy_options.gradient_divide_factor = scales ? 3 : 0;
           ZEROTH_ASSIGN_OR_RETURN(options.collectives, QuantizedCollectives());
           const auto sharding = Make(world, device, model, options);
-          // Where ranks hold gradients whole these are not kept in fp32, nor quantized.
+          // Where gradients are replicated they are not kept in fp32, nor quantized.
           if (!scales && !sharding.ok()) return absl::OkStatus();
           ZEROTH_RETURN_IF_ERROR(sharding.status());
           ZEROTH_RETURN_IF_ERROR(Accumulate(**sharding, 1, true, [&](int index) {

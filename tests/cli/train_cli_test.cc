@@ -422,7 +422,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"no_data", {kOut}, {"--data is missing"}},
         Refusal{"absent_data",
                 {"--data=SCRATCH/nothing.txt", kOut},
-                {"nothing.txt: No such file or directory"}},
+                {"--data: ", "nothing.txt: No such file or directory"}},
         Refusal{"empty_data", {"--data=SCRATCH/empty.txt", kOut}, {"empty.txt: is empty"}},
         Refusal{
             "short_data", {"--data=SCRATCH/short.txt", kOut}, {"short.txt: 6 tokens", "needs 129"}},

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -80,6 +81,19 @@ std::vector<nlohmann::json> Metrics(const fs::path& out) {
     if (!json.is_discarded()) lines.push_back(std::move(json));
   }
   return lines;
+}
+
+std::vector<nlohmann::json> StepFacts(const fs::path& out) {
+  std::vector<nlohmann::json> steps;
+  for (const nlohmann::json& line : Metrics(out)) {
+    if (!line.contains("step")) continue;
+    nlohmann::json facts;
+    for (const char* key : {"step", "loss", "grad_norm", "eval_loss"}) {
+      if (line.contains(key)) facts[key] = line[key];
+    }
+    steps.push_back(std::move(facts));
+  }
+  return steps;
 }
 
 Flags Reference(const fs::path& out) {

@@ -48,6 +48,8 @@ Outcome RunTrainer(const Flags& flags, const std::string& directory = "");
 
 // The complete lines of out/metrics.jsonl.
 std::vector<nlohmann::json> Metrics(const fs::path& out);
+// Of each step there: number, loss, gradient norm, and what was measured of the held-out data.
+std::vector<nlohmann::json> StepFacts(const fs::path& out);
 
 // The run that tests/testdata/gpt2_tiny records.
 Flags Reference(const fs::path& out);

@@ -66,6 +66,43 @@ TEST(TensorResumeTest, HopsOverWorldsStrategiesAndTensorRanksKeepTheBits) {
   }
 }
 
+// The momentum of Muon's matrices is saved undivided, too.
+TEST(TensorResumeTest, HopsOfMuonKeepTheBits) {
+  const fs::path out = Scratch();
+  const Flags fixed = {"--deterministic_batch=4", "--deterministic_tensor=4", "--batch_size=1",
+                       "--optimizer=muon",        "--muon_split_qkv",         "--lr=1e-3"};
+  MustRun(Training(out / "alone", With(fixed, {"--world_size=1"})));
+  MustRun(Training(out / "2", With(fixed, {"--world_size=4", "--tensor_parallel=2"})));
+  MustRun(Training(out / "4", With(fixed, {"--world_size=8", "--tensor_parallel=4",
+                                           "--strategy=no_shard", Resume(out / "2", 3)})));
+  MustRun(Training(out / "1", With(fixed, {"--world_size=2", Resume(out / "4", 6)})));
+  for (const char* run : {"2", "4", "1"}) {
+    EXPECT_TRUE(Model(out / run) == Model(out / "alone")) << run << " has other bits";
+  }
+}
+
+// Adapters too, which are exported merged and by themselves.
+TEST(TensorResumeTest, HopsOfAdaptersKeepTheBits) {
+  const fs::path out = Scratch();
+  const Flags fixed = {"--deterministic_batch=4", "--deterministic_tensor=4", "--batch_size=1",
+                       "--lora_rank=3",           "--lora_export=both",       "--ema_decay=0.9"};
+  MustRun(Training(out / "alone", With(fixed, {"--world_size=1"})));
+  MustRun(Training(out / "2", With(fixed, {"--world_size=4", "--tensor_parallel=2"})));
+  MustRun(Training(out / "4",
+                   With(fixed, {"--world_size=4", "--tensor_parallel=4", Resume(out / "2", 3)})));
+  MustRun(Training(out / "1",
+                   With(fixed, {"--world_size=2", "--strategy=no_shard", Resume(out / "4", 6)})));
+  for (const char* file : {"final/model.safetensors", "final_ema/model.safetensors",
+                           "final_adapter/adapter_model.safetensors"}) {
+    for (const char* run : {"2", "4", "1"}) {
+      EXPECT_TRUE(Read(out / run / file) == Read(out / "alone" / file)) << run << " " << file;
+    }
+  }
+  // The adapter goes on in divided layers.
+  MustRun(Training(out / "again", {"--world_size=2", "--tensor_parallel=2",
+                                   "--init_adapter=" + (out / "4/final_adapter").string()}));
+}
+
 // Without them it is the same training within rounding, and a part of what is sampled, clipped and
 // saved as ever.
 TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
@@ -99,8 +136,8 @@ TEST(TensorResumeTest, WhatCannotBeIsSaid) {
   };
   expect_error({"--tensor_parallel=2", "--world_size=3"}, "does not divide the 3 ranks");
   expect_error({"--tensor_parallel=8", "--world_size=8"}, "4 heads cannot be divided among 8");
-  expect_error({"--tensor_parallel=2", "--world_size=2", "--optimizer=muon"}, "--optimizer=muon");
-  expect_error({"--tensor_parallel=2", "--world_size=2", "--lora_rank=4"}, "--lora_rank=4");
+  expect_error({"--tensor_parallel=2", "--world_size=2", "--optimizer=muon", "--lora_rank=4"},
+               "--lora_rank=4");
   expect_error({"--tensor_parallel=2", "--world_size=2", "--quantized_weights"},
                "--quantized_weights");
   expect_error({"--sequence_parallel", "--world_size=2"}, "needs --tensor_parallel");

@@ -2,7 +2,7 @@
 //
 // --optimizer=faulty_adamw: AdamW, but for what ZEROTH_FAULT=KIND:RANK:STEP does to one rank after
 // its update number STEP: "flip" flips a bit of a moment, "nan" makes an element of a parameter
-// NaN, and "hang" never comes back.
+// NaN, "hang" never comes back, and "late" sleeps a while after it and each later one.
 
 #include <cmath>
 #include <cstdlib>
@@ -42,9 +42,14 @@ class FaultyAdamW : public Optimizer {
 
   absl::Status Update(const Tensor& grad_factor) override {
     ZEROTH_RETURN_IF_ERROR(adamw_->Update(grad_factor));
-    if (sharding_.mesh().world().rank() != rank_ || ++updates_ != at_step_) {
+    if (sharding_.mesh().world().rank() != rank_ || ++updates_ < at_step_) {
       return absl::OkStatus();
     }
+    if (kind_ == "late") {
+      absl::SleepFor(absl::Milliseconds(300));
+      return absl::OkStatus();
+    }
+    if (updates_ != at_step_) return absl::OkStatus();
     if (kind_ == "hang") {
       for (;;) absl::SleepFor(absl::Seconds(1));
     }

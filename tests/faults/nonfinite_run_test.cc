@@ -9,15 +9,13 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/core/comm/mpi/testing/mpirun.h"
-#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/faults/faulty_trainer.h"
 
 namespace zeroth::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kProgram[] = "tests/faults/faulty_train";
 constexpr char kFault[] = "nan:0:2";
 constexpr char kFound[] =
     "on rank 0: parameter 'transformer.h.2.attn.c_attn.weight' of unit 'transformer.h.2' is not "
@@ -28,15 +26,8 @@ Flags Training(const fs::path& out) {
                                "--optimizer=faulty_adamw", "--strategy=full_shard"});
 }
 
-Outcome ByThreads(const Flags& flags) {
-  const fs::path log = Scratch() / "log";
-  const int exit_code =
-      Wait(Start(With(flags, {"--world_size=2"}), log, "", {{"ZEROTH_FAULT", kFault}}, kProgram));
-  return {exit_code, Logs(log), Read(ErrorLog(log))};
-}
-
 TEST(NonFiniteRunTest, StopsAndNamesTheParameter) {
-  const Outcome run = ByThreads(Training(Scratch() / "out"));
+  const Outcome run = ByThreads(2, Training(Scratch() / "out"), kFault);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.errors, HasSubstr("step 3: the gradient norm is nan, so the weights were not "
                                     "updated"));
@@ -46,7 +37,7 @@ TEST(NonFiniteRunTest, StopsAndNamesTheParameter) {
 TEST(NonFiniteRunTest, SkipsAsOftenAsItMay) {
   const fs::path out = Scratch() / "out";
   const Outcome run =
-      ByThreads(With(Training(out), {"--on_nonfinite=skip", "--max_nonfinite_steps=3"}));
+      ByThreads(2, With(Training(out), {"--on_nonfinite=skip", "--max_nonfinite_steps=3"}), kFault);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, HasSubstr("step 3  skipped: the gradient norm is nan\n  on rank 0: "));
   EXPECT_THAT(run.output, HasSubstr("step 4  skipped: the gradient norm is nan\n"));
@@ -59,13 +50,7 @@ TEST(NonFiniteRunTest, SkipsAsOftenAsItMay) {
 
 TEST(NonFiniteRunTest, ProcessesSayTheSame) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
-  Mpirun run;
-  run.ranks = 2;
-  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
-  const Flags flags = Training(Scratch() / "out");
-  run.program.insert(run.program.end(), flags.begin(), flags.end());
-  run.environment = {{"ZEROTH_FAULT", kFault}};
-  const MpirunOutcome ranks = RunMpirun(run);
+  const MpirunOutcome ranks = ByProcesses(2, Training(Scratch() / "out"), kFault);
   EXPECT_NE(ranks.exit_code, 0);
   EXPECT_THAT(ranks.output, HasSubstr(kFound));
 }

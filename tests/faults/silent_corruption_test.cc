@@ -8,15 +8,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/mpi/testing/mpirun.h"
-#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/faults/faulty_trainer.h"
 
 namespace zeroth::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kProgram[] = "tests/faults/faulty_train";
 constexpr char kFound[] = "replicas differ in unit 'root', its ";
 constexpr char kOddOne[] = "rank 1 has other bits than ranks 0, 2";
 
@@ -26,16 +24,9 @@ Flags Training(const fs::path& out) {
                "--optimizer=faulty_adamw", "--checkpoint_every=2"});
 }
 
-Outcome ByThreads(const Flags& flags, const std::string& fault) {
-  const fs::path log = Scratch() / "log";
-  const int exit_code =
-      Wait(Start(With(flags, {"--world_size=3"}), log, "", {{"ZEROTH_FAULT", fault}}, kProgram));
-  return {exit_code, Logs(log), Read(ErrorLog(log))};
-}
-
 TEST(SilentCorruptionTest, TheRunEndsBeforeTheCheckpoint) {
   const fs::path out = Scratch() / "out";
-  const Outcome run = ByThreads(Training(out), "flip:1:3");
+  const Outcome run = ByThreads(3, Training(out), "flip:1:3");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.errors, HasSubstr(kFound));
   EXPECT_THAT(run.errors, HasSubstr(kOddOne));
@@ -47,7 +38,7 @@ TEST(SilentCorruptionTest, TheRunEndsBeforeTheCheckpoint) {
 
 TEST(SilentCorruptionTest, TheFlagLooksBetweenCheckpointsToo) {
   const Outcome run =
-      ByThreads(With(Training(Scratch() / "out"), {"--check_replicas_every=1"}), "flip:1:3");
+      ByThreads(3, With(Training(Scratch() / "out"), {"--check_replicas_every=1"}), "flip:1:3");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.errors, HasSubstr("step 3: "));
   EXPECT_THAT(run.errors, HasSubstr(kOddOne));
@@ -56,7 +47,7 @@ TEST(SilentCorruptionTest, TheFlagLooksBetweenCheckpointsToo) {
 // What nobody looks at does end in the checkpoint: the flip is a real one.
 TEST(SilentCorruptionTest, NeverMeansNever) {
   const fs::path out = Scratch() / "out";
-  const Outcome run = ByThreads(With(Training(out), {"--check_replicas_every=-1"}), "flip:1:3");
+  const Outcome run = ByThreads(3, With(Training(out), {"--check_replicas_every=-1"}), "flip:1:3");
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_TRUE(fs::exists(out / "step-00000006"));
 }
@@ -64,13 +55,7 @@ TEST(SilentCorruptionTest, NeverMeansNever) {
 TEST(SilentCorruptionTest, ProcessesSayTheSame) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   const fs::path out = Scratch() / "out";
-  Mpirun run;
-  run.ranks = 3;
-  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
-  const Flags flags = Training(out);
-  run.program.insert(run.program.end(), flags.begin(), flags.end());
-  run.environment = {{"ZEROTH_FAULT", "flip:1:3"}};
-  const MpirunOutcome ranks = RunMpirun(run);
+  const MpirunOutcome ranks = ByProcesses(3, Training(out), "flip:1:3");
   EXPECT_NE(ranks.exit_code, 0);
   EXPECT_THAT(ranks.output, HasSubstr(kFound));
   EXPECT_THAT(ranks.output, HasSubstr(kOddOne));

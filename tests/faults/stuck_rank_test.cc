@@ -12,15 +12,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/mpi/testing/mpirun.h"
-#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/faults/faulty_trainer.h"
 
 namespace zeroth::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kProgram[] = "tests/faults/faulty_train";
 
 Flags Training(const fs::path& out) {
   return With(Reference(out), {"--batch_size=2", "--steps=9", "--threads_per_rank=1",
@@ -42,7 +39,7 @@ TEST(StuckRankTest, ThreadsThatWaitLeaveARecord) {
   const fs::path out = Scratch() / "out";
   const fs::path log = Scratch() / "log";
   const pid_t run = Start(With(Training(out), {"--world_size=3"}), log, "",
-                          {{"ZEROTH_FAULT", "hang:1:2"}}, kProgram);
+                          {{"ZEROTH_FAULT", "hang:1:2"}}, kFaultyTrainer);
   // Rank 0 says so once it has waited for the others' records, and rank 2 may still be at it.
   while (Logs(log).find("who waited for whom is in " + out.string()) == std::string::npos ||
          Read(out / "flight_recorder/who_waited.txt").find("rank 2: ") == std::string::npos) {
@@ -56,13 +53,7 @@ TEST(StuckRankTest, ThreadsThatWaitLeaveARecord) {
 TEST(StuckRankTest, ProcessesThatWaitLeaveARecordAndEnd) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   const fs::path out = Scratch() / "out";
-  Mpirun run;
-  run.ranks = 3;
-  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
-  const Flags flags = Training(out);
-  run.program.insert(run.program.end(), flags.begin(), flags.end());
-  run.environment = {{"ZEROTH_FAULT", "hang:1:2"}};
-  const MpirunOutcome ranks = RunMpirun(run);
+  const MpirunOutcome ranks = ByProcesses(3, Training(out), "hang:1:2");
   EXPECT_NE(ranks.exit_code, 0);
   EXPECT_THAT(ranks.output, HasSubstr("missing rank 1"));
   ExpectRank1IsMissed(out);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -85,16 +86,7 @@ class ConversationRunTest : public ::testing::Test {
   std::vector<nlohmann::json> Train(const std::string& out, const Flags& more) {
     const Outcome run = RunTrainer(With(Training(out), more));
     EXPECT_EQ(run.exit_code, 0) << run.output;
-    std::vector<nlohmann::json> steps;
-    for (const nlohmann::json& line : Metrics(dir_ / out)) {
-      if (!line.contains("step")) continue;
-      nlohmann::json facts;
-      for (const char* key : {"step", "loss", "grad_norm", "eval_loss"}) {
-        if (line.contains(key)) facts[key] = line[key];
-      }
-      steps.push_back(facts);
-    }
-    return steps;
+    return StepFacts(dir_ / out);
   }
 
   std::string Weights(const std::string& out) const {
@@ -174,6 +166,39 @@ TEST_F(ConversationRunTest, HeldOutConversationsAreLearnedAndARunGoesOn) {
   EXPECT_TRUE(Weights("again") == Weights("straight"));
 }
 
+// Ranks that read what an earlier run has encoded, or encode in memory, see the same tokens, and
+// none of those that are held out of them.
+TEST_F(ConversationRunTest, EncodedOnceWithAPartHeldOut) {
+  const Flags run = {"--eval_data=",          "--eval_fraction=0.2",     "--eval_every=3",
+                     "--batch_size=2",        "--deterministic_batch=4", "--steps=6",
+                     "--lr_schedule=constant"};
+  const std::vector<nlohmann::json> alone =
+      Train("alone", With(run, {"--world_size=1", "--cache_dir=none"}));
+  ASSERT_EQ(alone.size(), 6u);
+  EXPECT_TRUE(alone[2].contains("eval_loss") && alone[5].contains("eval_loss"));
+  EXPECT_FALSE(fs::exists(dir_ / ".zeroth_cache"));
+  const std::string elsewhere = "--cache_dir=" + (dir_ / "made/here").string();
+  for (const auto& [name, how, more] : std::vector<std::tuple<std::string, std::string, Flags>>{
+           {"first", "encoded, and kept in", {"--world_size=2"}},
+           {"second", "encoded before, and read from", {"--world_size=4"}},
+           {"elsewhere", "encoded, and kept in", {"--world_size=2", elsewhere}},
+           {"file",
+            "encoded text is held in memory, since",
+            {"--world_size=2", "--cache_dir=" + (dir_ / "train.jsonl").string()}}}) {
+    SCOPED_TRACE(name);
+    const Outcome outcome = RunTrainer(With(With(Training(name), run), more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(how));
+    EXPECT_THAT(outcome.output, HasSubstr("tokens are held out, and evaluated on"));
+    EXPECT_EQ(StepFacts(dir_ / name), alone);
+    EXPECT_TRUE(Weights(name) == Weights("alone"));
+  }
+  Train("part", With(run, {"--world_size=4", "--steps=3", "--checkpoint_every=3"}));
+  const Flags resumed = With(run, {"--world_size=2", "--resume=auto"});
+  EXPECT_EQ(Train("part", resumed).back(), alone.back());
+  EXPECT_TRUE(Weights("part") == Weights("alone"));
+}
+
 // Text beside conversations, a share of each, at any number of ranks and after a resume.
 TEST_F(ConversationRunTest, SourcesAreMixed) {
   std::string text;
@@ -208,6 +233,10 @@ TEST_F(ConversationRunTest, OtherWaysToTrain) {
   const auto adapters = Train("adapters", With(run, {"--lora_rank=4"}));
   EXPECT_EQ(adapters[0]["loss"], assistant[0]["loss"]);
   EXPECT_LT(adapters[3]["loss"].get<double>(), adapters[0]["loss"].get<double>());
+  const auto longer =
+      Train("longer", With(run, {"--lora_rank=4", "--steps=60", "--eval_every=30"}));
+  ASSERT_EQ(longer.size(), 60u);
+  EXPECT_LT(longer[59]["eval_loss"].get<double>(), longer[29]["eval_loss"].get<double>());
 }
 
 // Packed conversations are computed as if each were alone: what the loss is over all of them does
@@ -272,6 +301,17 @@ TEST_F(ConversationRunTest, WhatWillNotDoIsSaid) {
   refuse({"--chat_template=chatml", "--data=" + (dir_ / "train.jsonl").string() + ":1," +
                                         (dir_ / "text.jsonl").string() + ":0"},
          "a weight of 0, expected a number above 0");
+  Write(dir_ / "bytes.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xff\"}\n");
+  refuse({"--eval_data=", "--data=" + (dir_ / "bytes.jsonl").string()}, "bytes.jsonl line 2");
+  Write(dir_ / "tools.jsonl",
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]})");
+  refuse({"--chat_template=chatml", "--data=" + (dir_ / "tools.jsonl").string()},
+         "message 2 has the role \"tool\", expected system, user or assistant");
+  refuse({"--chat_template=chatml", "--eval_fraction=0.1"}, "both say on what to evaluate");
+  nlohmann::json tokenizer = nlohmann::json::parse(Read(dir_ / "model/tokenizer.json"));
+  tokenizer["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+  Write(dir_ / "model/tokenizer.json", tokenizer.dump());
+  refuse({"--chat_template=chatml"}, "BertPreTokenizer");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "zeroth/core/base/file/temporary_directory.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/layers/lora_linear.h"
+#include "zeroth/nn/tensor_ranks.h"
 #include "zeroth/tests/finetuning/tiny_run.h"
 #include "zeroth/train/export.h"
 
@@ -262,6 +263,66 @@ TEST_P(LoraModelTest, MuonTrainsThemWithTheSameBits) {
       EXPECT_EQ(values, file->at(name)) << name;
     }
   }
+}
+
+// Two data ranks of `size` tensor ranks each.
+TinySetup Divided(const std::string& model, const char* strategy, TensorParallelOptions tensor) {
+  TinySetup setup = Adapted(model);
+  setup.ranks = {strategy, 2 * tensor.size, 0};
+  setup.trainer.tensor = tensor;
+  return setup;
+}
+
+void ExpectNear(const NamedValues& actual, const NamedValues& expected, double tolerance) {
+  EXPECT_EQ(actual.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    ASSERT_EQ(actual.count(name), 1u) << name;
+    ExpectNear(actual.at(name), GridOf(values, 1), tolerance, name);
+  }
+}
+
+// Adapters of layers that are divided by outputs, sections of fused ones included, and by depth.
+TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    const TinySetup whole = Divided(model, "no_shard", {});
+    const absl::StatusOr<Gradients> expected = FirstGradients(whole, nullptr);
+    const absl::StatusOr<Trained> trained = TrainAdapters(whole);
+    ASSERT_TRUE(expected.ok() && trained.ok()) << expected.status() << trained.status();
+    for (const bool sequence : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(model, sequence ? " with shared rows" : ""));
+      TinySetup divided = Divided(model, "full_shard", {2, 0, sequence});
+      const absl::StatusOr<Gradients> found = FirstGradients(divided, nullptr);
+      ASSERT_TRUE(found.ok()) << found.status();
+      ExpectNear(found->gradients, expected->gradients, 2e-5);
+      const absl::StatusOr<Trained> kept = TrainAdapters(divided);
+      ASSERT_TRUE(kept.ok()) << kept.status();
+      for (size_t step = 0; step < kSteps; ++step) {
+        EXPECT_NEAR(kept->losses[step], trained->losses[step], 1e-4f) << step;
+        EXPECT_NEAR(kept->norms[step], trained->norms[step], 1e-3 * trained->norms[step]) << step;
+      }
+      divided.trainer.activation_checkpointing = ActivationCheckpointing::kBlock;
+      const absl::StatusOr<Trained> again = TrainAdapters(divided);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_TRUE(*again == *kept);
+    }
+  }
+}
+
+TEST(LoraTensorTest, FixedPiecesGiveTheSameBits) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    const absl::StatusOr<Trained> one = TrainAdapters(Divided(model, "no_shard", {1, 4}));
+    ASSERT_TRUE(one.ok()) << one.status();
+    EXPECT_LT(one->losses.back(), one->losses.front() - 0.01f);
+    for (const char* strategy : {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"}) {
+      const absl::StatusOr<Trained> two = TrainAdapters(Divided(model, strategy, {2, 4}));
+      ASSERT_TRUE(two.ok()) << two.status();
+      EXPECT_TRUE(*two == *one) << model << " " << strategy;
+    }
+  }
+  const absl::StatusOr<Trained> one = TrainAdapters(Divided("gpt2_tiny", "full_shard", {1, 4}));
+  const absl::StatusOr<Trained> four = TrainAdapters(Divided("gpt2_tiny", "full_shard", {4, 4}));
+  ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
+  EXPECT_TRUE(*four == *one);
 }
 
 TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {

@@ -51,8 +51,8 @@ absl::Status RunRank(const TinySetup& setup, Communicator& world,
   LoaderOptions loader_options;
   loader_options.batch_size = 2;
   loader_options.seq_len = 32;
-  loader_options.world_size = world.size();
-  loader_options.rank = world.rank();
+  loader_options.world_size = world.size() / setup.trainer.tensor.size;
+  loader_options.rank = world.rank() / setup.trainer.tensor.size;
   loader_options.shuffle = false;
   ZEROTH_ASSIGN_OR_RETURN(DataLoader loader, DataLoader::Create(tokens, loader_options));
   TrainerOptions options = setup.trainer;
@@ -114,7 +114,7 @@ absl::StatusOr<NamedValues> TinyWeights(const std::string& model) {
 void Collector::Put(const Parameter& parameter, int64_t begin, absl::Span<const float> piece) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<float>& whole = values_[parameter.name()];
-  whole.resize(static_cast<size_t>(parameter.numel()));
+  whole.resize(static_cast<size_t>(parameter.global_numel()));
   std::copy(piece.begin(), piece.end(), whole.begin() + begin);
 }
 
@@ -133,7 +133,12 @@ absl::Status Collector::PutGradients(const Sharding& sharding) {
       if (piece.numel() == 0 || !unit->takes_gradient(i)) continue;
       ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> values,
                               unit->GradientShardView(piece).ToHost<float>());
-      Put(*unit->parameters()[static_cast<size_t>(i)], piece.begin, values);
+      const Parameter& parameter = *unit->parameters()[static_cast<size_t>(i)];
+      for (const ElementRun& run : parameter.GlobalRuns(piece.begin, piece.numel())) {
+        Put(parameter, run.global_begin,
+            absl::MakeConstSpan(values).subspan(static_cast<size_t>(run.begin - piece.begin),
+                                                static_cast<size_t>(run.numel)));
+      }
     }
   }
   return absl::OkStatus();

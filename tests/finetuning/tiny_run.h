@@ -49,7 +49,7 @@ struct TinySetup {
 // initializers but lora_B by that of lora_A too, so that all of them count from the first step on.
 struct TinyRank {
   Trainer& trainer;
-  DataLoader loader;  // of 2 sequences of 32 tokens a rank
+  DataLoader loader;  // of 2 sequences of 32 tokens a rank that has data of its own
 
   absl::StatusOr<StepResult> Step(int64_t step, double lr) const;
 };
@@ -61,6 +61,7 @@ absl::StatusOr<NamedValues> TinyWeights(const std::string& model);
 // Puts pieces of several ranks together. Thread-safe.
 class Collector {
  public:
+  // From element `begin` of the undivided parameter on.
   void Put(const Parameter& parameter, int64_t begin, absl::Span<const float> piece);
   // This rank's weights.
   absl::Status PutWeights(const Sharding& sharding);

@@ -156,6 +156,11 @@ def llama3_factors(config, scaling):
     return [len(factors)], struct.pack("<%df" % len(factors), *factors)
 
 
+def architecture_of(config):
+    """What llama.cpp calls the model: a Mistral is a Llama there."""
+    return {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+
+
 def expected_llama(config, tensors):
     block = {
         "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -170,7 +175,7 @@ def expected_llama(config, tensors):
     top = {"lm_head": "output", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
     # Other families' rotary halves stay apart in llama.cpp, too.
     heads = {}
-    if config["model_type"] == "llama":
+    if architecture_of(config) == "llama":
         heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     scaling = config.get("rope_scaling")
     if scaling and scaling["rope_type"] == "llama3":
@@ -212,11 +217,11 @@ def check_names(config, found):
 
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     blocks = config.get("num_hidden_layers", config.get("n_layer"))
-    names = gguf.get_tensor_name_map(architectures[config["model_type"]], blocks)
+    names = gguf.get_tensor_name_map(architectures[architecture_of(config)], blocks)
     known = {entry[1] + "." + kind for entry in names.mapping.values() for kind in ("weight", "bias")}
     for name in found:
         if name not in known:
-            fail("llama.cpp knows no tensor %s in a %s" % (name, config["model_type"]))
+            fail("llama.cpp knows no tensor %s in a %s" % (name, architecture_of(config)))
 
 
 def check_package(path, metadata, tensors):
@@ -244,7 +249,7 @@ def main():
     directory, path = sys.argv[1:3]
     config = json.load(open(os.path.join(directory, "config.json")))
     metadata, found = read_gguf(path)
-    family = config["model_type"]
+    family = architecture_of(config)
     expect(metadata["general.architecture"], family, "the architecture")
     for key, name in KEYS["gpt2" if family == "gpt2" else "llama"].items():
         expect(metadata["%s.%s" % (family, key)], config[name], key)

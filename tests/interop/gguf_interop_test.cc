@@ -68,8 +68,9 @@ TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
-                         ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny", "olmo2_tiny",
-                                           "qwen2_tiny", "qwen3_tiny"),
+                         ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny",
+                                           "mistral_tiny", "olmo2_tiny", "qwen2_tiny",
+                                           "qwen3_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

@@ -46,11 +46,16 @@ void WriteText(const path& path) {
 // What TensorBoard shows of the steps that metrics.jsonl has.
 void ExpectEventsAreMetrics(const path& out) {
   const nlohmann::json scalars = Events(out)["scalars"];
-  for (const auto& [tag, key] : {std::pair("train/loss", "loss"),
-                                 {"train/gradient_norm", "grad_norm"},
-                                 {"train/learning_rate", "lr"},
-                                 {"speed/tokens_per_second", "tokens_per_second"},
-                                 {"evaluation/loss", "eval_loss"}}) {
+  for (const auto& [tag, key] :
+       {std::pair("train/loss", "loss"),
+        {"train/gradient_norm", "grad_norm"},
+        {"train/learning_rate", "lr"},
+        {"speed/tokens_per_second", "tokens_per_second"},
+        {"speed/seconds_waited_for_data", "data_seconds"},
+        {"speed/seconds_waited_for_communication", "communication_seconds"},
+        {"speed/gemm_utilization", "gemm_utilization"},
+        {"speed/mfu", "mfu"},
+        {"evaluation/loss", "eval_loss"}}) {
     nlohmann::json expected = nlohmann::json::array();
     for (const nlohmann::json& line : testing::Metrics(out)) {
       if (line.contains(key)) expected.push_back({line["step"], line[key].get<float>()});
@@ -81,6 +86,7 @@ TEST(TensorboardTest, ReadsTheEventsOfRunsAndOfResumedOnes) {
                        "--batch_size=2",
                        "--checkpoint_every=2",
                        "--keep_last=0",
+                       "--peak_tflops=100",
                        "--sample_tokens=8"};
   const auto run = testing::RunTrainer(flags);
   ASSERT_EQ(run.exit_code, 0) << run.errors;

@@ -79,6 +79,10 @@ ROUNDS = {
     "bf16_moments": "--optimizer_state_dtype=bf16",
     "8bit_moments": "--optimizer_state_dtype=float8_block",
     "muon": "--optimizer=muon --muon_split_qkv",
+    "tensor": "--tensor_parallel=2 --batch_size=4",
+    "sequence": "--tensor_parallel=2 --sequence_parallel --batch_size=4",
+    "fixed_pieces": "--deterministic_tensor=4",
+    "fixed_pieces_of_2": "--deterministic_tensor=4 --tensor_parallel=2 --batch_size=4",
     "int8_weights": "--quantized_weights",
     "int8_gradients": "--quantized_gradients",
     "accumulate": "--grad_accum=2 --batch_size=1",
@@ -91,6 +95,9 @@ ROUNDS = {
 # those of other micro-batches in another order.
 ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "hybrid_1", "hybrid_2", "over_world_1",
                      "over_world_2"}
+# Half as many ranks have data of their own, with twice the sequences each: gradients are divided by
+# another factor than the one that is set.
+TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}
 # What is held against the lever alone rather than against the plain run, which trains more.
 OWN_REFERENCE = ("lora", "lora_plus")
 # Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
@@ -197,6 +204,7 @@ def comparable(names):
     return len(rounding) <= 1 and not (
         {"fp16", "dynamic_scale"} <= set(names) or  # whose growth overflows, and skips a step
 
+        "divide_factor" in names and TWO_DATA_RANKS & set(names) or
         INT8 & set(names) and CUTS_ELSEWHERE & set(names) or
         "accumulate" in names and ADDS_UP_ELSEWHERE & set(names))
 

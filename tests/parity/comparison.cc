@@ -2,6 +2,7 @@
 
 #include "zeroth/tests/parity/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -149,8 +150,18 @@ void ExpectFinalWeightsClose(const std::string& model, const NamedValues& values
                              const NamedValues& reference, double tolerance) {
   absl::StatusOr<NamedIndices> sensitive = LoadSensitive(model);
   ASSERT_TRUE(sensitive.ok()) << sensitive.status();
+  // Training goes on from what rounding decided. On llama_tiny all other weights are then off by a
+  // fifteenth of what such an element is off, in proportion over two magnitudes.
+  double moved = 0;
+  for (const auto& [name, indices] : *sensitive) {
+    for (const size_t i : indices) {
+      const float off = values.at(name).at(i) - reference.at(name).at(i);
+      moved = std::max<double>(moved, std::abs(off));
+    }
+  }
+  EXPECT_LE(moved, kMostMoved) << "an element that rounding decides";
   AddSlowKeyBiases(model, *sensitive);
-  ExpectClose(values, reference, tolerance, "final weights", *sensitive);
+  ExpectClose(values, reference, tolerance + moved / 10, "final weights", *sensitive);
 }
 
 void ExpectSameBits(const TrainingRecord& a, const TrainingRecord& b) {

@@ -3,6 +3,7 @@
 // Muon under every strategy and world size against reference runs in float64, and against each
 // other bit for bit.
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -141,6 +142,57 @@ TEST_F(MuonSettingsTest, WorldSizesGiveTheSameBits) {
         SCOPED_TRACE(setup.ToString());
         ExpectSameBits(expected, Record(setup));
       }
+    }
+  }
+}
+
+// Matrices that tensor ranks have parts of are gathered from these, and computed by one of them.
+TEST_F(MuonSettingsTest, TensorRanksMeetTheReference) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    const absl::StatusOr<TrainingRecord> reference = LoadReference(model, "muon");
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    std::vector<RunSetup> setups = SetupsFor(model, 2);
+    for (RunSetup& setup : setups) {
+      setup.optimizer = "muon";
+      setup.world_size = 4;
+      setup.tensor.size = 2;
+      SCOPED_TRACE(setup.ToString());
+      const TrainingRecord& record = Record(setup);
+      ASSERT_FALSE(record.losses.empty());
+      for (size_t step = 0; step < record.losses.size(); ++step) {
+        EXPECT_LE(Relative(record.losses[step], reference->losses[step]), kLossTolerance) << step;
+      }
+      ExpectSameBits(Record(setups.front()), record);
+      if (RunsAreShort()) continue;
+      ASSERT_EQ(record.losses.size(), reference->losses.size());
+      ExpectFinalWeightsClose(model, record.final_weights, reference->final_weights,
+                              kMuonWeightTolerance);
+    }
+  }
+}
+
+TEST_F(MuonSettingsTest, FixedPiecesGiveTheSameBitsAtAnyNumberOfTensorRanks) {
+  RunSetup one = Plain();
+  one.strategy = "no_shard";
+  one.world_size = 1;
+  one.deterministic_batch = 4;
+  one.tensor.deterministic = 4;
+  one.bits_of_any_team = true;
+  const TrainingRecord& expected = Record(one);
+  for (const int size : {1, 2, 4}) {
+    for (const RunSetup& data : SetupsFor("gpt2_tiny", 8 / size)) {
+      if (data.shard_size > 2) continue;
+      RunSetup setup = one;
+      setup.strategy = data.strategy;
+      setup.shard_size = data.shard_size;
+      setup.shard_optimizer_over_world = data.shard_optimizer_over_world;
+      setup.world_size = std::min(8, 4 * size);
+      if (data.shard_size > setup.world_size / size) continue;
+      setup.tensor.size = size;
+      SCOPED_TRACE(setup.ToString());
+      ExpectSameBits(expected, Record(setup));
+      setup.layout = LayoutKind::kRows;
+      ExpectSameBits(expected, Record(setup));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,13 +40,31 @@ Machine SomeCpu() {
   return cpu;
 }
 
+constexpr char kMoe[] = "small_moe";
+constexpr char kBalancedMoe[] = "small_balanced_moe";
+
+// A preset's, or that of a small mixture of experts.
+absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
+  if (model != kMoe && model != kBalancedMoe) return PresetConfig(model);
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("qwen3_30b_a3b"));
+  const std::pair<const char*, int> sizes[] = {
+      {"vocab_size", 512},        {"hidden_size", 64},          {"num_hidden_layers", 3},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2},   {"head_dim", 16},
+      {"intermediate_size", 96},  {"num_experts", 8},           {"num_local_experts", 8},
+      {"num_experts_per_tok", 2}, {"moe_intermediate_size", 48}};
+  for (const auto& [key, size] : sizes) config[key] = size;
+  config["mlp_only_layers"] = {1};
+  config["output_router_logits"] = model == kBalancedMoe;
+  return config;
+}
+
 absl::Status RunRank(const TrainOptions& options, Communicator& world, MemoryStats& stats) {
   DeviceOptions device_options;
   device_options.threads = options.threads_per_rank;
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create("cpu", device_options));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, PresetConfig(options.model));
+  ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOf(options.model));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
@@ -82,7 +101,7 @@ void ExpectAsMeasured(const TrainOptions& options) {
   const absl::Status run = RunLocalRanks(
       options.world_size, [&](Communicator& world) { return RunRank(options, world, measured); });
   ASSERT_TRUE(run.ok()) << run;
-  absl::StatusOr<nlohmann::json> config = PresetConfig(options.model);
+  absl::StatusOr<nlohmann::json> config = ConfigOf(options.model);
   ASSERT_TRUE(config.ok()) << config.status();
   absl::StatusOr<std::unique_ptr<LanguageModel>> model = ModelRegistry::Create(*config);
   ASSERT_TRUE(model.ok()) << model.status();
@@ -110,7 +129,7 @@ TEST_P(PlanMemoryTest, IsTheRunsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, PlanMemoryTest,
-                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny"),
+                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny", kMoe),
                                           testing::Values("no_shard", "shard_optimizer",
                                                           "shard_grad_op", "full_shard",
                                                           "hybrid_shard"),
@@ -133,6 +152,14 @@ TEST(PlanMemoryOfLeversTest, MicroBatches) {
 TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
   for (const char* const what : {"block", "attention", "mlp"}) {
     TrainOptions options = OptionsOf("gpt2_nano", 2);
+    options.activation_checkpointing = what;
+    ExpectAsMeasured(options);
+  }
+}
+
+TEST(PlanMemoryOfLeversTest, BalancedExperts) {
+  for (const char* const what : {"none", "block"}) {
+    TrainOptions options = OptionsOf(kBalancedMoe, 2);
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
   }

@@ -3,6 +3,7 @@
 // What the ranks that share layers send each other in a step, how much less memory they need, and
 // that they agree in logits: from the communicators' records, against the table of docs/mesh.md.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/mesh.h"
+#include "zeroth/optim/muon.h"
 #include "zeroth/tests/structure/small_gpt2.h"
 
 namespace zeroth::testing {
@@ -124,6 +126,31 @@ TEST(TensorTrafficTest, LogitsAreThoseOfTheWholeModel) {
   EXPECT_THAT(logits[2][0], ::testing::Pointwise(::testing::FloatNear(1e-5f), logits[1][0]));
 }
 
+TEST(TensorTrafficTest, EachOfMuonsMatricesIsComputedByOneRankOfAll) {
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    std::mutex mutex;
+    std::map<std::string, int> computed;  // how often in a step
+    size_t most = 0;
+    TrainerOptions options = Divided(false);
+    options.sharding.strategy = strategy;
+    options.optimizer = "muon";
+    const absl::Status status =
+        RunSmallGpt2(4, options, [&](Trainer& trainer, Device&, int) -> absl::Status {
+          const auto* muon = dynamic_cast<const Muon*>(&trainer.optimizer());
+          if (muon == nullptr) return absl::InternalError("the optimizer is not Muon");
+          const std::vector<std::string> own = muon->own_matrices();
+          const std::lock_guard<std::mutex> lock(mutex);
+          most = std::max(most, own.size());
+          for (const std::string& name : own) ++computed[name];
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(computed.size(), static_cast<size_t>(4 * kBlocks)) << strategy;
+    for (const auto& [name, times] : computed) EXPECT_EQ(times, 1) << strategy << " " << name;
+    EXPECT_LT(most, computed.size()) << strategy;
+  }
+}
+
 TEST(TensorTrafficTest, WhatCannotBeDividedIsSaid) {
   const auto expect_error = [](int world_size, const TrainerOptions& options,
                                const std::string& words) {
@@ -141,9 +168,6 @@ TEST(TensorTrafficTest, WhatCannotBeDividedIsSaid) {
   TrainerOptions both = Divided(true);
   both.tensor.deterministic = 2;
   expect_error(2, both, "leave one of them out");
-  TrainerOptions muon = Divided(false);
-  muon.optimizer = "muon";
-  expect_error(2, muon, "Muon with parameters that are divided");
 }
 
 }  // namespace

@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
@@ -44,19 +41,12 @@ namespace zeroth {
 namespace {
 
 absl::Status ConvertAsTold(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  ZEROTH_RETURN_IF_ERROR(ParseFlags(
       "Converts models between Hugging Face directories and GGUF files, from llm.c, and between "
       "types.\n\n"
       "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model.gguf\n"
-      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16");
-  ShowFlagsOf("tools/convert/main.cc");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument '", rest[1],
-                     "': flags start with --, as in --in=DIRECTORY; see --help"));
-  }
-  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+      "  ./bazelw run //tools/convert -- --in=zeroth_out/latest/final --out=model --dtype=bf16",
+      "tools/convert/main.cc", "--in=DIRECTORY", argc, argv));
   ConvertOptions options;
   options.in = absl::GetFlag(FLAGS_in);
   options.out = absl::GetFlag(FLAGS_out);

@@ -22,6 +22,7 @@
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/checkpoint/weights_source.h"
 #include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -254,8 +255,7 @@ absl::StatusOr<std::unique_ptr<Inspected>> OpenSafetensors(const std::vector<std
 }
 
 bool IsGguf(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return false;
+  if (!IsFile(path)) return false;
   const absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return false;
   const absl::StatusOr<std::vector<uint8_t>> head = file->ReadHead(4);

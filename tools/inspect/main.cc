@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 
 #include "zeroth/core/base/command_line.h"
@@ -55,15 +53,12 @@ absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  const absl::StatusOr<bool> well = zeroth::Inspect(zeroth::ParseFlagsAndWords(
       "Shows what is in a checkpoint, in safetensors files or in a GGUF file.\n\n  inspect "
       "[--verify] PATH\n  "
       "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
-      "error.");
-  zeroth::ShowFlagsOf("tools/inspect/main.cc");
-  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
-  const absl::StatusOr<bool> well =
-      zeroth::Inspect(std::vector<std::string>(words.begin() + 1, words.end()));
+      "error.",
+      "tools/inspect/main.cc", argc, argv));
   if (!well.ok()) {
     std::fprintf(stderr, "error: %s\n", std::string(well.status().message()).c_str());
     return 2;

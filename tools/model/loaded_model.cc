@@ -10,15 +10,13 @@
 
 #include "zeroth/api/rank.h"
 #include "zeroth/core/base/file/json.h"
+#include "zeroth/core/base/ignored_target.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/tools/model/open_model.h"
 #include "zeroth/train/text_generation.h"
 
 namespace zeroth {
 namespace {
-
-// Of LinearCrossEntropyArgs: a target that does not count.
-constexpr int32_t kNoTarget = -100;
 
 template <typename T>
 absl::StatusOr<Tensor> Upload(Device& device, const Shape& shape, const std::vector<T>& values) {
@@ -124,7 +122,7 @@ absl::StatusOr<double> LoadedModel::NegativeLogLikelihood(absl::Span<const int32
   }
   if (from == count) return 0.0;
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
-  std::fill_n(targets.begin(), from - 1, kNoTarget);
+  std::fill_n(targets.begin(), from - 1, kIgnoredTarget);
   const Shape shape({1, count - 1});
   ZEROTH_ASSIGN_OR_RETURN(const Tensor input, Tensor::FromHost<int32_t>(
                                                   *device_, shape, tokens.first(tokens.size() - 1),

@@ -3,13 +3,8 @@
 #include "zeroth/tools/model/model_flags.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
@@ -32,15 +27,7 @@ ABSL_FLAG(int, threads, 0, "Threads of the CPU; 0: one for each core.");
 namespace zeroth {
 
 absl::StatusOr<LoadModelOptions> ParseModelFlags(absl::string_view usage, int argc, char** argv) {
-  absl::SetProgramUsageMessage(usage);
-  ShowFlagsOf("tools/");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument '", rest[1],
-                     "': flags start with --, as in --model=DIRECTORY; see --help"));
-  }
-  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+  ZEROTH_RETURN_IF_ERROR(ParseFlags(usage, "tools/", "--model=DIRECTORY", argc, argv));
   LoadModelOptions options;
   options.model = absl::GetFlag(FLAGS_model);
   options.base = absl::GetFlag(FLAGS_base);

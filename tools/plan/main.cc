@@ -29,8 +29,7 @@
 namespace zeroth {
 namespace {
 
-constexpr size_t kRows = 20;    // of a search
-constexpr size_t kChanges = 3;  // that make a run fit
+constexpr size_t kRows = 20;  // of a search
 
 std::string Help() {
   return absl::StrCat(
@@ -61,17 +60,15 @@ absl::StatusOr<TrainOptions> Resolved(TrainOptions options, const Machine& machi
   if (options.comm == "auto") options.comm = machine.is_gpu ? "nccl" : "local";
   if (options.world_size == 0) options.world_size = kDefaultWorldSize;
   ZEROTH_RETURN_IF_ERROR(Validate(options));
-  ZEROTH_ASSIGN_OR_RETURN(options, WithDeterministicBatch(std::move(options)));
-  return WithGlobalBatch(std::move(options));
+  return WithSharesOfRanks(std::move(options));
 }
 
 absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& machine,
                  const ModelBuilder& build) {
   std::fputs(PlanText(plan, options, machine).c_str(), stdout);
   if (plan.fits) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,
-                          CheapestThatFit(options, machine, build, kChanges));
-  std::fputs(CheapestText(cheapest, plan).c_str(), stdout);
+  ZEROTH_ASSIGN_OR_RETURN(const std::string changes, TextOfChanges(options, machine, build));
+  std::fputs(changes.c_str(), stdout);
   return absl::OkStatus();
 }
 

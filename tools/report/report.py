@@ -247,6 +247,8 @@ def charts(runs):
         chart("Norm of the gradients, before clipping", lines("grad_norm"), x, from_zero=True),
         chart("Tokens a second", lines("tokens_per_second"), x, from_zero=True),
         chart("Learning rate", lines("lr"), x, from_zero=True, format_value=lambda value: "%.3g" % value),
+        chart("Seconds waited for communication", lines("communication_seconds"), x, from_zero=True),
+        chart("Seconds waited for data", lines("data_seconds"), x, from_zero=True),
         memory_chart("Peak memory of a rank", lines("memory_peak_bytes"), x),
     ])
 

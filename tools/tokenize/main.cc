@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -78,18 +75,12 @@ class Progress {
 };
 
 absl::Status TokenizeAsTold(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  ZEROTH_RETURN_IF_ERROR(ParseFlags(
       "Makes token files, or JSON lines with ids, of text.\n\n"
       "  ./bazelw run //tools/tokenize -- --tokenizer=path/to/model --in=corpus.jsonl "
       "--out=corpus.bin\n\n"
-      "An interrupted run goes on where it was when it is started again with the same flags.");
-  ShowFlagsOf("tools/tokenize/main.cc");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected argument '", rest[1], "': flags start with --, as in --in=FILE; see --help"));
-  }
-  ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
+      "An interrupted run goes on where it was when it is started again with the same flags.",
+      "tools/tokenize/main.cc", "--in=FILE", argc, argv));
   TokenizeOptions options;
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
   options.in = absl::GetFlag(FLAGS_in);

@@ -61,6 +61,11 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   return status;
 }
 
+bool IsFile(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
 absl::Status RenamePath(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));

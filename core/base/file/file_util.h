@@ -31,6 +31,9 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
 absl::Status WriteAt(int fd, const std::string& path, int64_t offset,
                      absl::Span<const uint8_t> bytes);
 
+// Whether there is a regular file, or a link to one; false also where that cannot be known.
+bool IsFile(const std::string& path);
+
 // rename(2), and removing whatever is at `path`, which need not be anything.
 absl::Status RenamePath(const std::string& from, const std::string& to);
 absl::Status RemoveAll(const std::string& path);

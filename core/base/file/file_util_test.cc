@@ -39,6 +39,13 @@ TEST(FileUtilTest, ErrorsNameThePath) {
   EXPECT_EQ(SyncDirectory(dir.File("absent")).code(), absl::StatusCode::kNotFound);
 }
 
+TEST(FileUtilTest, TellsFilesFromOthers) {
+  const TemporaryDirectory dir;
+  EXPECT_TRUE(IsFile(dir.Write("file", "text")));
+  EXPECT_FALSE(IsFile(dir.path()));
+  EXPECT_FALSE(IsFile(dir.File("absent")));
+}
+
 TEST(FileUtilTest, WriteAtWritesWhereAsked) {
   const TemporaryDirectory dir;
   const std::string path = dir.Write("f", "0123456789");

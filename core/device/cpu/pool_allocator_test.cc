@@ -246,5 +246,47 @@ TEST(PoolAllocatorTest, AddressSanitizerSeesPooledBlocksAndSlack) {
 }
 #endif
 
+TEST(PoolAllocatorTest, ErrorsNameThePlaceAndWhereMostIsHeld) {
+  const auto allocator_ptr = std::make_shared<PoolAllocator>();
+  Allocator& allocator = *allocator_ptr;
+  allocator.set_limit(100 << 20);
+  const auto take = [&](size_t mib, MemoryCategory category) {
+    return MustAllocate(allocator, mib * kMiB, category);
+  };
+  std::vector<std::shared_ptr<Buffer>> held = {take(20, MemoryCategory::kParameters)};
+  allocator.EnterPlace("forward", "root");
+  held.push_back(take(3, MemoryCategory::kActivations));
+  allocator.EnterPlace("forward", "h.0");
+  held.push_back(take(30, MemoryCategory::kActivations));
+  held.push_back(take(4, MemoryCategory::kActivations));
+  take(40, MemoryCategory::kWorkspace);  // given back
+  allocator.LeavePlace();
+  held.push_back(take(5, MemoryCategory::kGatheredParameters));
+  const absl::Status status = allocator.Allocate(60 * kMiB, MemoryCategory::kActivations).status();
+  for (const char* words :
+       {"bytes for activations in forward root (",
+        "\n  in use: parameters 20.0 MiB, gathered_parameters 5.0 MiB, activations 37.0 MiB\n",
+        "from:\n    forward h.0: 34.0 MiB of activations\n    setting up: 20.0 MiB of parameters\n"
+        "    forward root: 5.0 MiB of gathered_parameters\n    forward root: 3.0 MiB of "
+        "activations"}) {
+    EXPECT_NE(status.message().find(words), absl::string_view::npos) << words << " in " << status;
+  }
+  // Ten at most.
+  allocator.LeaveAllPlaces();
+  for (int i = 0; i < 12; ++i) {
+    const AllocationPlace place(allocator, "forward", "b." + std::to_string(i));
+    held.push_back(take(1, MemoryCategory::kActivations));
+  }
+  const absl::Status many = allocator.Allocate(60 * kMiB, MemoryCategory::kActivations).status();
+  const std::string text(many.message());
+  EXPECT_EQ(text.find("(") - text.find("for activations"), 16u)
+      << "outside of all places: " << text;
+  size_t rows = 0;
+  for (size_t at = text.find("\n    "); at != std::string::npos; at = text.find("\n    ", at + 1)) {
+    ++rows;
+  }
+  EXPECT_EQ(rows, 10u) << text;
+}
+
 }  // namespace
 }  // namespace zeroth

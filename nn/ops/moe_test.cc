@@ -1,0 +1,125 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/ops/moe.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/nn/testing/gradient_check.h"
+
+namespace zeroth {
+namespace {
+
+using testing::Bench;
+
+struct Sizes {
+  int64_t sequences = 1;
+  int64_t length = 1;
+  int64_t experts = 1;
+  int64_t top_k = 1;
+};
+
+// The loss by its definition, in float64, with the experts that tokens were given.
+double BalanceLoss(const Sizes& sizes, const std::vector<double>& logits,
+                   const std::vector<int32_t>& chosen) {
+  const auto experts = static_cast<size_t>(sizes.experts);
+  double sum = 0;
+  for (int64_t s = 0; s < sizes.sequences; ++s) {
+    std::vector<double> f(experts), p(experts);
+    for (int64_t t = s * sizes.length; t < (s + 1) * sizes.length; ++t) {
+      const double* const row = logits.data() + t * sizes.experts;
+      double all = 0;
+      for (size_t e = 0; e < experts; ++e) all += std::exp(row[e]);
+      for (size_t e = 0; e < experts; ++e)
+        p[e] += std::exp(row[e]) / all / static_cast<double>(sizes.length);
+      for (int64_t k = 0; k < sizes.top_k; ++k)
+        f[static_cast<size_t>(chosen[static_cast<size_t>(t * sizes.top_k + k)])] +=
+            1.0 / static_cast<double>(sizes.length);
+    }
+    for (size_t e = 0; e < experts; ++e)
+      sum +=
+          static_cast<double>(sizes.experts) * f[e] * p[e] / static_cast<double>(sizes.sequences);
+  }
+  return sum;
+}
+
+class BalanceOpTest : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(BalanceOpTest, IsTheLossAndItsGradient) {
+  const Sizes& sizes = GetParam();
+  constexpr float kCoefficient = 0.7f;
+  constexpr float kLossScale = 16.0f;
+  Bench bench;
+  Context& context = *bench.context;
+  context.set_loss_scale(kLossScale);
+  const Shape shape({sizes.sequences, sizes.length, sizes.experts});
+  const std::vector<float> values = bench.Draw(shape.numel(), 2.0f);
+  const Value logits = context.MakeValue(bench.Upload(shape, values));
+  const auto routed = RouteOp(context, logits, sizes.top_k, true);
+  ASSERT_TRUE(routed.ok()) << routed.status();
+  const std::vector<int32_t> chosen = *routed->routing.experts.ToHost<int32_t>();
+  context.set_extra_loss(bench.Upload(Shape({1}), {3.0f}));
+  ASSERT_TRUE(BalanceOp(context, logits, routed->routing, kCoefficient).ok());
+
+  std::vector<double> exact(values.begin(), values.end());
+  const double expected = BalanceLoss(sizes, exact, chosen);
+  EXPECT_NEAR(context.extra_loss().ToHost<float>()->front(), 3 + kCoefficient * expected,
+              2e-6 * (3 + expected));
+
+  ASSERT_TRUE(context.tape().Backward().ok());
+  ASSERT_TRUE(logits.node->grad.defined());
+  const std::vector<float> gradient = *logits.node->grad.ToHost<float>();
+  for (size_t i = 0; i < exact.size(); i += 1 + exact.size() / 40) {
+    constexpr double kStep = 1e-5;
+    const double before = exact[i];
+    exact[i] = before + kStep;
+    const double above = BalanceLoss(sizes, exact, chosen);
+    exact[i] = before - kStep;
+    const double below = BalanceLoss(sizes, exact, chosen);
+    exact[i] = before;
+    const double slope = kLossScale * kCoefficient * (above - below) / (2 * kStep);
+    EXPECT_NEAR(gradient[i], slope, 1e-5 * std::abs(slope) + 2e-6) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, BalanceOpTest,
+                         ::testing::Values(Sizes{1, 1, 1, 1}, Sizes{1, 7, 4, 2}, Sizes{3, 5, 8, 3},
+                                           Sizes{2, 33, 40, 8}));
+
+// A loss that another pass adds is not added again, but its gradient is wanted.
+TEST(BalanceOpTest, WithoutAPlaceForTheLossThereIsItsGradientStill) {
+  Bench bench;
+  Context& context = *bench.context;
+  const Value logits = context.MakeValue(bench.Upload(Shape({1, 6, 3}), bench.Draw(18)));
+  const auto routed = RouteOp(context, logits, 1, false);
+  ASSERT_TRUE(routed.ok()) << routed.status();
+  ASSERT_TRUE(BalanceOp(context, logits, routed->routing, 1.0f).ok());
+  ASSERT_TRUE(context.tape().Backward().ok());
+  EXPECT_TRUE(logits.node->grad.defined());
+}
+
+// Balanced experts have the least loss that routing to top_k of them may have: top_k.
+TEST(BalanceOpTest, BalancedExpertsLoseTopK) {
+  const Sizes sizes{1, 4, 4, 1};
+  const std::vector<double> even(16, 0.0);
+  EXPECT_NEAR(BalanceLoss(sizes, even, {0, 1, 2, 3}), 1.0, 1e-12);
+  std::vector<double> one(16, 0.0);
+  for (size_t t = 0; t < 4; ++t) one[4 * t] = 50;
+  EXPECT_NEAR(BalanceLoss(sizes, one, {0, 0, 0, 0}), 4.0, 1e-12);
+}
+
+TEST(BalanceOpTest, RefusesLogitsThatAreNoSequences) {
+  Bench bench;
+  const Value logits = bench.context->MakeValue(bench.Upload(Shape({4, 2}), bench.Draw(8)));
+  const absl::Status status = BalanceOp(*bench.context, logits, Routing(), 1.0f);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("[sequences, tokens, experts]"));
+}
+
+}  // namespace
+}  // namespace zeroth

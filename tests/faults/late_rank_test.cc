@@ -1,0 +1,70 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A run in which one rank comes late from its update, from the fourth step on: the others' waits
+// tell which. Ranks that are threads, and ranks that are processes.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kProgram[] = "tests/faults/faulty_train";
+constexpr char kFault[] = "late:1:4";
+
+Flags Training(const fs::path& out) {
+  return With(Reference(out), {"--batch_size=2", "--steps=12", "--threads_per_rank=1",
+                               "--optimizer=faulty_adamw", "--checkpoint_every=0"});
+}
+
+// Which step the period begins with, others may have a part in: a busy machine makes ranks late.
+void ExpectRank1IsNamed(const fs::path& out, const std::string& output) {
+  EXPECT_THAT(output, HasSubstr("late      rank 1 from step "));
+  const std::vector<nlohmann::json> lines = Metrics(out);
+  ASSERT_EQ(lines.size(), 13u);
+  const nlohmann::json& most = lines[12]["summary"]["late"];
+  ASSERT_TRUE(most.is_object()) << lines[12];
+  EXPECT_EQ(most["rank"], 1);
+  EXPECT_LE(most["since_step"], 4);
+  // What a step's ranks have waited they exchange in the next.
+  EXPECT_EQ(most["until_step"], 11);
+  ASSERT_TRUE(lines[11].contains("late")) << lines[11];
+  EXPECT_EQ(lines[11]["late"]["rank"], 1);
+  EXPECT_EQ(lines[11]["late"]["until_step"], 11);
+  // Rank 0 is one of those that waited.
+  EXPECT_GT(lines[11]["communication_seconds"],
+            lines[11]["late"]["mean_seconds"].get<double>() / 2);
+}
+
+TEST(LateRankTest, AThreadIsNamed) {
+  const fs::path out = Scratch() / "out";
+  const fs::path log = Scratch() / "log";
+  const pid_t run =
+      Start(With(Training(out), {"--world_size=3"}), log, "", {{"ZEROTH_FAULT", kFault}}, kProgram);
+  ASSERT_EQ(Wait(run), 0) << Logs(log);
+  ExpectRank1IsNamed(out, Logs(log));
+}
+
+TEST(LateRankTest, AProcessIsNamed) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
+  const fs::path out = Scratch() / "out";
+  Mpirun run;
+  run.ranks = 3;
+  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
+  const Flags flags = Training(out);
+  run.program.insert(run.program.end(), flags.begin(), flags.end());
+  run.environment = {{"ZEROTH_FAULT", kFault}};
+  const MpirunOutcome ranks = RunMpirun(run);
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
+  ExpectRank1IsNamed(out, ranks.output);
+}
+
+}  // namespace
+}  // namespace zeroth::testing

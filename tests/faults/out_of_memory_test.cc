@@ -1,0 +1,85 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A run whose ranks find no memory in a step: what they say of it, and that it fits with what they
+// advise. Ranks that are threads, and ranks that are processes.
+
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "zeroth/core/comm/mpi/testing/mpirun.h"
+#include "zeroth/tests/cli/trainer_process.h"
+
+namespace zeroth::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 2;
+
+// On one core each, so that a plan knows the same workspace on all machines.
+Flags Training(const fs::path& out) {
+  return With(Reference(out), {"--strategy=no_shard", "--batch_size=8", "--steps=2",
+                               "--threads_per_rank=1", "--checkpoint_every=0"});
+}
+
+// Fits the state and what is computed first, not the rest.
+std::string Limit(const fs::path& out) {
+  const Outcome whole =
+      RunTrainer(With(Training(out), {absl::StrCat("--world_size=", kRanks), "--overwrite"}));
+  EXPECT_EQ(whole.exit_code, 0) << whole.output;
+  const int64_t peak = Metrics(out).back()["summary"]["memory_peak_bytes"];
+  return absl::StrCat("--memory_limit=", peak * 3 / 4);
+}
+
+void ExpectReasonAndRemedies(const std::string& output) {
+  EXPECT_THAT(output, ContainsRegex("rank [0-9] failed: .*cannot allocate [0-9]+ bytes for "
+                                    "[a-z_]+ in (forward|backward|gradients of|optimizer) "));
+  EXPECT_THAT(output, HasSubstr("above the memory limit of"));
+  EXPECT_THAT(output, ContainsRegex("in use: parameters [0-9.]+ MiB, "));
+  EXPECT_THAT(output, HasSubstr("most of it from:"));
+  EXPECT_THAT(output, ContainsRegex("    optimizer adamw: [0-9.]+ MiB of optimizer"));
+  EXPECT_THAT(output, ContainsRegex("    forward [a-z0-9_.]+: [0-9.]+ MiB of activations"));
+  EXPECT_THAT(output, HasSubstr("to fit    the fastest changes:"));
+  EXPECT_THAT(output, ContainsRegex("  --[a-z_=0-9 -]+: [0-9.]+ MiB less, "));
+}
+
+// Those of the first change.
+Flags Advice(const std::string& output) {
+  const size_t at = output.find("to fit    the fastest changes:\n");
+  const std::string rest = output.substr(output.find('\n', at) + 1);
+  const std::string line = rest.substr(0, rest.find(": "));
+  return absl::StrSplit(line, ' ', absl::SkipEmpty());
+}
+
+TEST(OutOfMemoryTest, ThreadsSayWhyAndWhatFits) {
+  const fs::path out = Scratch() / "out";
+  const Flags flags =
+      With(Training(out), {absl::StrCat("--world_size=", kRanks), Limit(out), "--overwrite"});
+  const Outcome failed = RunTrainer(flags);
+  EXPECT_EQ(failed.exit_code, 1);
+  ExpectReasonAndRemedies(failed.output);
+  const Outcome advised = RunTrainer(With(flags, Advice(failed.output)));
+  EXPECT_EQ(advised.exit_code, 0) << advised.output;
+}
+
+TEST(OutOfMemoryTest, ProcessesSayWhyAndWhatFits) {
+  ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
+  const fs::path out = Scratch() / "out";
+  Mpirun run;
+  run.ranks = kRanks;
+  run.program = {fs::absolute("train/train").string(), "--comm=mpi", Limit(out), "--overwrite"};
+  const Flags flags = Training(out);
+  run.program.insert(run.program.end(), flags.begin(), flags.end());
+  const MpirunOutcome failed = RunMpirun(run);
+  EXPECT_EQ(failed.exit_code, 1);
+  ExpectReasonAndRemedies(failed.output);
+}
+
+}  // namespace
+}  // namespace zeroth::testing
