@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -45,6 +46,10 @@ absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy&
              (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % (2 * copy.heads) != 0)) {
     expected = absl::StrCat("a first dimension that ", copy.heads,
                             " attention heads divide into even parts");
+  } else if (copy.stacking == Stacking::kInto &&
+             (shape.rank() == Shape::kMaxRank ||
+              shape.numel() > std::numeric_limits<int64_t>::max() / copy.places)) {
+    expected = absl::StrCat("one of which ", copy.places, " can be stacked");
   }
   if (!expected.empty()) return WrongShape(source, copy, shape, expected);
   return shape;

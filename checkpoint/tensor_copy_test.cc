@@ -3,6 +3,7 @@
 #include "zeroth/checkpoint/tensor_copy.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -206,6 +207,12 @@ TEST_F(TensorCopyTest, RefusesIncompleteStacks) {
   types[1].dtype = DType::kBFloat16;
   EXPECT_THAT(std::string(DeclareCopies(*source, types).status().message()),
               HasSubstr("another shape or type"));
+  const auto deepest = Source({1, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_THAT(std::string(DeclareCopies(*deepest, types).status().message()),
+              HasSubstr("expected one of which 2 can be stacked"));
+  types[0].places = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(std::string(DeclareCopies(*source, types).status().message()),
+              HasSubstr("can be stacked"));
   TensorCopy part = Copy(Relayout::kNone);
   part.stacking = Stacking::kOutOf;
   part.places = 3;
