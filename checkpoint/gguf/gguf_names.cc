@@ -202,7 +202,8 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view archi
   if (!number.empty()) {
     std::string name(rest);
     expert = TakeExpert(&name);
-    row = FindRow(family->inside, &Row::hf, name);
+    // A "*" stands for a number in our table only.
+    if (expert || !absl::StrContains(name, '*')) row = FindRow(family->inside, &Row::hf, name);
   } else if (!prefixed && rest == kHead.hf) {
     row = &kHead;
   } else {

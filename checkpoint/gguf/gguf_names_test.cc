@@ -84,8 +84,9 @@ TEST(GgufNamesTest, ExpertsShareATensor) {
   }
   EXPECT_TRUE((*GgufNameOf("qwen3moe", "model.layers.0.mlp.gate.weight"))->always_float32);
   for (const char* name :
-       {"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.experts.up_proj.weight",
-        "model.layers.0.mlp.experts.x.up_proj.weight", "model.layers.0.mlp.experts.1.gate.weight",
+       {"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.experts.*.up_proj.weight",
+        "model.layers.0.mlp.experts.up_proj.weight", "model.layers.0.mlp.experts.x.up_proj.weight",
+        "model.layers.0.mlp.experts.1.gate.weight",
         "model.layers.0.mlp.experts.99999999999999999999.up_proj.weight"}) {
     EXPECT_EQ(GgufNameOf("qwen3moe", name).status().code(), absl::StatusCode::kInvalidArgument)
         << name;
