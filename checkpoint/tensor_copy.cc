@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -22,8 +23,22 @@ bool MovesHalves(Relayout relayout) {
   return relayout == Relayout::kInterleaveHalves || relayout == Relayout::kSeparateHalves;
 }
 
-absl::Status CheckRelayout(const WeightsSource& source, const TensorCopy& copy,
-                           const Shape& shape) {
+absl::Status WrongShape(const WeightsSource& source, const TensorCopy& copy, const Shape& shape,
+                        absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat(source.description(), ": tensor \"", copy.from,
+                                                 "\" has shape ", shape.ToString(), ", expected ",
+                                                 expected));
+}
+
+// The shape of what is copied: the source's, or one part of it. Checked to allow the copy.
+absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy& copy) {
+  ZEROTH_ASSIGN_OR_RETURN(Shape shape, source.ShapeOf(copy.from));
+  if (copy.stacking == Stacking::kOutOf) {
+    if (shape.rank() < 1 || shape.dim(0) != copy.places) {
+      return WrongShape(source, copy, shape, absl::StrCat("a first dimension of ", copy.places));
+    }
+    shape = Shape(shape.dims().subspan(1));
+  }
   std::string expected;
   if (copy.relayout == Relayout::kTranspose && shape.rank() != 2) {
     expected = "two dimensions";
@@ -31,11 +46,27 @@ absl::Status CheckRelayout(const WeightsSource& source, const TensorCopy& copy,
              (copy.heads < 1 || shape.rank() < 1 || shape.dim(0) % (2 * copy.heads) != 0)) {
     expected = absl::StrCat("a first dimension that ", copy.heads,
                             " attention heads divide into even parts");
+  } else if (copy.stacking == Stacking::kInto &&
+             (shape.rank() == Shape::kMaxRank ||
+              shape.numel() > std::numeric_limits<int64_t>::max() / copy.places)) {
+    expected = absl::StrCat("one of which ", copy.places, " can be stacked");
   }
-  if (expected.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(source.description(), ": tensor \"", copy.from,
-                                                 "\" has shape ", shape.ToString(), ", expected ",
-                                                 expected));
+  if (!expected.empty()) return WrongShape(source, copy, shape, expected);
+  return shape;
+}
+
+Shape DestinationShape(const TensorCopy& copy, const Shape& copied) {
+  std::vector<int64_t> dims(copied.dims().begin(), copied.dims().end());
+  if (copy.relayout == Relayout::kTranspose) std::swap(dims[0], dims[1]);
+  if (copy.stacking == Stacking::kInto) dims.insert(dims.begin(), copy.places);
+  return Shape(dims);
+}
+
+absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, int64_t place) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(source.description(), ": \"", copy.to, "\" is made of ", copy.places,
+                   " tensors such as \"", copy.from, "\", expected each of 0 to ", copy.places - 1,
+                   " once, found no number ", place, " in its place"));
 }
 
 // Where row `row` of the destination lies in the source.
@@ -54,7 +85,11 @@ int64_t SourceRow(const TensorCopy& copy, int64_t rows, int64_t row) {
 class Copier {
  public:
   Copier(const WeightsSource& source, const TensorCopy& copy, const Shape& shape, TensorSink sink)
-      : source_(source), copy_(copy), shape_(shape), sink_(sink) {}
+      : source_(source), copy_(copy), shape_(shape), sink_(sink) {
+    const int64_t before = copy.place * shape.numel();
+    if (copy.stacking == Stacking::kOutOf) source_begin_ = before;
+    if (copy.stacking == Stacking::kInto) destination_begin_ = before;
+  }
 
   absl::Status Run() {
     if (shape_.numel() == 0) return absl::OkStatus();
@@ -63,10 +98,14 @@ class Copier {
   }
 
  private:
+  absl::Status Read(int64_t begin, absl::Span<float> values) {
+    return source_.ReadElements(copy_.from, source_begin_ + begin, values);
+  }
+
   absl::Status CopyFlat() {
     for (int64_t begin = 0; begin < shape_.numel(); begin += kPiece) {
       values_.resize(static_cast<size_t>(std::min(kPiece, shape_.numel() - begin)));
-      ZEROTH_RETURN_IF_ERROR(source_.ReadElements(copy_.from, begin, absl::MakeSpan(values_)));
+      ZEROTH_RETURN_IF_ERROR(Read(begin, absl::MakeSpan(values_)));
       ZEROTH_RETURN_IF_ERROR(Emit(begin));
     }
     return absl::OkStatus();
@@ -80,10 +119,10 @@ class Copier {
       const int64_t end = std::min(rows, begin + batch);
       values_.resize(static_cast<size_t>((end - begin) * width));
       for (int64_t row = begin; row < end; ++row) {
-        ZEROTH_RETURN_IF_ERROR(source_.ReadElements(
-            copy_.from, SourceRow(copy_, rows, row) * width,
-            absl::MakeSpan(values_).subspan(static_cast<size_t>((row - begin) * width),
-                                            static_cast<size_t>(width))));
+        ZEROTH_RETURN_IF_ERROR(
+            Read(SourceRow(copy_, rows, row) * width,
+                 absl::MakeSpan(values_).subspan(static_cast<size_t>((row - begin) * width),
+                                                 static_cast<size_t>(width))));
       }
       ZEROTH_RETURN_IF_ERROR(Emit(begin * width));
     }
@@ -102,8 +141,7 @@ class Copier {
       strip.resize(static_cast<size_t>(taken));
       values_.resize(static_cast<size_t>(taken * rows));
       for (int64_t row = 0; row < rows; ++row) {
-        ZEROTH_RETURN_IF_ERROR(
-            source_.ReadElements(copy_.from, row * columns + begin, absl::MakeSpan(strip)));
+        ZEROTH_RETURN_IF_ERROR(Read(row * columns + begin, absl::MakeSpan(strip)));
         for (int64_t i = 0; i < taken; ++i) {
           values_[static_cast<size_t>(i * rows + row)] = strip[static_cast<size_t>(i)];
         }
@@ -115,7 +153,7 @@ class Copier {
 
   absl::Status Emit(int64_t begin) {
     if (copy_.dtype == DType::kFloat16) ZEROTH_RETURN_IF_ERROR(CheckFloat16());
-    return sink_(copy_.to, begin, values_);
+    return sink_(copy_.to, destination_begin_ + begin, values_);
   }
 
   absl::Status CheckFloat16() const {
@@ -133,6 +171,8 @@ class Copier {
   const TensorCopy& copy_;
   const Shape shape_;
   TensorSink sink_;
+  int64_t source_begin_ = 0;
+  int64_t destination_begin_ = 0;
   std::vector<float> values_;
 };
 
@@ -165,24 +205,38 @@ absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource
                                                              absl::Span<const TensorCopy> copies) {
   std::vector<TensorDeclaration> declarations;
   declarations.reserve(copies.size());
+  const TensorCopy* unfinished = nullptr;  // the last one of a stack that lacks further places
   for (const TensorCopy& copy : copies) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(copy.from));
-    ZEROTH_RETURN_IF_ERROR(CheckRelayout(source, copy, shape));
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, CopiedShape(source, copy));
+    const bool into = copy.stacking == Stacking::kInto;
+    const bool goes_on = unfinished != nullptr && into && unfinished->to == copy.to;
+    if (unfinished != nullptr && !goes_on) {
+      return MissingPlace(source, *unfinished, unfinished->place + 1);
+    }
+    const int64_t place = goes_on ? unfinished->place + 1 : 0;
+    if (into && copy.place != place) return MissingPlace(source, copy, place);
+    unfinished = into && copy.place + 1 < copy.places ? &copy : nullptr;
     TensorDeclaration declaration;
     declaration.name = copy.to;
     declaration.dtype = copy.dtype;
-    declaration.shape =
-        copy.relayout == Relayout::kTranspose ? Shape({shape.dim(1), shape.dim(0)}) : shape;
-    declarations.push_back(std::move(declaration));
+    declaration.shape = DestinationShape(copy, shape);
+    if (!goes_on) {
+      declarations.push_back(std::move(declaration));
+    } else if (declarations.back().shape != declaration.shape ||
+               declarations.back().dtype != declaration.dtype) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source.description(), ": tensor \"", copy.from,
+                       "\" has another shape or type than those before it in \"", copy.to, "\""));
+    }
   }
+  if (unfinished != nullptr) return MissingPlace(source, *unfinished, unfinished->place + 1);
   return declarations;
 }
 
 absl::Status CopyTensors(const WeightsSource& source, absl::Span<const TensorCopy> copies,
                          TensorSink sink) {
   for (const TensorCopy& copy : copies) {
-    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, source.ShapeOf(copy.from));
-    ZEROTH_RETURN_IF_ERROR(CheckRelayout(source, copy, shape));
+    ZEROTH_ASSIGN_OR_RETURN(const Shape shape, CopiedShape(source, copy));
     ZEROTH_RETURN_IF_ERROR(Copier(source, copy, shape, sink).Run());
   }
   return absl::OkStatus();

@@ -34,6 +34,16 @@ enum class Relayout {
   kSeparateHalves,
 };
 
+// One side may hold several tensors of one shape stacked along a new first dimension.
+enum class Stacking {
+  kNone,
+  // The copy is `place` of the `places` that the destination consists of. Such copies follow each
+  // other by place, with nothing between.
+  kInto,
+  // The copy is `place` of the `places` that the source consists of.
+  kOutOf,
+};
+
 struct TensorCopy {
   std::string from;
   std::string to;
@@ -42,6 +52,9 @@ struct TensorCopy {
   int64_t heads = 1;
   // Of the copy: fp32, bf16 or fp16.
   DType dtype = DType::kFloat32;
+  Stacking stacking = Stacking::kNone;
+  int64_t place = 0;
+  int64_t places = 1;
 };
 
 // The type that keeps a tensor's values: its own if it is F32, F16 or BF16, fp32 for F64 (which
@@ -51,8 +64,9 @@ absl::StatusOr<DType> KeepingDType(const WeightsSource& source, absl::string_vie
 // "float32", "bfloat16", "float16": torch_dtype in a config.json. Aborts for integers.
 std::string TorchDTypeName(DType dtype);
 
-// What the destination declares, in the order of `copies`. InvalidArgument, naming the tensor, if
-// its shape does not allow the relayout.
+// What the destination declares, in the order of `copies`; one tensor for all that are stacked into
+// it. InvalidArgument, naming the tensor, if its shape does not allow the relayout, and for a stack
+// with a place missing, or taken twice, or of several shapes or types.
 absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource& source,
                                                              absl::Span<const TensorCopy> copies);
 

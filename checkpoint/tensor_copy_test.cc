@@ -2,8 +2,11 @@
 
 #include "zeroth/checkpoint/tensor_copy.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -131,6 +134,90 @@ TEST_F(TensorCopyTest, RefusesShapesThatTheRelayoutDoesNotFit) {
   EXPECT_THAT(message(*Source({9, 2}), Copy(Relayout::kSeparateHalves, 3)),
               HasSubstr("3 attention heads divide into even parts"));
   EXPECT_THAT(message(*Source({4, 2}), Copy(Relayout::kSeparateHalves, 0)), HasSubstr("0 att"));
+}
+
+// Three transposed matrices out of one tensor, and the same three into one: where they land, too.
+TEST_F(TensorCopyTest, StacksAndTakesApart) {
+  const auto source = Source({3, 2, 4});
+  std::vector<TensorCopy> copies(3, Copy(Relayout::kTranspose));
+  for (int64_t place = 0; place < 3; ++place) {
+    TensorCopy& copy = copies[static_cast<size_t>(place)];
+    copy.to = absl::StrCat("part", place);
+    copy.stacking = Stacking::kOutOf;
+    copy.place = place;
+    copy.places = 3;
+  }
+  const auto parts = DeclareCopies(*source, copies);
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  ASSERT_EQ(parts->size(), 3u);
+  const std::string path = dir_.File("parts");
+  auto writer = SafetensorsWriter::Create(path, *parts);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const auto write = [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+    return (*writer)->Write(name, begin, values);
+  };
+  ASSERT_TRUE(CopyTensors(*source, copies, write).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*(*file)->ReadAll("part1", {4, 2}), (std::vector<float>{8, 12, 9, 13, 10, 14, 11, 15}));
+  for (TensorCopy& copy : copies) {
+    std::swap(copy.from, copy.to);
+    copy.to = "whole";
+    copy.stacking = Stacking::kInto;
+  }
+  const auto whole = DeclareCopies(**file, copies);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ(whole->size(), 1u);
+  EXPECT_EQ(whole->at(0).shape, (Shape{3, 2, 4}));
+  std::vector<float> stacked(24, -1);
+  const auto keep = [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
+    EXPECT_EQ(name, "whole");
+    std::copy(values.begin(), values.end(), stacked.begin() + begin);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(CopyTensors(**file, copies, keep).ok());
+  EXPECT_EQ(stacked, *source->ReadAll("w", {3, 2, 4}));
+}
+
+TEST_F(TensorCopyTest, RefusesIncompleteStacks) {
+  const auto source = Source({4, 2});
+  const auto message = [&](const std::vector<int64_t>& places) {
+    std::vector<TensorCopy> copies;
+    for (const int64_t place : places) {
+      copies.push_back(Copy(Relayout::kNone));
+      copies.back().stacking = Stacking::kInto;
+      copies.back().place = place;
+      copies.back().places = 3;
+    }
+    const auto declared = DeclareCopies(*source, copies);
+    return declared.ok() ? "accepted" : std::string(declared.status().message());
+  };
+  EXPECT_EQ(message({0, 1, 2}), "accepted");
+  EXPECT_THAT(message({0, 1}), HasSubstr("found no number 2"));
+  EXPECT_THAT(message({0, 2}), HasSubstr("found no number 1"));
+  EXPECT_THAT(message({1, 2}), HasSubstr("found no number 0"));
+  EXPECT_THAT(message({0, 1, 1}), HasSubstr("found no number 2"));
+  std::vector<TensorCopy> types(2, Copy(Relayout::kNone));
+  for (TensorCopy& copy : types) {
+    copy.stacking = Stacking::kInto;
+    copy.places = 2;
+  }
+  types[1].place = 1;
+  types[1].dtype = DType::kBFloat16;
+  EXPECT_THAT(std::string(DeclareCopies(*source, types).status().message()),
+              HasSubstr("another shape or type"));
+  const auto deepest = Source({1, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_THAT(std::string(DeclareCopies(*deepest, types).status().message()),
+              HasSubstr("expected one of which 2 can be stacked"));
+  types[0].places = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(std::string(DeclareCopies(*source, types).status().message()),
+              HasSubstr("can be stacked"));
+  TensorCopy part = Copy(Relayout::kNone);
+  part.stacking = Stacking::kOutOf;
+  part.places = 3;
+  EXPECT_THAT(std::string(DeclareCopies(*source, {&part, 1}).status().message()),
+              HasSubstr("shape [4, 2], expected a first dimension of 3"));
 }
 
 TEST_F(TensorCopyTest, RefusesWhatFloat16CannotHold) {

@@ -106,7 +106,9 @@ struct LlamaLike {
 constexpr LlamaLike kLlamaLikes[] = {{"llama", "LlamaForCausalLM", true, true},
                                      {"olmo2", "Olmo2ForCausalLM", true, false},
                                      {"qwen2", "Qwen2ForCausalLM", false, false},
-                                     {"qwen3", "Qwen3ForCausalLM", true, false}};
+                                     {"qwen3", "Qwen3ForCausalLM", true, false},
+                                     {"qwen3moe", "Qwen3MoeForCausalLM", true, false}};
+constexpr absl::string_view kMixture = "qwen3moe";
 
 absl::StatusOr<const LlamaLike*> FindLlamaLike(absl::string_view architecture) {
   for (const LlamaLike& family : kLlamaLikes) {
@@ -114,30 +116,6 @@ absl::StatusOr<const LlamaLike*> FindLlamaLike(absl::string_view architecture) {
   }
   return absl::UnimplementedError(
       absl::StrCat("GGUF architecture \"", architecture, "\": its configuration is not read"));
-}
-
-// Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
-// "rope_parameters", and put the base there, too.
-struct RopeConfig {
-  std::string where;  // "rope_scaling" or "rope_parameters"; empty if neither is there
-  std::string type = "default";
-  double theta = 10000.0;
-};
-
-absl::StatusOr<RopeConfig> ReadRope(const HfConfig& config) {
-  RopeConfig rope;
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (rope.where.empty() && config.Has(key)) rope.where = key;
-  }
-  ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", 10000.0));
-  if (rope.where.empty()) return rope;
-  ZEROTH_ASSIGN_OR_RETURN(rope.theta,
-                          config.GetDoubleOr(absl::StrCat(rope.where, ".rope_theta"), rope.theta));
-  ZEROTH_ASSIGN_OR_RETURN(const std::string type,
-                          config.GetStringOr(absl::StrCat(rope.where, ".type"), "default"));
-  ZEROTH_ASSIGN_OR_RETURN(rope.type,
-                          config.GetStringOr(absl::StrCat(rope.where, ".rope_type"), type));
-  return rope;
 }
 
 absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
@@ -151,6 +129,19 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
 }
 
 constexpr char kSlidingWindow[] = "attention.sliding_window";
+
+// llama.cpp has no dense blocks in such a model, and always makes the chosen weights sum to one.
+void SetExperts(const HfConfig& config, MetadataBuilder& out) {
+  const char* const count = config.Has("num_experts") ? "num_experts" : "num_local_experts";
+  out.Count("expert_count", config.GetInt(count));
+  out.Count("expert_used_count", config.GetInt("num_experts_per_tok"));
+  out.Count("expert_feed_forward_length", config.GetInt("moe_intermediate_size"));
+  out.Require("norm_topk_prob", config.GetBoolOr("norm_topk_prob", false), true);
+  out.Require("decoder_sparse_step", config.GetIntOr("decoder_sparse_step", 1), int64_t{1});
+  const Json none = Json::array();
+  const char* const dense = "mlp_only_layers";
+  out.Require<Json>(dense, config.Has(dense) ? config.json()[dense] : none, none);
+}
 
 absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_view architecture) {
   MetadataBuilder out(config, architecture);
@@ -166,13 +157,14 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Count("attention.value_length", head_dim);
   out.Count("rope.dimension_count", head_dim);
   out.Count("vocab_size", config.GetInt("vocab_size"));
+  if (architecture == kMixture) SetExperts(config, out);
   out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
   // Null where there is none. Other families have one only with use_sliding_window.
   if (config.ModelType().value_or("") == "mistral" && config.Has("sliding_window"))
     out.Count(kSlidingWindow, config.GetInt("sliding_window"));
-  const absl::StatusOr<RopeConfig> rope = ReadRope(config);
+  const absl::StatusOr<HfRope> rope = HfRopeOf(config);
   if (!rope.ok()) return rope.status();
   out.Float("rope.freq_base", rope->theta);
   if (rope->type == "linear") {
@@ -287,6 +279,16 @@ void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
   }
 }
 
+void SetExperts(ConfigBuilder& out) {
+  out["model_type"] = "qwen3_moe";
+  out["num_experts"] = out.Int("expert_count");
+  out["num_experts_per_tok"] = out.Int("expert_used_count");
+  out["moe_intermediate_size"] = out.Int("expert_feed_forward_length");
+  out["norm_topk_prob"] = true;
+  out["decoder_sparse_step"] = 1;
+  out["mlp_only_layers"] = Json::array();
+}
+
 absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLike& family,
                                      const HfConfigFacts& facts) {
   ConfigBuilder out(metadata, family.architecture);
@@ -297,8 +299,10 @@ absl::StatusOr<HfConfig> LlamaConfig(const GgufMetadata& metadata, const LlamaLi
     out.Refuse("rope.dimension_count", absl::StrCat(rotated),
                absl::StrCat(head_dim, ", the whole of a head"));
   }
-  if (const int64_t experts = out.IntOr("expert_count", 0); experts != 0) {
-    out.Refuse("expert_count", absl::StrCat(experts), "0: mixtures of experts have no mapping");
+  if (family.architecture == kMixture) {
+    SetExperts(out);
+  } else if (const int64_t experts = out.IntOr("expert_count", 0); experts != 0) {
+    out.Refuse("expert_count", absl::StrCat(experts), "0: this mixture of experts has no mapping");
   }
   out["architectures"] = {family.transformers_name};
   const int64_t window = out.IntOr(kSlidingWindow, 0);
@@ -335,27 +339,6 @@ absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config) {
   return type == "gpt2" ? Gpt2Metadata(config) : LlamaMetadata(config, architecture);
 }
 
-absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
-  ZEROTH_ASSIGN_OR_RETURN(const RopeConfig config_rope, ReadRope(config));
-  if (config_rope.type != "llama3") return std::nullopt;
-  const auto key = [&](absl::string_view name) {
-    return absl::StrCat(config_rope.where, ".", name);
-  };
-  Llama3Rope rope;
-  ZEROTH_ASSIGN_OR_RETURN(rope.factor, config.GetDouble(key("factor")));
-  ZEROTH_ASSIGN_OR_RETURN(rope.low_freq_factor, config.GetDoubleOr(key("low_freq_factor"), 1.0));
-  ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor, config.GetDoubleOr(key("high_freq_factor"), 4.0));
-  ZEROTH_ASSIGN_OR_RETURN(rope.original_context,
-                          config.GetIntOr(key("original_max_position_embeddings"), 8192));
-  if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
-        rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.where(), ": key \"", config_rope.where,
-        "\": expected factor > 0 and 0 < low_freq_factor < high_freq_factor, and a context"));
-  }
-  return rope;
-}
-
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
@@ -365,16 +348,16 @@ absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfig
   return LlamaConfig(metadata, *family, facts);
 }
 
-absl::StatusOr<GgufHeads> GgufHeadsOf(const GgufMetadata& metadata) {
+absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
-  GgufHeads heads;
-  ZEROTH_ASSIGN_OR_RETURN(heads.query,
-                          metadata.GetInt(absl::StrCat(architecture, ".attention.head_count")));
-  ZEROTH_ASSIGN_OR_RETURN(
-      heads.key,
-      metadata.GetIntOr(absl::StrCat(architecture, ".attention.head_count_kv"), heads.query));
-  return heads;
+  const auto key = [&](absl::string_view name) { return absl::StrCat(architecture, ".", name); };
+  GgufDivision division;
+  ZEROTH_ASSIGN_OR_RETURN(division.query_heads, metadata.GetInt(key("attention.head_count")));
+  ZEROTH_ASSIGN_OR_RETURN(division.key_heads,
+                          metadata.GetIntOr(key("attention.head_count_kv"), division.query_heads));
+  ZEROTH_ASSIGN_OR_RETURN(division.experts, metadata.GetIntOr(key("expert_count"), 0));
+  return division;
 }
 
 }  // namespace zeroth

@@ -44,6 +44,16 @@ absl::StatusOr<Llama3Rope> RecoverLlama3Rope(absl::Span<const float> factors, do
 // scaling that it has no key for): such a file would load and answer nonsense.
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config);
 
+// Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
+// "rope_parameters", and put the base there, too.
+struct HfRope {
+  std::string where;  // "rope_scaling" or "rope_parameters"; empty if neither is there
+  std::string type = "default";
+  double theta = 10000.0;
+};
+
+absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
+
 // The rotary scaling that a config asks for with rope_type "llama3"; nothing if it asks for none.
 // GGUF has no keys for it, but a tensor (Llama3RopeFactors).
 absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config);
@@ -62,16 +72,18 @@ struct HfConfigFacts {
   bool mlp_bias = false;
 };
 
-// The inverse. Unimplemented for mixtures of experts and for rotary scaling other than linear and
-// Llama 3's.
+// The inverse. Unimplemented for mixtures of experts other than Qwen3-MoE and for rotary scaling
+// other than linear and Llama 3's.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
-// Attention heads that query and key rows divide into.
-struct GgufHeads {
-  int64_t query = 1;
-  int64_t key = 1;
+// What the rows of a model's matrices divide into.
+struct GgufDivision {
+  int64_t query_heads = 1;
+  int64_t key_heads = 1;
+  // Whose matrices are stacked in each block; 0 in a model without experts.
+  int64_t experts = 0;
 };
-absl::StatusOr<GgufHeads> GgufHeadsOf(const GgufMetadata& metadata);
+absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);
 
 }  // namespace zeroth
 

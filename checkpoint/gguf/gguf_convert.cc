@@ -41,28 +41,44 @@ uint32_t FileType(DType dtype) {
 }
 
 // Adds what `layout` says to a copy. `to_gguf`: the direction.
-void SetRelayout(GgufLayout layout, const GgufHeads& heads, bool to_gguf, TensorCopy* copy) {
+void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, TensorCopy* copy) {
   if (layout == GgufLayout::kSame) return;
   if (layout == GgufLayout::kTransposed) {
     copy->relayout = Relayout::kTranspose;
     return;
   }
   copy->relayout = to_gguf ? Relayout::kInterleaveHalves : Relayout::kSeparateHalves;
-  copy->heads = layout == GgufLayout::kQueryRows ? heads.query : heads.key;
+  copy->heads = layout == GgufLayout::kQueryRows ? division.query_heads : division.key_heads;
+}
+
+// Adds that a copy is one expert's of the `experts` that GGUF stacks.
+absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> expert,
+                         int64_t experts, bool to_gguf, TensorCopy* copy) {
+  if (!expert) return absl::OkStatus();
+  if (*expert >= experts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.description(), ": tensor \"", copy->from, "\" is of expert ", *expert,
+                     ", expected one of the ", experts, " that the configuration has, from 0"));
+  }
+  copy->stacking = to_gguf ? Stacking::kInto : Stacking::kOutOf;
+  copy->place = *expert;
+  copy->places = experts;
+  return absl::OkStatus();
 }
 
 // What is copied of a tensor that is called `renamed` on the other side; nothing if it is not
 // there.
 absl::StatusOr<std::optional<TensorCopy>> CopyOf(
     const WeightsSource& source, const std::string& name,
-    const absl::StatusOr<std::optional<GgufTensorName>>& renamed, const GgufHeads& heads,
+    const absl::StatusOr<std::optional<GgufTensorName>>& renamed, const GgufDivision& division,
     bool to_gguf, std::optional<DType> dtype) {
   if (!renamed.ok()) return Annotate(renamed.status(), source.description());
   if (!renamed->has_value()) return std::nullopt;
   TensorCopy copy;
   copy.from = name;
   copy.to = (*renamed)->name;
-  SetRelayout((*renamed)->layout, heads, to_gguf, &copy);
+  SetRelayout((*renamed)->layout, division, to_gguf, &copy);
+  ZEROTH_RETURN_IF_ERROR(SetStacking(source, (*renamed)->expert, division.experts, to_gguf, &copy));
   ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, name));
   copy.dtype = dtype.value_or(copy.dtype);
   if (to_gguf && ((*renamed)->always_float32 || source.Find(name)->shape.rank() < 2)) {
@@ -71,14 +87,16 @@ absl::StatusOr<std::optional<TensorCopy>> CopyOf(
   return copy;
 }
 
-// The order in which files are usually laid out: embeddings, blocks by number, the rest.
-std::tuple<int, int64_t, std::string> FileOrder(const std::string& name) {
+// The order in which files are usually laid out: embeddings, blocks by number, the rest. The
+// experts of one tensor follow each other.
+std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
   constexpr absl::string_view kBlock = "blk.";
+  const std::string& name = copy.to;
   if (name.compare(0, kBlock.size(), kBlock.data()) != 0) {
     const bool embedding = name.find("_embd") != std::string::npos;
-    return {embedding ? 0 : 2, 0, name};
+    return {embedding ? 0 : 2, 0, name, 0};
   }
-  return {1, std::atoll(name.c_str() + kBlock.size()), name};
+  return {1, std::atoll(name.c_str() + kBlock.size()), name, copy.place};
 }
 
 absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
@@ -86,17 +104,16 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
                                                    std::optional<DType> dtype) {
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
-  ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
+  ZEROTH_ASSIGN_OR_RETURN(const GgufDivision division, GgufDivisionOf(metadata));
   std::vector<TensorCopy> copies;
   for (const std::string& name : weights.names()) {
     ZEROTH_ASSIGN_OR_RETURN(
         std::optional<TensorCopy> copy,
-        CopyOf(weights, name, GgufNameOf(architecture, name), heads, /*to_gguf=*/true, dtype));
+        CopyOf(weights, name, GgufNameOf(architecture, name), division, /*to_gguf=*/true, dtype));
     if (copy.has_value()) copies.push_back(*std::move(copy));
   }
-  std::sort(copies.begin(), copies.end(), [](const TensorCopy& a, const TensorCopy& b) {
-    return FileOrder(a.to) < FileOrder(b.to);
-  });
+  std::sort(copies.begin(), copies.end(),
+            [](const TensorCopy& a, const TensorCopy& b) { return FileOrder(a) < FileOrder(b); });
   return copies;
 }
 
@@ -204,7 +221,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
   ZEROTH_RETURN_IF_ERROR_WITH(CheckGgufArchitecture(architecture), model.description());
-  ZEROTH_ASSIGN_OR_RETURN(const GgufHeads heads, GgufHeadsOf(metadata));
+  ZEROTH_ASSIGN_OR_RETURN(const GgufDivision division, GgufDivisionOf(metadata));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t parts, metadata.GetIntOr("split.count", 1));
   if (parts > 1) {
     return absl::UnimplementedError(
@@ -218,10 +235,19 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
   }
   for (const std::string& name : model.names()) {
     if (plan.tied && name == kHead) continue;
-    ZEROTH_ASSIGN_OR_RETURN(
-        std::optional<TensorCopy> copy,
-        CopyOf(model, name, HfNameOf(architecture, name), heads, /*to_gguf=*/false, dtype));
-    if (copy.has_value()) plan.copies.push_back(*std::move(copy));
+    const Shape& shape = model.Find(name)->shape;
+    int64_t pieces = 1;
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
+                              CopyOf(model, name, HfNameOf(architecture, name, piece), division,
+                                     /*to_gguf=*/false, dtype));
+      if (!copy.has_value()) break;
+      // No more than the file holds, whatever its metadata says.
+      if (copy->stacking == Stacking::kOutOf && shape.rank() > 0 && shape.numel() > 0) {
+        pieces = std::min(copy->places, shape.dim(0));
+      }
+      plan.copies.push_back(*std::move(copy));
+    }
   }
   return plan;
 }

@@ -104,7 +104,7 @@ TEST_P(RoundTripTest, TheRecordedModelsComeBackBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, RoundTripTest,
                          ::testing::Values("gpt2_tiny", "llama_tiny", "mistral_tiny", "olmo2_tiny",
-                                           "qwen2_tiny", "qwen3_tiny"),
+                                           "qwen2_tiny", "qwen3_tiny", "qwen3_moe_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(GgufConvertTest, Gpt2KeysAndTransposedMatrices) {
@@ -171,6 +171,74 @@ TEST(GgufConvertTest, LlamaKeysAndRotaryRows) {
         }
       }
     }
+  }
+}
+
+// llama.cpp wants the experts of a block in one tensor, [experts, out, in], and the router in F32.
+TEST(GgufConvertTest, ExpertsAreStacked) {
+  const TemporaryDirectory dir;
+  const HfDirectory model = OpenModel("tests/testdata/qwen3_moe_tiny");
+  GgufExportOptions options = Options(GgufVocabularySource::kNone);
+  options.dtype = DType::kBFloat16;
+  ASSERT_TRUE(ConvertHfToGguf(model, dir.File("b.gguf"), options).ok());
+  EXPECT_EQ(OpenGguf(dir.File("b.gguf"))->Find("blk.0.ffn_gate_inp.weight")->dtype,
+            SafetensorsDType::kF32);
+  EXPECT_EQ(OpenGguf(dir.File("b.gguf"))->Find("blk.0.ffn_up_exps.weight")->dtype,
+            SafetensorsDType::kBF16);
+  options.dtype = std::nullopt;
+  ASSERT_TRUE(ConvertHfToGguf(model, dir.File("m.gguf"), options).ok());
+  const auto file = OpenGguf(dir.File("m.gguf"));
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetString("general.architecture"), "qwen3moe");
+  EXPECT_EQ(*metadata.GetInt("qwen3moe.expert_count"), 8);
+  EXPECT_EQ(*metadata.GetInt("qwen3moe.expert_used_count"), 2);
+  EXPECT_EQ(*metadata.GetInt("qwen3moe.expert_feed_forward_length"), 40);
+  EXPECT_EQ(*metadata.GetInt("qwen3moe.feed_forward_length"), 96);
+  const auto router = file->ReadAll("blk.1.ffn_gate_inp.weight", {8, 48});
+  EXPECT_EQ(*router, *model.weights().ReadAll("model.layers.1.mlp.gate.weight", {8, 48}));
+  for (const auto& [gguf, hf, rows, columns] :
+       {std::tuple("gate", "gate_proj", 40, 48), std::tuple("up", "up_proj", 40, 48),
+        std::tuple("down", "down_proj", 48, 40)}) {
+    const auto stored =
+        file->ReadAll(absl::StrCat("blk.1.ffn_", gguf, "_exps.weight"), {8, rows, columns});
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    std::vector<float> expected;
+    for (int expert = 0; expert < 8; ++expert) {
+      const auto one = model.weights().ReadAll(
+          absl::StrCat("model.layers.1.mlp.experts.", expert, ".", hf, ".weight"), {rows, columns});
+      ASSERT_TRUE(one.ok()) << one.status();
+      expected.insert(expected.end(), one->begin(), one->end());
+    }
+    EXPECT_EQ(*stored, expected) << gguf;
+  }
+  ASSERT_TRUE(ConvertGgufToHf(*file, dir.File("back")).ok());
+  const HfConfig config = OpenModel(dir.File("back")).config();
+  EXPECT_EQ(*config.GetInt("num_experts"), 8);
+  EXPECT_EQ(*config.GetInt("num_experts_per_tok"), 2);
+  EXPECT_EQ(*config.GetInt("moe_intermediate_size"), 40);
+  EXPECT_EQ(*config.GetBool("norm_topk_prob"), true);
+}
+
+// llama.cpp's qwen3moe has experts in every block, and weights that sum to one.
+TEST(GgufConvertTest, MixturesThatLlamaCppComputesOtherwiseAreRefused) {
+  const TemporaryDirectory dir;
+  std::filesystem::create_directory(dir.File("model"));
+  std::filesystem::copy_file("tests/testdata/qwen3_moe_tiny/model.safetensors",
+                             dir.File("model/model.safetensors"));
+  const Json original = OpenModel("tests/testdata/qwen3_moe_tiny").config().json();
+  for (const auto& [key, value, message] :
+       {std::tuple("mlp_only_layers", Json{1}, "key \"mlp_only_layers\" is [1], expected []"),
+        std::tuple("decoder_sparse_step", Json(2), "key \"decoder_sparse_step\" is 2, expected 1"),
+        std::tuple("norm_topk_prob", Json(false), "key \"norm_topk_prob\" is false"),
+        std::tuple("num_local_experts", Json(7), "experts.7.down_proj.weight\" is of expert 7"),
+        std::tuple("num_local_experts", Json(9), "found no number 8")}) {
+    Json config = original;
+    config[key] = value;
+    dir.Write("model/config.json", config.dump());
+    const absl::Status refused = ConvertHfToGguf(OpenModel(dir.File("model")), dir.File("m.gguf"),
+                                                 Options(GgufVocabularySource::kNone));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(message)) << key;
+    EXPECT_FALSE(std::filesystem::exists(dir.File("m.gguf")));
   }
 }
 

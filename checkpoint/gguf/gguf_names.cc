@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 #include "zeroth/core/base/status_macros.h"
@@ -35,13 +37,16 @@ struct Family {
 };
 
 constexpr absl::string_view kGgufBlock = "blk.";
+// A "*" behind it stands for the number of an expert in a row's name.
+constexpr absl::string_view kHfExperts = "mlp.experts.";
 // All families keep the head outside their prefix.
 constexpr Row kHead = {"lm_head", "output"};
 
 // Llama and those that keep its names. llama.cpp rotates neighbours in a Llama and halves in all
 // others, so that only a Llama's rows pair up differently. `more` are rows of a block beside the
 // common ones.
-Family LlamaLike(absl::string_view name, std::vector<Row> norms, std::vector<Row> more = {}) {
+Family LlamaLike(absl::string_view name, std::vector<Row> norms,
+                 const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
   const bool is_llama = name == "llama";
   Family family = {name,
                    "model.",
@@ -53,12 +58,10 @@ Family LlamaLike(absl::string_view name, std::vector<Row> norms, std::vector<Row
       {"self_attn.q_proj", "attn_q", is_llama ? GgufLayout::kQueryRows : GgufLayout::kSame},
       {"self_attn.k_proj", "attn_k", is_llama ? GgufLayout::kKeyRows : GgufLayout::kSame},
       {"self_attn.v_proj", "attn_v"},
-      {"self_attn.o_proj", "attn_output"},
-      {"mlp.gate_proj", "ffn_gate"},
-      {"mlp.up_proj", "ffn_up"},
-      {"mlp.down_proj", "ffn_down"}};
-  family.inside.insert(family.inside.end(), common.begin(), common.end());
-  family.inside.insert(family.inside.end(), more.begin(), more.end());
+      {"self_attn.o_proj", "attn_output"}};
+  for (const std::vector<Row>& rows : {common, feed_forward, more}) {
+    family.inside.insert(family.inside.end(), rows.begin(), rows.end());
+  }
   return family;
 }
 
@@ -69,6 +72,13 @@ const std::vector<Family>& Families() {
                                         {"post_feedforward_layernorm", "post_ffw_norm"}};
   const std::vector<Row> qk_norms = {{"self_attn.q_norm", "attn_q_norm"},
                                      {"self_attn.k_norm", "attn_k_norm"}};
+  const std::vector<Row> dense = {
+      {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
+  // llama.cpp computes the routing in float32.
+  const std::vector<Row> mixture = {{"mlp.gate", "ffn_gate_inp", GgufLayout::kSame, true},
+                                    {"mlp.experts.*.gate_proj", "ffn_gate_exps"},
+                                    {"mlp.experts.*.up_proj", "ffn_up_exps"},
+                                    {"mlp.experts.*.down_proj", "ffn_down_exps"}};
   static const auto* const families =
       new std::vector<Family>{{"gpt2",
                                "transformer.",
@@ -84,10 +94,11 @@ const std::vector<Family>& Families() {
                                 {"mlp.c_fc", "ffn_up", GgufLayout::kTransposed},
                                 {"mlp.c_proj", "ffn_down", GgufLayout::kTransposed}},
                                {"attn.bias", "attn.masked_bias"}},
-                              LlamaLike("llama", norms_before),
-                              LlamaLike("qwen2", norms_before),
-                              LlamaLike("qwen3", norms_before, qk_norms),
-                              LlamaLike("olmo2", norms_after, qk_norms)};
+                              LlamaLike("llama", norms_before, dense),
+                              LlamaLike("qwen2", norms_before, dense),
+                              LlamaLike("qwen3", norms_before, dense, qk_norms),
+                              LlamaLike("qwen3moe", norms_before, mixture, qk_norms),
+                              LlamaLike("olmo2", norms_after, dense, qk_norms)};
   return *families;
 }
 
@@ -123,6 +134,17 @@ absl::string_view TakeKind(absl::string_view* text) {
   return "";
 }
 
+// "mlp.experts.12.up_proj" -> 12, leaving "mlp.experts.*.up_proj"; nothing if it is no expert's.
+std::optional<int64_t> TakeExpert(std::string* name) {
+  absl::string_view rest = *name;
+  int64_t expert = 0;
+  if (!absl::ConsumePrefix(&rest, kHfExperts) || !absl::SimpleAtoi(TakeNumber(&rest), &expert)) {
+    return std::nullopt;
+  }
+  *name = absl::StrCat(kHfExperts, "*.", rest);
+  return expert;
+}
+
 const Row* FindRow(const std::vector<Row>& rows, absl::string_view Row::*side,
                    absl::string_view name) {
   for (const Row& row : rows) {
@@ -156,7 +178,8 @@ absl::Status CheckGgufArchitecture(absl::string_view architecture) {
 }
 
 absl::string_view GgufArchitectureOf(absl::string_view model_type) {
-  return model_type == "mistral" ? "llama" : model_type;
+  if (model_type == "mistral") return "llama";
+  return model_type == "qwen3_moe" ? "qwen3moe" : model_type;
 }
 
 absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view architecture,
@@ -175,8 +198,12 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view archi
   }
   const absl::string_view kind = TakeKind(&rest);
   const Row* row = nullptr;
+  std::optional<int64_t> expert;
   if (!number.empty()) {
-    row = FindRow(family->inside, &Row::hf, rest);
+    std::string name(rest);
+    expert = TakeExpert(&name);
+    // A "*" stands for a number in our table only.
+    if (expert || !absl::StrContains(name, '*')) row = FindRow(family->inside, &Row::hf, name);
   } else if (!prefixed && rest == kHead.hf) {
     row = &kHead;
   } else {
@@ -184,11 +211,14 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view archi
   }
   if (row == nullptr || kind.empty()) return Unknown(architecture, hf_name, "Hugging Face");
   const std::string prefix = number.empty() ? "" : absl::StrCat(kGgufBlock, number, ".");
-  return Renamed(*row, prefix, row->gguf, kind);
+  GgufTensorName renamed = Renamed(*row, prefix, row->gguf, kind);
+  renamed.expert = expert;
+  return renamed;
 }
 
 absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
-                                                       absl::string_view gguf_name) {
+                                                       absl::string_view gguf_name,
+                                                       int64_t expert) {
   ZEROTH_ASSIGN_OR_RETURN(const Family* const family, FindFamily(architecture));
   if (gguf_name == kGgufRopeFactors) return std::nullopt;
   absl::string_view rest = gguf_name;
@@ -203,7 +233,12 @@ absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view archite
   std::string prefix;
   if (row != &kHead) prefix = std::string(family->hf_prefix);
   if (!number.empty()) absl::StrAppend(&prefix, family->hf_block, number, ".");
-  return Renamed(*row, prefix, row->hf, kind);
+  GgufTensorName renamed = Renamed(*row, prefix, row->hf, kind);
+  if (absl::StartsWith(row->hf, kHfExperts)) {
+    renamed.expert = expert;
+    renamed.name = absl::StrReplaceAll(renamed.name, {{"*", absl::StrCat(expert)}});
+  }
+  return renamed;
 }
 
 absl::StatusOr<std::string> MissingGgufTensor(absl::string_view architecture, int64_t blocks,

@@ -33,13 +33,16 @@ struct GgufTensorName {
   GgufLayout layout = GgufLayout::kSame;
   // llama.cpp wants this one in F32 whatever the others are.
   bool always_float32 = false;
+  // Hugging Face has a tensor for each expert, GGUF one for all of a block, stacked: which of them
+  // Hugging Face's tensor is.
+  std::optional<int64_t> expert;
 };
 
 // Families whose names are known, as general.architecture says them: "gpt2", "llama", "qwen2",
-// "qwen3", "olmo2". Unimplemented lists them.
+// "qwen3", "qwen3moe", "olmo2". Unimplemented lists them.
 absl::Status CheckGgufArchitecture(absl::string_view architecture);
 // What GGUF calls a model_type of Hugging Face: the same, but for a Mistral, which is a Llama
-// there.
+// there, and for "qwen3_moe".
 absl::string_view GgufArchitectureOf(absl::string_view model_type);
 
 // The GGUF name of a Hugging Face tensor; nothing for those that hold no parameters (masks and
@@ -49,9 +52,10 @@ absl::StatusOr<std::optional<GgufTensorName>> GgufNameOf(absl::string_view archi
                                                          absl::string_view hf_name);
 
 // The inverse: `name` is Hugging Face's. Nothing for "rope_freqs.weight", which config.json says
-// in another way.
+// in another way. `expert`: whose tensor, where GGUF stacks those of all.
 absl::StatusOr<std::optional<GgufTensorName>> HfNameOf(absl::string_view architecture,
-                                                       absl::string_view gguf_name);
+                                                       absl::string_view gguf_name,
+                                                       int64_t expert = 0);
 
 // The first weight, by its GGUF name, that a model of `blocks` blocks needs and that `present`
 // lacks; empty if it is complete. A model whose head is `tied` to the embedding needs none of its

@@ -44,7 +44,9 @@ const std::vector<Pair>& Pairs() {
       {"llama", "model.layers.0.self_attn.k_proj.weight", "blk.0.attn_k.weight",
        GgufLayout::kKeyRows},
       {"llama", "model.layers.0.self_attn.v_proj.weight", "blk.0.attn_v.weight", GgufLayout::kSame},
-      {"llama", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", GgufLayout::kSame}};
+      {"llama", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", GgufLayout::kSame},
+      {"qwen3moe", "model.layers.3.mlp.gate.weight", "blk.3.ffn_gate_inp.weight",
+       GgufLayout::kSame}};
   return *pairs;
 }
 
@@ -62,6 +64,33 @@ TEST(GgufNamesTest, BothWays) {
   EXPECT_EQ((*GgufNameOf("gpt2", "h.2.mlp.c_fc.bias"))->name, "blk.2.ffn_up.bias")
       << "OpenAI's files have no prefix";
   EXPECT_TRUE((*GgufNameOf("gpt2", "transformer.wpe.weight"))->always_float32);
+}
+
+TEST(GgufNamesTest, ExpertsShareATensor) {
+  for (const char* name : {"gate", "up", "down"}) {
+    const std::string gguf = absl::StrCat("blk.3.ffn_", name, "_exps.weight");
+    for (const int64_t expert : {0, 12}) {
+      const std::string hf =
+          absl::StrCat("model.layers.3.mlp.experts.", expert, ".", name, "_proj.weight");
+      const auto to_gguf = GgufNameOf("qwen3moe", hf);
+      ASSERT_TRUE(to_gguf.ok()) << to_gguf.status();
+      EXPECT_EQ((*to_gguf)->name, gguf);
+      EXPECT_EQ((*to_gguf)->expert, expert);
+      const auto to_hf = HfNameOf("qwen3moe", gguf, expert);
+      ASSERT_TRUE(to_hf.ok()) << to_hf.status();
+      EXPECT_EQ((*to_hf)->name, hf);
+      EXPECT_EQ((*to_hf)->expert, expert);
+    }
+  }
+  EXPECT_TRUE((*GgufNameOf("qwen3moe", "model.layers.0.mlp.gate.weight"))->always_float32);
+  for (const char* name :
+       {"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.experts.*.up_proj.weight",
+        "model.layers.0.mlp.experts.up_proj.weight", "model.layers.0.mlp.experts.x.up_proj.weight",
+        "model.layers.0.mlp.experts.1.gate.weight",
+        "model.layers.0.mlp.experts.99999999999999999999.up_proj.weight"}) {
+    EXPECT_EQ(GgufNameOf("qwen3moe", name).status().code(), absl::StatusCode::kInvalidArgument)
+        << name;
+  }
 }
 
 TEST(GgufNamesTest, WhatHoldsNoParametersHasNoName) {

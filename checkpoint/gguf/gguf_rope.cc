@@ -3,15 +3,55 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
+#include "zeroth/core/base/status_macros.h"
 #include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
+
+absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
+  HfRope rope;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (rope.where.empty() && config.Has(key)) rope.where = key;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(rope.theta, config.GetDoubleOr("rope_theta", 10000.0));
+  if (rope.where.empty()) return rope;
+  ZEROTH_ASSIGN_OR_RETURN(rope.theta,
+                          config.GetDoubleOr(absl::StrCat(rope.where, ".rope_theta"), rope.theta));
+  ZEROTH_ASSIGN_OR_RETURN(const std::string type,
+                          config.GetStringOr(absl::StrCat(rope.where, ".type"), "default"));
+  ZEROTH_ASSIGN_OR_RETURN(rope.type,
+                          config.GetStringOr(absl::StrCat(rope.where, ".rope_type"), type));
+  return rope;
+}
+
+absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
+  ZEROTH_ASSIGN_OR_RETURN(const HfRope config_rope, HfRopeOf(config));
+  if (config_rope.type != "llama3") return std::nullopt;
+  const auto key = [&](absl::string_view name) {
+    return absl::StrCat(config_rope.where, ".", name);
+  };
+  Llama3Rope rope;
+  ZEROTH_ASSIGN_OR_RETURN(rope.factor, config.GetDouble(key("factor")));
+  ZEROTH_ASSIGN_OR_RETURN(rope.low_freq_factor, config.GetDoubleOr(key("low_freq_factor"), 1.0));
+  ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor, config.GetDoubleOr(key("high_freq_factor"), 4.0));
+  ZEROTH_ASSIGN_OR_RETURN(rope.original_context,
+                          config.GetIntOr(key("original_max_position_embeddings"), 8192));
+  if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
+        rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.where(), ": key \"", config_rope.where,
+        "\": expected factor > 0 and 0 < low_freq_factor < high_freq_factor, and a context"));
+  }
+  return rope;
+}
 
 std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim) {
   RopeSpec plain;

@@ -158,7 +158,7 @@ def llama3_factors(config, scaling):
 
 def architecture_of(config):
     """What llama.cpp calls the model: a Mistral is a Llama there."""
-    return {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    return {"mistral": "llama", "qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
 
 
 def expected_llama(config, tensors):
@@ -168,6 +168,7 @@ def expected_llama(config, tensors):
         "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+        "mlp.gate": "ffn_gate_inp",
     }
     if config["model_type"] == "olmo2":
         block["post_attention_layernorm"] = "post_attention_norm"
@@ -180,8 +181,14 @@ def expected_llama(config, tensors):
     scaling = config.get("rope_scaling")
     if scaling and scaling["rope_type"] == "llama3":
         yield "rope_freqs.weight", llama3_factors(config, scaling)
+    experts = {}
     for name, (shape, data) in tensors.items():
         base, kind = name.rsplit(".", 1)
+        if ".mlp.experts." in base:
+            _, _, number, _, _, expert, inner = base.split(".")
+            new = "blk.%s.%s_exps.%s" % (number, block["mlp." + inner], kind)
+            experts.setdefault(new, {})[int(expert)] = (shape, data)
+            continue
         if base in top:
             yield top[base] + "." + kind, (shape, data)
             continue
@@ -189,6 +196,9 @@ def expected_llama(config, tensors):
         new = block[inner]
         tensor = rotary(shape, data, heads[new]) if new in heads else (shape, data)
         yield "blk.%s.%s.%s" % (number, new, kind), tensor
+    for name, parts in experts.items():
+        stacked = b"".join(parts[expert][1] for expert in range(len(parts)))
+        yield name, ([len(parts)] + parts[0][0], stacked)
 
 
 KEYS = {
@@ -201,6 +211,10 @@ KEYS = {
         "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
         "attention.head_count": "num_attention_heads", "vocab_size": "vocab_size",
         "attention.head_count_kv": "num_key_value_heads",
+    },
+    "qwen3moe": {
+        "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
+        "expert_feed_forward_length": "moe_intermediate_size",
     },
 }
 
@@ -251,7 +265,8 @@ def main():
     metadata, found = read_gguf(path)
     family = architecture_of(config)
     expect(metadata["general.architecture"], family, "the architecture")
-    for key, name in KEYS["gpt2" if family == "gpt2" else "llama"].items():
+    keys = dict(KEYS["gpt2" if family == "gpt2" else "llama"], **KEYS.get(family, {}))
+    for key, name in keys.items():
         expect(metadata["%s.%s" % (family, key)], config[name], key)
     tensors = read_safetensors(os.path.join(directory, "model.safetensors"))
     mapping = expected_gpt2 if family == "gpt2" else expected_llama

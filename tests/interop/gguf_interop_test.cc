@@ -69,8 +69,8 @@ TEST_P(GgufInteropTest, LlamaCppComputesTheRecordedLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GgufInteropTest,
                          ::testing::Values("gpt2_tiny", "llama_tiny", "llama31_tiny",
-                                           "mistral_tiny", "olmo2_tiny", "qwen2_tiny",
-                                           "qwen3_tiny"),
+                                           "mistral_tiny", "olmo2_tiny", "qwen2_tiny", "qwen3_tiny",
+                                           "qwen3_moe_tiny"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

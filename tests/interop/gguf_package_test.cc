@@ -199,7 +199,7 @@ TEST_F(GgufPackageTest, WeReadThePackagesFiles) {
 
 // Models in every type that we export, both ways through the package.
 TEST_F(GgufPackageTest, ModelsPassThroughThePackage) {
-  for (const std::string name : {"gpt2_tiny", "llama_tiny"}) {
+  for (const std::string name : {"gpt2_tiny", "llama_tiny", "mistral_tiny", "qwen3_moe_tiny"}) {
     const auto model = HfDirectory::Open(absl::StrCat("tests/testdata/", name));
     ASSERT_TRUE(model.ok()) << model.status();
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
