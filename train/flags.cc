@@ -228,8 +228,14 @@ absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::s
                                              const std::vector<OwnSwitch>& others) {
   Words words(argv + 1, argv + argc);
   for (const OwnSwitch& own : others) {
-    const auto end = std::remove(words.begin(), words.end(), absl::StrCat("--", own.name));
-    *own.value = end != words.end();
+    const std::string flag = absl::StrCat("--", own.name, own.text == nullptr ? "" : "=");
+    const auto end = std::remove_if(words.begin(), words.end(), [&](absl::string_view word) {
+      if (own.text == nullptr) return word == flag;
+      if (!absl::ConsumePrefix(&word, flag)) return false;
+      *own.text = std::string(word);
+      return true;
+    });
+    if (own.value != nullptr) *own.value = end != words.end();
     words.erase(end, words.end());
   }
   ZEROTH_ASSIGN_OR_RETURN(Given given, ReadWords(std::move(words)));

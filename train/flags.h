@@ -29,11 +29,13 @@ namespace zeroth {
 absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::string& version);
 
 // The same without Validate, for programs that take the trainer's options and need not all of them:
-// tools/plan has no --data. `help` is what --help prints, and `others` are switches of its own,
-// which are taken out of the command line and set if they are there.
+// tools/plan has no --data. `help` is what --help prints, and `others` are flags of its own, which
+// are taken out of the command line and set if they are there: a switch, or with `text` a
+// --name=TEXT.
 struct OwnSwitch {
   const char* name;
-  bool* value;
+  bool* value = nullptr;
+  std::string* text = nullptr;
 };
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
                                              const std::string& help,

@@ -57,28 +57,6 @@ absl::StatusOr<std::vector<double>> Max(Communicator& world, Device& device,
   return std::vector<double>(result.begin(), result.end());
 }
 
-// Median of the seconds that one product takes, over rounds of several. All ranks begin a round
-// together, and it ends with the last of them: rounds of their own would let ranks that alternate
-// on a core count it twice.
-absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device, Kernels& kernels,
-                                     const GemmArgs& gemm, int rounds, int products) {
-  Stream& stream = kernels.stream();
-  std::vector<double> seconds;
-  for (int round = 0; round < rounds; ++round) {
-    if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "GEMM rate"));
-    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < products; ++i) ZEROTH_RETURN_IF_ERROR(kernels::Gemm(kernels, gemm));
-    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    seconds.push_back(std::max(taken.count(), 1e-9) / products);
-  }
-  ZEROTH_ASSIGN_OR_RETURN(seconds, Max(world, device, seconds));
-  const auto middle = seconds.begin() + rounds / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
-}
-
 // A product of matrices [size, size] on every rank; nullopt where one of them has no memory for it.
 absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device& device,
                                                     Kernels& kernels, int64_t size, DType dtype) {
@@ -101,6 +79,26 @@ absl::StatusOr<std::optional<GemmArgs>> MakeProduct(Communicator& world, Device&
 
 }  // namespace
 
+absl::StatusOr<double> MedianSeconds(Communicator& world, Device& device,
+                                     const std::function<absl::Status()>& work, int rounds,
+                                     int times) {
+  Stream& stream = device.compute_stream();
+  std::vector<double> seconds;
+  for (int round = 0; round < rounds; ++round) {
+    if (world.size() > 1) ZEROTH_RETURN_IF_ERROR(world.Barrier(stream, "measuring"));
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) ZEROTH_RETURN_IF_ERROR(work());
+    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    seconds.push_back(std::max(taken.count(), 1e-9) / times);
+  }
+  ZEROTH_ASSIGN_OR_RETURN(seconds, Max(world, device, seconds));
+  const auto middle = seconds.begin() + rounds / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
 absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kernels& kernels,
                                        DType dtype) {
   double rate = 0;
@@ -108,15 +106,15 @@ absl::StatusOr<double> MeasureGemmRate(Communicator& world, Device& device, Kern
     ZEROTH_ASSIGN_OR_RETURN(const std::optional<GemmArgs> gemm,
                             MakeProduct(world, device, kernels, size, dtype));
     if (!gemm.has_value()) break;
+    const auto multiply = [&] { return kernels::Gemm(kernels, *gemm); };
     // The first product makes what is made once.
-    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, kernels, *gemm, 1, 1).status());
-    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, kernels, *gemm, 3, 1));
+    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, multiply, 1, 1).status());
+    ZEROTH_ASSIGN_OR_RETURN(double seconds, MedianSeconds(world, device, multiply, 3, 1));
     // All ranks have the same seconds, so they go on alike.
     const bool is_last = seconds >= kLongEnough || size == kLargest;
     if (is_last) {
       const auto products = static_cast<int>(std::clamp(kRoundSeconds / seconds, 1.0, 100.0));
-      ZEROTH_ASSIGN_OR_RETURN(seconds,
-                              MedianSeconds(world, device, kernels, *gemm, kRounds, products));
+      ZEROTH_ASSIGN_OR_RETURN(seconds, MedianSeconds(world, device, multiply, kRounds, products));
     }
     const auto edge = static_cast<double>(size);
     rate = 2.0 * edge * edge * edge * world.size() / seconds;

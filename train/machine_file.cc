@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -24,8 +23,9 @@
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/train/gemm_rate.h"
 
@@ -201,25 +201,71 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
                    "; give them, or like = \"H100\" for those of a machine that is known"));
 }
 
-// Bytes that a core reads and writes in a second while all of them do.
-double CopyRate(int cores) {
-  constexpr size_t kBytes = size_t{32} << 20;
-  constexpr int kRounds = 4;
-  std::vector<std::thread> threads;
-  std::vector<double> seconds(static_cast<size_t>(cores));
-  for (int i = 0; i < cores; ++i) {
-    threads.emplace_back([&seconds, i] {
-      std::vector<char> from(kBytes, 1);
-      std::vector<char> to(kBytes);
-      const auto start = std::chrono::steady_clock::now();
-      for (int round = 0; round < kRounds; ++round) std::memcpy(to.data(), from.data(), kBytes);
-      seconds[static_cast<size_t>(i)] =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const double longest = *std::max_element(seconds.begin(), seconds.end());
-  return 2.0 * kRounds * static_cast<double>(kBytes) / std::max(longest, 1e-6);
+constexpr int kRounds = 9;  // the machine may be busy in some
+
+// Bytes that all ranks together read and write in a second, copying at once.
+absl::StatusOr<double> CopyRate(Communicator& world, Device& device) {
+  constexpr int64_t kBytes = int64_t{32} << 20;  // caches hold less
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Tensor::Zeros(device, Shape({kBytes}), DType::kUInt8,
+                                                           MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Tensor::Zeros(device, Shape({kBytes}), DType::kUInt8,
+                                                         MemoryCategory::kWorkspace));
+  const auto copy = [&] {
+    return device.Copy(to.data<uint8_t>(), from.data<uint8_t>(), kBytes, device.compute_stream());
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const double seconds, MedianSeconds(world, device, copy, kRounds, 1));
+  return 2.0 * kBytes * world.size() / seconds;
+}
+
+// Seconds of an all-gather and a reduce-scatter, one after the other, of `count` floats a rank's
+// piece: together they send what an all-reduce does.
+absl::StatusOr<double> ExchangeSeconds(Communicator& world, Device& device, int64_t count,
+                                       int times) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor piece, Tensor::Zeros(device, Shape({count}), DType::kFloat32,
+                                                            MemoryCategory::kWorkspace));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
+                          Tensor::Zeros(device, Shape({count * world.size()}), DType::kFloat32,
+                                        MemoryCategory::kWorkspace));
+  Stream& stream = device.compute_stream();
+  const auto exchange = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(world.AllGather(piece, all, stream, "measuring"));
+    return world.ReduceScatter(all, piece, ReduceOp::kSum, stream, "measuring");
+  };
+  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, exchange, 1, 1).status());
+  return MedianSeconds(world, device, exchange, kRounds, times);
+}
+
+// The inverse of what a planned communicator takes for a call inside a node. The small calls are
+// all latency: a step for each other rank, twice.
+absl::Status MeasureLink(Communicator& world, Device& device, Machine& machine) {
+  constexpr int64_t kFloats = int64_t{4} << 20;  // of all pieces: as a unit of a model has
+  constexpr int kSmallCalls = 50;
+  const double steps = 2.0 * (world.size() - 1);
+  ZEROTH_ASSIGN_OR_RETURN(const double small, ExchangeSeconds(world, device, 16, kSmallCalls));
+  const int64_t piece = std::max<int64_t>(1, kFloats / world.size());
+  ZEROTH_ASSIGN_OR_RETURN(const double large, ExchangeSeconds(world, device, piece, 1));
+  machine.link_latency = small / steps;
+  machine.link_bandwidth =
+      steps * static_cast<double>(piece) * sizeof(float) / std::max(large - small, 0.1 * large);
+  return absl::OkStatus();
+}
+
+// What all ranks reach at once, `cores` of them at a time.
+absl::Status MeasureRates(Communicator& world, int cores, Machine& cpu) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                          KernelRegistry::Create(*device, device->compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(const double fp32,
+                          MeasureGemmRate(world, *device, *kernels, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const double bf16,
+                          MeasureGemmRate(world, *device, *kernels, DType::kBFloat16));
+  ZEROTH_ASSIGN_OR_RETURN(const double copied, CopyRate(world, *device));
+  cpu.fp32_flops = cpu.tf32_flops = fp32 / cores;
+  cpu.bf16_flops = bf16 / cores;
+  cpu.memory_bandwidth = copied / cores;
+  return MeasureLink(world, *device, cpu);
 }
 
 absl::StatusOr<Machine> MeasureCpu() {
@@ -230,26 +276,15 @@ absl::StatusOr<Machine> MeasureCpu() {
   cpu.devices_per_node = cores;
   cpu.memory_bytes =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  DeviceOptions options;
-  options.threads = cores;
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create("cpu", options));
-  device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
-                          KernelRegistry::Create(*device, device->compute_stream()));
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> alone,
-                          PlannedCommunicator::CreateWorld(cpu, 1, 0, {}));
-  ZEROTH_ASSIGN_OR_RETURN(const double fp32,
-                          MeasureGemmRate(*alone, *device, *kernels, DType::kFloat32));
-  ZEROTH_ASSIGN_OR_RETURN(const double bf16,
-                          MeasureGemmRate(*alone, *device, *kernels, DType::kBFloat16));
-  cpu.fp32_flops = cpu.tf32_flops = fp32 / cores;
-  cpu.bf16_flops = bf16 / cores;
-  cpu.memory_bandwidth = CopyRate(cores);
-  // Ranks copy what others have written; the network is what a card of 10 Gb/s gives.
-  cpu.link_bandwidth = cpu.memory_bandwidth / 2;
+  // A link needs two ends.
+  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(std::max(2, cores), [&](Communicator& world) {
+    Machine measured = cpu;
+    const absl::Status status = MeasureRates(world, cores, measured);
+    if (world.rank() == 0) cpu = measured;
+    return status;
+  }));
   cpu.host_bandwidth = cpu.memory_bandwidth / 2;
-  cpu.link_latency = 10 * kMicro;
+  // Of other nodes nothing is known here: what a card of 10 Gb/s gives.
   cpu.network_bandwidth = 1.1 * kGiga;
   cpu.network_latency = 50 * kMicro;
   return cpu;

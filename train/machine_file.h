@@ -16,7 +16,7 @@
 namespace zeroth {
 
 // What --machine names: a preset (MachineNames), "cpu" or nothing for the CPU that this process
-// runs on, whose rates are measured in about a second, or a file of TOML, whose name ends in
+// runs on, whose rates are measured in a few seconds, or a file of TOML, whose name ends in
 // .toml: a line for each field of Machine, and like = "PRESET" for those that it leaves out.
 // InvalidArgument names the field, or lists the machines.
 absl::StatusOr<Machine> OpenMachine(const std::string& machine);

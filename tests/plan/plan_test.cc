@@ -6,6 +6,7 @@
 #include "zeroth/train/plan.h"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -321,6 +322,23 @@ TEST_F(MachineFileTest, WhatIsWrittenIsRead) {
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(MachineText(*read), MachineText(*machine));
   }
+}
+
+TEST_F(MachineFileTest, ThisCpuIsMeasuredAndReadBack) {
+  const absl::StatusOr<Machine> cpu = OpenMachine("cpu");
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  for (const double rate : {cpu->memory_bytes, cpu->fp32_flops, cpu->tf32_flops, cpu->bf16_flops,
+                            cpu->memory_bandwidth, cpu->link_bandwidth, cpu->link_latency,
+                            cpu->network_bandwidth, cpu->network_latency, cpu->host_bandwidth}) {
+    EXPECT_TRUE(std::isfinite(rate) && rate > 0) << MachineText(*cpu);
+  }
+  // A product has many operations for each byte that it reads.
+  EXPECT_GT(cpu->fp32_flops, cpu->memory_bandwidth / 8) << MachineText(*cpu);
+  // A step is no longer than it takes to send 64 MiB.
+  EXPECT_LT(cpu->link_latency, (64 << 20) / cpu->link_bandwidth) << MachineText(*cpu);
+  const absl::StatusOr<Machine> read = Open(MachineText(*cpu));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(MachineText(*read), MachineText(*cpu));
 }
 
 TEST_F(MachineFileTest, LikeAnotherButForAFewFields) {

@@ -11,11 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/command_line.h"
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/flags.h"
@@ -47,6 +49,8 @@ std::string Help() {
       "      first.\n"
       "  --json\n"
       "      For programs.\n"
+      "  --measure=FILE.toml\n"
+      "      Measure the CPU at hand, and write it to such a file, and nothing else.\n"
       "  --show_machine\n"
       "      Print the machine as such a file, and nothing else.\n");
 }
@@ -72,15 +76,32 @@ absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& m
   return absl::OkStatus();
 }
 
+// The CPU at hand, as a file for --machine.
+absl::Status MeasureInto(const std::string& path, const TrainOptions& given) {
+  if (!absl::EndsWith(path, ".toml") || given.device != "cpu" || !given.machine.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--measure=", path, " with --device=", given.device,
+        given.machine.empty() ? "" : absl::StrCat(" and --machine=", given.machine),
+        ": it measures the CPU at hand, for a file whose name ends in .toml; leave the other flags "
+        "out, and for a GPU begin with --show_machine and a machine like it"));
+  }
+  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine("cpu"));
+  return WriteFileDurably(path, MachineText(machine));
+}
+
 absl::Status Main(int argc, char** argv) {
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   bool json = false;
   bool search = false;
   bool show_machine = false;
-  ZEROTH_ASSIGN_OR_RETURN(
-      const TrainOptions given,
-      ReadCommandLine(argc, argv, VersionText(), Help(),
-                      {{"json", &json}, {"search", &search}, {"show_machine", &show_machine}}));
+  std::string measure;
+  ZEROTH_ASSIGN_OR_RETURN(const TrainOptions given,
+                          ReadCommandLine(argc, argv, VersionText(), Help(),
+                                          {{"json", &json},
+                                           {"search", &search},
+                                           {"show_machine", &show_machine},
+                                           {.name = "measure", .text = &measure}}));
+  if (!measure.empty()) return MeasureInto(measure, given);
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) {
     std::fputs(MachineText(machine).c_str(), stdout);
