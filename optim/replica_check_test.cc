@@ -189,5 +189,61 @@ TEST(ReplicaCheckTest, FindsABitOfWhatIsGathered) {
   }
 }
 
+// Ranks that share layers: four neighbours have a quarter of "part" each, and all of "whole".
+// What the check says once a bit of `damaged` has changed on one of eight ranks.
+absl::Status CheckOfParts(const std::string& strategy, int bad_rank, const std::string& damaged) {
+  constexpr int kTensorRanks = 4;
+  std::vector<absl::Status> verdicts(8);
+  const absl::Status ran = RunLocalRanks(8, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const auto device, DeviceRegistry::Create("cpu", DeviceOptions()));
+    ZEROTH_ASSIGN_OR_RETURN(const auto kernels,
+                            KernelRegistry::Create(*device, device->compute_stream()));
+    Parameter part("part", Shape({8, 9}));
+    Parameter whole("whole", kMatrix);
+    ZEROTH_RETURN_IF_ERROR(part.Divide({"tensor", 0, world.rank() % kTensorRanks, kTensorRanks}));
+    UnitSpec spec;
+    spec.name = "unit";
+    spec.parameters = {&part, &whole};
+    ShardingOptions options;
+    options.strategy = strategy;
+    options.inner_axes = {{"tensor", kTensorRanks}};
+    ZEROTH_ASSIGN_OR_RETURN(const auto sharding, Sharding::Create(world, *device, options, {spec}));
+    ZEROTH_RETURN_IF_ERROR(sharding->Initialize(1));
+    ZEROTH_ASSIGN_OR_RETURN(const auto adamw, AdamW::Create(*sharding, *kernels, AdamWOptions()));
+    const std::vector<ShardState> states = adamw->states();
+    if (world.rank() == bad_rank) {
+      for (const ShardState& state : states) {
+        const Unit& unit = *state.unit;
+        const int index = unit.segment_layout(state.segment).parameters[0];
+        if (unit.parameters()[static_cast<size_t>(index)]->name() + " " + state.name == damaged) {
+          ZEROTH_RETURN_IF_ERROR(FlipBit(state.shard, *device));
+        }
+      }
+    }
+    verdicts[static_cast<size_t>(world.rank())] = CheckReplicas(*sharding, states);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(ran.ok()) << ran;
+  for (const absl::Status& verdict : verdicts) EXPECT_EQ(verdict, verdicts[0]);
+  return verdicts[0];
+}
+
+TEST(ReplicaCheckTest, ComparesWhatRanksThatShareLayersAllHave) {
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    EXPECT_TRUE(CheckOfParts(strategy, 5, "nothing").ok()) << strategy;
+  }
+  // Under full_shard the other four ranks have another shard of it.
+  ExpectFound(CheckOfParts("full_shard", 5, "whole m"), "state 'm' (whole)",
+              "rank 5 has other bits than ranks 4, 6, 7");
+  ExpectFound(CheckOfParts("no_shard", 5, "whole v"), "state 'v' (whole)",
+              "rank 5 has other bits than ranks 0, 1, 2, 3, 4, 6, 7");
+}
+
+TEST(ReplicaCheckTest, ComparesPartsOfParametersOverRanksWithDataOfTheirOwn) {
+  ExpectFound(CheckOfParts("no_shard", 5, "part m"), "state 'm' (part)",
+              "no value is most ranks', so that it is not known which is right");
+  EXPECT_TRUE(CheckOfParts("full_shard", 5, "part m").ok());  // which nobody else has
+}
+
 }  // namespace
 }  // namespace zeroth

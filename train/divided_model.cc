@@ -16,12 +16,9 @@ absl::Status DivideForTraining(LanguageModel& model, Rank& rank, const TrainerOp
     return absl::InvalidArgumentError(absl::StrCat(tensor.size, " tensor ranks do not divide the ",
                                                    rank.world_size(), " of the world"));
   }
-  const char* const other = options.sharding.collectives ? "collectives of one's own"
-                            : options.record_steps       ? "recorded steps"
-                                                         : nullptr;
-  if (other != nullptr) {
+  if (options.record_steps) {
     return absl::UnimplementedError(
-        absl::StrCat(other, " with parameters that are divided among tensor ranks"));
+        "recorded steps with parameters that are divided among tensor ranks");
   }
   ZEROTH_RETURN_IF_ERROR(kernels::SupportsDividedVocabulary(rank.kernels()));
   return DivideModel(model, tensor, rank.index() % tensor.size);

@@ -35,7 +35,7 @@ absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
   const char* const flag = options.quantized_weights     ? "quantized_weights"
                            : options.quantized_gradients ? "quantized_gradients"
                                                          : nullptr;
-  if (flag == nullptr || cuts || options.world_size == 1) return absl::OkStatus();
+  if (flag == nullptr || cuts || options.data_ranks() == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, ": under --strategy=", options.strategy,
       options.shard_size > 0 ? absl::StrCat(" --shard_size=", options.shard_size) : "",

@@ -131,8 +131,6 @@ absl::Status CheckTogether(const TrainOptions& o) {
   refuse_divided(has_muon && !has_none,
                  o.lora_rank > 0 ? "optimizer lora_rank" : "optimizer init_adapter");
   refuse_divided(o.fp8 != "none", "fp8");
-  refuse_divided(o.quantized_weights, "quantized_weights");
-  refuse_divided(o.quantized_gradients, "quantized_gradients");
   refuse_divided(o.cuda_graphs, "cuda_graphs");
   refuse(o.sequence_parallel && o.tensor_parallel == 1, "sequence_parallel",
          "needs --tensor_parallel: sequences are shared by the ranks that share layers");
@@ -151,8 +149,12 @@ absl::Status CheckTogether(const TrainOptions& o) {
          "sums over micro-batches are made in fp32, and rounded once; leave the type out");
   constexpr char kScales[] =
       "what shares an int8 scale depends on where shards begin; leave one of them out";
-  refuse(fixed && o.quantized_weights, "deterministic_batch quantized_weights", kScales);
-  refuse(fixed && o.quantized_gradients, "deterministic_batch quantized_gradients", kScales);
+  for (const bool batch : {true, false}) {
+    const absl::string_view bits = batch ? "deterministic_batch" : "deterministic_tensor";
+    const bool promised = batch ? fixed : o.deterministic_tensor > 0;
+    refuse(promised && o.quantized_weights, absl::StrCat(bits, " quantized_weights"), kScales);
+    refuse(promised && o.quantized_gradients, absl::StrCat(bits, " quantized_gradients"), kScales);
+  }
   refuse(fixed && o.reduction != "tree", "deterministic_batch reduction",
          "its order depends on the ranks; leave --reduction out");
   refuse(fixed && o.gradient_divide_factor != 0, "deterministic_batch gradient_divide_factor",

@@ -128,6 +128,27 @@ TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   EXPECT_NE(again.output.find("eval"), std::string::npos) << again.output;
 }
 
+// The shards of parts travel in int8; sums of activations stay as they are. What all tensor ranks
+// have is rounded alike on them, or the comparison before each checkpoint would end the run.
+TEST(TensorResumeTest, Int8TrafficOfPartsTrainsAsThatOfWholeParameters) {
+  const fs::path out = Scratch();
+  const Flags batch = {"--global_batch_size=8", "--lr=1e-3"};
+  const Flags int8 = With(batch, {"--quantized_weights", "--quantized_gradients"});
+  const Flags divided = {"--world_size=4", "--tensor_parallel=2"};
+  MustRun(Training(out / "exact", With(batch, divided)));
+  MustRun(Training(out / "undivided", With(int8, {"--world_size=2"})));
+  MustRun(Training(out / "full", With(int8, divided)));
+  const double exact = LastLoss(out / "exact", "loss");
+  EXPECT_NEAR(LastLoss(out / "full", "loss"), LastLoss(out / "undivided", "loss"), 0.002 * exact);
+  EXPECT_NEAR(LastLoss(out / "full", "loss"), exact, 0.002 * exact);
+  EXPECT_FALSE(Model(out / "full") == Model(out / "exact")) << "nothing was sent in int8";
+  for (const char* strategy : {"shard_optimizer", "shard_grad_op"}) {
+    MustRun(Training(out / strategy,
+                     With(int8, With(divided, {std::string("--strategy=") + strategy}))));
+    EXPECT_TRUE(Model(out / strategy) == Model(out / "full")) << strategy << " has other bits";
+  }
+}
+
 TEST(TensorResumeTest, WhatCannotBeIsSaid) {
   const auto expect_error = [](const Flags& flags, const std::string& words) {
     const Outcome run = RunTrainer(Training(Scratch() / "refused", flags));
@@ -138,8 +159,8 @@ TEST(TensorResumeTest, WhatCannotBeIsSaid) {
   expect_error({"--tensor_parallel=8", "--world_size=8"}, "4 heads cannot be divided among 8");
   expect_error({"--tensor_parallel=2", "--world_size=2", "--optimizer=muon", "--lora_rank=4"},
                "--lora_rank=4");
-  expect_error({"--tensor_parallel=2", "--world_size=2", "--quantized_weights"},
-               "--quantized_weights");
+  expect_error({"--deterministic_tensor=2", "--world_size=2", "--quantized_weights"},
+               "what shares an int8 scale");
   expect_error({"--sequence_parallel", "--world_size=2"}, "needs --tensor_parallel");
   expect_error({"--tensor_parallel=2", "--world_size=2", "--deterministic_tensor=3"},
                "expected a power of two");

@@ -54,9 +54,14 @@ class FaultyAdamW : public Optimizer {
       for (;;) absl::SleepFor(absl::Seconds(1));
     }
     if (kind_ == "flip") {
-      // One of the mantissa that later updates do not round away.
-      static_cast<uint8_t*>(states()[0].shard.tensor().raw_data())[2] ^= 0x40;
-      return absl::OkStatus();
+      // Of a parameter that ranks that share layers all have.
+      for (const ShardState& state : states()) {
+        if (state.unit->segment_layout(state.segment).of_parts) continue;
+        // One of the mantissa that later updates do not round away.
+        static_cast<uint8_t*>(state.shard.tensor().raw_data())[2] ^= 0x40;
+        return absl::OkStatus();
+      }
+      return absl::NotFoundError("faulty_adamw: every parameter is a part of a larger one");
     }
     // In a block's matrix, whose element is used for every token.
     const Unit& unit = *sharding_.units().back();

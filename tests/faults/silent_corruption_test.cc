@@ -52,6 +52,26 @@ TEST(SilentCorruptionTest, NeverMeansNever) {
   EXPECT_TRUE(fs::exists(out / "step-00000006"));
 }
 
+// Ranks that share layers have no data of their own to tell them apart: norms, the biases of
+// row-parallel layers and the undivided halves of adapters are the same on all of them.
+TEST(SilentCorruptionTest, RanksThatShareLayersAreCompared) {
+  const Flags divided = {"--strategy=full_shard", "--tensor_parallel=4", "--check_replicas_every=1",
+                         "--overwrite"};
+  for (const Flags& more :
+       {Flags{}, Flags{"--sequence_parallel"},
+        Flags{"--lora_rank=4", "--lora_targets=attn.c_attn,attn.c_proj,mlp.c_fc,mlp.c_proj"}}) {
+    const Flags flags = With(Training(Scratch() / "out"), With(divided, more));
+    const Outcome run = ByThreads(4, flags, "flip:1:3");
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.errors, HasSubstr("step 3: "));
+    EXPECT_THAT(run.errors, HasSubstr("replicas differ in unit '"));
+    EXPECT_THAT(run.errors, HasSubstr("its state 'm' ("));
+    EXPECT_THAT(run.errors, HasSubstr("rank 1 has other bits than ranks 0, 2, 3"));
+    const Outcome unharmed = ByThreads(4, With(flags, {"--steps=2"}), "flip:1:3");
+    EXPECT_EQ(unharmed.exit_code, 0) << unharmed.errors;
+  }
+}
+
 TEST(SilentCorruptionTest, ProcessesSayTheSame) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   const fs::path out = Scratch() / "out";

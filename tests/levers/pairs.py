@@ -7,7 +7,7 @@
 A lever that changes no result has to give, beside any other, the bits of the other one alone:
 losses, norms and the exported model. Two that both round something have to end near the loss of
 the plain run. A pair may also be refused, at once and with a message that names a flag or an
-option; which ones are is printed, for people to judge. --tuples=3 --sample=200 draws random
+option, and before its first step; which ones are is printed, for people to judge. --tuples=3 --sample=200 draws random
 triples instead. With --resume, the first of a pair makes half of the steps and a checkpoint, and
 the second goes on from there, both beside something that rounds or beside nothing. With --against,
 each lever alone has to give the bits that another build of the trainer gives, as a change of the
@@ -98,8 +98,9 @@ ADDS_UP_ELSEWHERE = {"no_shard", "shard_optimizer", "hybrid_1", "hybrid_2", "ove
 # Half as many ranks have data of their own, with twice the sequences each: gradients are divided by
 # another factor than the one that is set.
 TWO_DATA_RANKS = {"tensor", "sequence", "fixed_pieces_of_2"}
-# What is held against the lever alone rather than against the plain run, which trains more.
-OWN_REFERENCE = ("lora", "lora_plus")
+# What is held against the lever alone rather than against the plain run, which trains more, or by
+# another rule.
+OWN_REFERENCE = ("lora", "lora_plus", "muon")
 # Blocks that share a scale begin where shards do, so that these show in the rounding of int8.
 INT8 = {"int8_weights", "int8_gradients"}
 CUTS_ELSEWHERE = {"no_shard", "hybrid_1", "hybrid_2", "over_world_1", "over_world_2", "rows",
@@ -173,12 +174,10 @@ class Trainer:
             return {"hang": True, "command": command}
         result = {"code": done.returncode, "error": done.stderr.strip(), "command": command}
         metrics = os.path.join(out, "metrics.jsonl")
+        lines = [json.loads(line) for line in open(metrics)] if os.path.exists(metrics) else []
+        result["steps"] = [{key: line.get(key) for key in ("step", "loss", "grad_norm", "lr")}
+                           for line in lines if "loss" in line]
         if done.returncode == 0:
-            lines = [json.loads(line) for line in open(metrics)]
-            steps = [line for line in lines if "loss" in line]
-            result["steps"] = [
-                {key: line.get(key) for key in ("step", "loss", "grad_norm", "lr")}
-                for line in steps]
             digest = hashlib.sha256()
             for name in sorted(os.listdir(os.path.join(out, "final"))):
                 if name.endswith(".safetensors"):
@@ -195,7 +194,9 @@ def failure(result):
         return "HANG", ""
     if result["code"] < 0 or result["code"] > 1:
         return "CRASH", f"exit {result['code']}: {result['error'][-300:]}"
-    return ("refused", result["error"][-400:]) if result["code"] == 1 else None
+    if result["code"] == 0:
+        return None
+    return "FAILED" if result["steps"] else "refused", result["error"][-400:]
 
 
 def comparable(names):
@@ -260,12 +261,15 @@ def main():
     parser.add_argument("--tuples", type=int, default=2, help="levers at a time")
     parser.add_argument("--sample", type=int, default=0, help="so many random tuples; 0: all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="tuples with this lever only")
+    parser.add_argument("--only", default="", help="tuples with one of these levers only: a,b,c")
     parser.add_argument("--resume", action="store_true",
                         help="the second of a pair goes on from the first one's checkpoint")
     parser.add_argument("--against", default="", help="another build's binary")
     options = parser.parse_args()
     levers = {**EXACT, **ROUNDS}
+    only = set(filter(None, options.only.split(","))) or set(levers)
+    if only - set(levers):
+        parser.error(f"--only: no lever {', '.join(sorted(only - set(levers)))}")
     fits = lambda *names: parse(" ".join(levers[name] for name in names)) is not None
     if options.against:
         tuples = [()] + [(name,) for name in levers]
@@ -279,7 +283,8 @@ def main():
     else:
         tuples = [names for names in itertools.combinations(levers, options.tuples)
                   if fits(*names)]
-    tuples = [names for names in tuples if not options.only or options.only in names]
+    # The empty one is the run without levers.
+    tuples = [names for names in tuples if only & set(names) or only == set(levers)]
     if options.sample:
         random.Random(options.seed).shuffle(tuples)
         tuples = tuples[:options.sample]
@@ -295,7 +300,7 @@ def main():
             other = Trainer(theirs, directory)
             judge_tuple = functools.partial(judge_against, other)
         for name in [] if options.resume or options.against else levers:
-            if options.only and name != options.only:
+            if name not in only:
                 continue
             verdict, text = judge(trainer, [name])
             if verdict != "ok":

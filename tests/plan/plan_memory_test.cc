@@ -184,5 +184,37 @@ TEST(PlanMemoryOfLeversTest, Offload) {
   ExpectAsMeasured(options);
 }
 
+TEST(PlanMemoryOfLeversTest, TensorRanks) {
+  TrainOptions options = OptionsOf("gpt2_nano", 4);
+  options.tensor_parallel = 4;
+  options.sequence_parallel = true;
+  options.activation_checkpointing = "block";
+  ExpectAsMeasured(options);
+}
+
+// The same for ranks that share layers, alone and with others that have data of their own.
+class PlanMemoryOfTensorRanksTest : public testing::TestWithParam<std::tuple<std::string, bool>> {};
+
+TEST_P(PlanMemoryOfTensorRanksTest, IsTheRunsOwn) {
+  for (const char* const strategy : {"no_shard", "full_shard"}) {
+    for (const int ranks : {2, 4}) {
+      TrainOptions options = OptionsOf(std::get<0>(GetParam()), ranks);
+      options.strategy = strategy;
+      options.tensor_parallel = 2;
+      options.sequence_parallel = std::get<1>(GetParam());
+      SCOPED_TRACE(absl::StrCat(strategy, " on ", ranks));
+      ExpectAsMeasured(options);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PlanMemoryOfTensorRanksTest,
+                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny"),
+                                          testing::Bool()),
+                         [](const auto& test) {
+                           return absl::StrCat(std::get<0>(test.param),
+                                               std::get<1>(test.param) ? "_in_sequence" : "");
+                         });
+
 }  // namespace
 }  // namespace zeroth
