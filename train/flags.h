@@ -13,6 +13,7 @@
 #ifndef ZEROTH_TRAIN_FLAGS_H_
 #define ZEROTH_TRAIN_FLAGS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ absl::StatusOr<TrainOptions> ParseCommandLine(int argc, char** argv, const std::
 struct OwnSwitch {
   const char* name;
   bool* value = nullptr;
-  std::string* text = nullptr;
+  std::optional<std::string>* text = nullptr;
 };
 absl::StatusOr<TrainOptions> ReadCommandLine(int argc, char** argv, const std::string& version,
                                              const std::string& help,

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,14 +95,14 @@ absl::Status Main(int argc, char** argv) {
   bool json = false;
   bool search = false;
   bool show_machine = false;
-  std::string measure;
+  std::optional<std::string> measure;
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions given,
                           ReadCommandLine(argc, argv, VersionText(), Help(),
                                           {{"json", &json},
                                            {"search", &search},
                                            {"show_machine", &show_machine},
                                            {.name = "measure", .text = &measure}}));
-  if (!measure.empty()) return MeasureInto(measure, given);
+  if (measure.has_value()) return MeasureInto(*measure, given);
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) {
     std::fputs(MachineText(machine).c_str(), stdout);
