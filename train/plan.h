@@ -26,8 +26,9 @@ namespace zeroth {
 struct Plan {
   int64_t memory_peak_bytes = 0;                       // as a rank's allocator counts them
   std::array<int64_t, kMemoryCategoryCount> memory{};  // at that moment; they add up to it
-  std::string moment;                                  // "backward of h.3, at a product"
-  int64_t memory_limit_bytes = 0;  // what a rank may have: the machine's, or --memory_limit
+  int64_t memory_reserved_bytes = 0;  // with what the allocator of --like keeps unused
+  std::string moment;                 // "backward of h.3, at a product"
+  int64_t memory_limit_bytes = 0;     // what a rank may have: the machine's, or --memory_limit
   bool fits = false;
   double step_seconds = 0;
   double tokens_per_second_per_rank = 0;

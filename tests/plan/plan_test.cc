@@ -229,14 +229,30 @@ TEST(PlanTest, JsonHasTheKeysThatProgramsRead) {
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
   EXPECT_EQ(keys,
-            std::set<std::string>({"memory_peak_bytes", "memory", "fits", "step_seconds",
-                                   "tokens_per_second_per_rank", "flop_utilization",
+            std::set<std::string>({"memory_peak_bytes", "memory_reserved_bytes", "memory", "fits",
+                                   "step_seconds", "tokens_per_second_per_rank", "flop_utilization",
                                    "compute_seconds", "exposed_communication_seconds", "bytes"}));
   int64_t sum = 0;
   for (const auto& [category, bytes] : json["memory"].items()) sum += bytes.get<int64_t>();
   EXPECT_EQ(sum, json["memory_peak_bytes"].get<int64_t>());
   EXPECT_GT(json["bytes"]["all_gather"].get<int64_t>(), 0);
   EXPECT_TRUE(json["fits"].get<bool>());
+}
+
+TEST(PlanTest, LikeAnotherSystem) {
+  TrainOptions options = OptionsOf("gpt2_nano", 2, "full_shard");
+  const Machine machine = Named("H100");
+  const Plan ours = PlanOf(options, machine);
+  EXPECT_EQ(ours.memory_reserved_bytes, ours.memory_peak_bytes);
+  options.like = "megatron_fsdp";
+  const Plan flat = PlanOf(options, machine);
+  EXPECT_EQ(flat.memory_peak_bytes, ours.memory_peak_bytes);
+  EXPECT_GT(flat.memory_reserved_bytes, flat.memory_peak_bytes);
+  options.like = "fsdp2";
+  const Plan copying = PlanOf(options, machine);
+  EXPECT_GT(copying.memory_peak_bytes, ours.memory_peak_bytes);
+  EXPECT_GT(copying.step_seconds, ours.step_seconds);
+  EXPECT_EQ(copying.bytes, ours.bytes);
 }
 
 TEST(PlanTest, SaysWhetherItFitsAndWhere) {

@@ -48,6 +48,7 @@ struct Row {
   int64_t batch;
   int64_t accumulation;
   double step_seconds;  // that were measured
+  bool missed = false;  // out of reach, as docs/plan.md says: that it misses its bar is held
 };
 
 // Rows that are alike but for their numbers.
@@ -130,7 +131,7 @@ void Check(const Group& group) {
                 static_cast<long long>(row.accumulation), static_cast<long long>(row.batch),
                 static_cast<long long>(row.seq), row.step_seconds, plan.step_seconds,
                 gives ? "fitted" : absl::StrCat(std::lround(1000 * error) / 10.0, " %").c_str());
-    EXPECT_LE(std::abs(error), group.bar) << row.name << " on " << row.gpus;
+    EXPECT_EQ(std::abs(error) > group.bar, row.missed) << row.name << " on " << row.gpus;
     EXPECT_TRUE(plan.fits) << row.name << ": it ran";
   }
   std::printf("efficiency %.3f, network %.3g GB/s a GPU\n", efficiency,
@@ -162,14 +163,15 @@ TEST(PublishedRowsTest, MptOnA100WithCheckpointing) {
          /*bar=*/0.1});
 }
 
-TEST(PublishedRowsTest, SmallMptOnA100) {
+TEST(PublishedRowsTest, MptOnA100WithoutCheckpointing) {
   const nlohmann::json model = Mpt(768, 12, 12);
   Check(
       {"A100-40",
        [](TrainOptions& o) { o.reduce_dtype = "bf16"; },
        {MptRow("mpt-125m", model, 8, 26, 3, 136334), MptRow("mpt-125m", model, 16, 26, 1, 130535),
         MptRow("mpt-125m", model, 32, 26, 1, 127122), MptRow("mpt-125m", model, 64, 26, 1, 125234),
-        MptRow("mpt-125m", model, 128, 26, 1, 123936)},
+        MptRow("mpt-125m", model, 128, 26, 1, 123936),
+        MptRow("mpt-3b", Mpt(2560, 32, 20), 128, 6, 1, 9538)},
        /*fitted=*/0,
        /*bar=*/0.1});
 }
@@ -194,6 +196,7 @@ TEST(PublishedRowsTest, Llama3OnH200) {
            o.optimizer_state_dtype = "bf16";
            o.grad_sync = "last";
            o.activation_checkpointing = "block";
+           o.like = "fsdp2";
          },
          {{"llama3-8b", *model, 1, 4096, 2, 4, 3.13},
           {"llama3-8b", *model, 2, 4096, 2, 4, 3.50},
@@ -201,6 +204,26 @@ TEST(PublishedRowsTest, Llama3OnH200) {
          /*fitted=*/2,
          /*bar=*/0.1,
          /*devices_per_node=*/4});
+}
+
+// Narayanan et al. (SC'21, table 2): GPT-3 under ZeRO-3, 1536 sequences a step. Their operations
+// count what is computed again: 96 B s l h^2 (1 + s / 6h + V / 16lh).
+TEST(PublishedRowsTest, Gpt3OnA100) {
+  nlohmann::json model = Mpt(12288, 96, 96);
+  model["vocab_size"] = 51200;
+  const auto row = [&](int gpus, int64_t batch, double teraflops, bool missed) {
+    const double flops = 96.0 * 1536 * 2048 * 96 * 12288 * 12288 *
+                         (1 + 2048 / (6 * 12288.0) + 51200 / (16 * 96 * 12288.0));
+    return Row{"gpt3-175b", model, gpus, 2048, batch, 1, flops / (gpus * teraflops * 1e12), missed};
+  };
+  Check({"A100-80",
+         [](TrainOptions& o) {
+           o.reduce_dtype = "bf16";
+           o.activation_checkpointing = "block";
+         },
+         {row(384, 4, 144, false), row(768, 2, 88, /*missed=*/true)},
+         /*fitted=*/0,
+         /*bar=*/0.1});
 }
 
 // InternEvo, "performance": ZeRO-1 over all ranks, nodes with four cards of 100 Gb/s.

@@ -15,6 +15,25 @@
 #include "zeroth/core/device/planned/planned_device.h"
 
 namespace zeroth {
+namespace {
+
+// Makes `buffer` at least so large. The old one is gone before the new one is taken.
+absl::Status Grow(std::shared_ptr<Buffer>& buffer, size_t bytes, Device& device) {
+  if (buffer != nullptr && buffer->bytes() >= bytes) return absl::OkStatus();
+  buffer.reset();
+  ZEROTH_ASSIGN_OR_RETURN(buffer,
+                          device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
+  return absl::OkStatus();
+}
+
+// A kernel that reads and writes so many bytes.
+void Pass(const char* label, size_t bytes, const Machine& machine, Stream& stream) {
+  PlannedDevice::Add(
+      stream, {label, Resource::kCompute, static_cast<double>(bytes) / machine.memory_bandwidth,
+               machine.launch_seconds});
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PlannedCommunicator>> PlannedCommunicator::CreateWorld(
     const Machine& machine, int size, int rank, const Options& options) {
@@ -90,20 +109,38 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   return time;
 }
 
-// As NcclCommunicator keeps it: what the others send of this rank's piece.
-absl::Status PlannedCommunicator::TakeStaging(const Collective& collective, Device& device) {
+absl::Status PlannedCommunicator::Before(const Collective& collective, Stream& stream) {
   const bool scatters = collective.op == CollectiveOp::kReduceScatter;
-  if (!options_.tree_reduction || size() == 1) return absl::OkStatus();
+  // One unit's are held, until the next unit's collective.
+  if (options_.copies_in_and_out && scatters) {
+    reduce_buffer_.reset();
+    ZEROTH_RETURN_IF_ERROR(Grow(reduce_buffer_, ByteSize(collective.send), stream.device()));
+    Pass("copy into a reduce buffer", 2 * ByteSize(collective.send), machine_, stream);
+  }
+  if (options_.copies_in_and_out && collective.op == CollectiveOp::kAllGather) {
+    gather_buffer_.reset();
+    ZEROTH_RETURN_IF_ERROR(Grow(gather_buffer_, ByteSize(collective.recv), stream.device()));
+  }
+  if (!options_.tree_reduction) return absl::OkStatus();
   if (!scatters && collective.op != CollectiveOp::kAllReduce) return absl::OkStatus();
+  // As NcclCommunicator keeps it: what the others send of this rank's piece.
   const int64_t count =
       scatters ? collective.recv.count : (collective.recv.count + size() - 1) / size();
-  const auto bytes =
-      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1);
-  if (staging_ != nullptr && staging_->bytes() >= bytes) return absl::OkStatus();
-  staging_.reset();
-  ZEROTH_ASSIGN_OR_RETURN(staging_,
-                          device.allocator().Allocate(bytes, MemoryCategory::kCommunication));
-  return absl::OkStatus();
+  return Grow(
+      staging_,
+      static_cast<size_t>(count) * SizeOf(collective.send.dtype) * static_cast<size_t>(size() - 1),
+      stream.device());
+}
+
+void PlannedCommunicator::After(const Collective& collective, Stream& stream) const {
+  const bool reduces =
+      collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
+  if (options_.tree_reduction && reduces) {
+    Pass("sum over ranks", ByteSize(collective.send), machine_, stream);
+  }
+  if (options_.copies_in_and_out && collective.op == CollectiveOp::kAllGather) {
+    Pass("copy out of a gather buffer", 2 * ByteSize(collective.recv), machine_, stream);
+  }
 }
 
 absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Status& checked,
@@ -114,7 +151,7 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
     return status_;
   }
   Count(collective);
-  ZEROTH_RETURN_IF_ERROR(TakeStaging(collective, stream.device()));
+  if (size() > 1) ZEROTH_RETURN_IF_ERROR(Before(collective, stream));
   const Time time = TimeOf(collective);
   PlannedWork work;
   work.label = absl::StrCat(collective.call.operation, " of ", collective.call.label);
@@ -126,13 +163,7 @@ absl::Status PlannedCommunicator::Enqueue(Collective collective, const absl::Sta
   work.collective = CollectiveOpName(collective.op).data();
   work.bytes = TrafficOf(collective);
   PlannedDevice::Add(stream, std::move(work));
-  const bool reduces =
-      collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
-  if (options_.tree_reduction && reduces && size() > 1) {
-    const auto read = static_cast<double>(ByteSize(collective.send));
-    PlannedDevice::Add(stream, {"sum over ranks", Resource::kCompute,
-                                read / machine_.memory_bandwidth, machine_.launch_seconds});
-  }
+  if (size() > 1) After(collective, stream);
   return absl::OkStatus();
 }
 

@@ -32,6 +32,9 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   struct Options {
     // LaunchOptions::reduction on GPUs: "tree" takes staging, and a pass over it.
     bool tree_reduction = false;
+    // All-gathers and reduce-scatters have buffers of their own, which gathered parameters are
+    // copied out of and gradients into.
+    bool copies_in_and_out = false;
   };
 
   // Rank `rank` of a world of `size` ranks, which fill nodes of the machine one after the other.
@@ -64,7 +67,9 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   absl::Status Enqueue(Collective collective, const absl::Status& checked, Stream& stream) override;
   int world_rank() const override { return members_[static_cast<size_t>(rank_)]; }
   void Break(const absl::Status& reason) override { status_.Update(reason); }
-  absl::Status TakeStaging(const Collective& collective, Device& device);
+  // Memory and passes over it that the options add, before and after the collective itself.
+  absl::Status Before(const Collective& collective, Stream& stream);
+  void After(const Collective& collective, Stream& stream) const;
 
   const Machine machine_;
   const std::vector<int> members_;  // ranks of the world
@@ -72,7 +77,9 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   const Options options_;
   int local_ = 0;  // of them, on this rank's node
   int nodes_ = 1;
-  std::shared_ptr<Buffer> staging_;
+  std::shared_ptr<Buffer> staging_;        // of the sum over ranks
+  std::shared_ptr<Buffer> gather_buffer_;  // of copies
+  std::shared_ptr<Buffer> reduce_buffer_;
   absl::Status status_;
 };
 

@@ -104,6 +104,30 @@ TEST(PlannedCommunicatorTest, CountsAsEveryOtherAndNotesTheTime) {
   EXPECT_FALSE(world->status().ok());
 }
 
+TEST(PlannedCommunicatorTest, CopiesTakeABufferAndAPassOfTheUnitThatIsUnderWay) {
+  PlannedCommunicator::Options options;
+  options.copies_in_and_out = true;
+  const auto world = *PlannedCommunicator::CreateWorld(TwoSpeeds(), 4, 0, options);
+  PlannedDevice device(TwoSpeeds(), {});
+  const auto tensor = [&](int64_t count) {
+    return *Tensor::Empty(device, Shape({count}), DType::kFloat32, MemoryCategory::kParameters);
+  };
+  const auto in_buffers = [&] {
+    return device.allocator().stats()[MemoryCategory::kCommunication].current_bytes;
+  };
+  const Tensor shard = tensor(1 << 20);
+  const Tensor full = tensor(4 << 20);
+  ASSERT_TRUE(world->AllGather(shard, full, device.compute_stream(), "large").ok());
+  ASSERT_EQ(device.ledger().entries().size(), 2u);
+  const PlannedWork& copy = device.ledger().entries()[1].work;
+  EXPECT_EQ(copy.resource, Resource::kCompute);
+  EXPECT_DOUBLE_EQ(copy.seconds, 2 * (16 << 20) / 1e12);  // reads and writes
+  EXPECT_EQ(in_buffers(), 16 << 20);
+  ASSERT_TRUE(
+      world->AllGather(tensor(1 << 10), tensor(4 << 10), device.compute_stream(), "small").ok());
+  EXPECT_EQ(in_buffers(), 16 << 10);
+}
+
 // The groups that one rank makes alone are those that real ranks make together.
 TEST(PlannedCommunicatorTest, GroupsOfAMeshAreTheRealOnes) {
   const std::vector<MeshAxis> axes = {{"replicate", 2}, {"shard", 3}, {"tensor", 2}};
