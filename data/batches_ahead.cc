@@ -13,37 +13,41 @@ BatchesAhead::BatchesAhead(DataLoader loader, int64_t count, int64_t first, int6
 
 BatchesAhead::~BatchesAhead() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
   }
+  changed_.notify_one();
   thread_.join();
 }
 
 void BatchesAhead::Run(int64_t first, int64_t end) {
   for (int64_t step = first; step < end; ++step) {
     {
-      const absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &BatchesAhead::HasRoom));
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || ready_.size() < kSteps; });
       if (stop_) return;
     }
     Step loaded = loader_.LoadMany(step * count_, count_);
     const bool failed = !loaded.ok();
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     ready_.push_back(std::move(loaded));
+    changed_.notify_one();
     if (failed) return;
   }
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   ended_ = true;
+  changed_.notify_one();
 }
 
 absl::StatusOr<std::vector<Batch>> BatchesAhead::Take() {
-  const absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &BatchesAhead::HasSome));
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return ended_ || !ready_.empty(); });
   if (ready_.empty()) return absl::OutOfRangeError("batches of a step behind the last one");
   // An error stays, since nothing comes behind it.
   if (!ready_.front().ok()) return ready_.front();
   Step step = std::move(ready_.front());
   ready_.pop_front();
+  changed_.notify_one();
   return step;
 }
 

@@ -3,14 +3,14 @@
 #ifndef ZEROTH_DATA_BATCHES_AHEAD_H_
 #define ZEROTH_DATA_BATCHES_AHEAD_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 
 #include "zeroth/data/loader.h"
 
@@ -41,18 +41,14 @@ class BatchesAhead {
   using Step = absl::StatusOr<std::vector<Batch>>;
 
   void Run(int64_t first, int64_t end);
-  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stop_ || ready_.size() < kSteps;
-  }
-  bool HasSome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ || !ready_.empty(); }
-
   const DataLoader loader_;
   const int64_t count_;
-  absl::Mutex mutex_;
-  std::deque<Step> ready_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;   // nobody takes more
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more comes
-  std::thread thread_;                          // last: it uses the rest
+  std::mutex mutex_;  // of all that follows
+  std::condition_variable changed_;
+  std::deque<Step> ready_;
+  bool stop_ = false;   // nobody takes more
+  bool ended_ = false;  // nothing more comes
+  std::thread thread_;  // last: it uses the rest
 };
 
 }  // namespace zeroth

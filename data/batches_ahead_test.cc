@@ -3,16 +3,16 @@
 #include "zeroth/data/batches_ahead.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 
@@ -30,9 +30,10 @@ class Watched final : public TokenSource {
   absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
     gate_.WaitForNotification();
     {
-      const absl::MutexLock lock(&mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       ++reads_;
     }
+    changed_.notify_one();
     if (begin == fails_at_) return absl::DataLossError(absl::StrCat("token ", begin));
     for (int32_t& id : out) id = static_cast<int32_t>(begin++);
     return absl::OkStatus();
@@ -41,15 +42,11 @@ class Watched final : public TokenSource {
   void Open() const { gate_.Notify(); }
   // Whether so many rows are read within a time in which a machine under any load reads them.
   bool WaitForReads(int64_t count) const {
-    const auto enough = [this, count] {
-      mutex_.AssertReaderHeld();
-      return reads_ >= count;
-    };
-    const absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Minutes(1));
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return reads_ >= count; });
   }
   int64_t reads() const {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return reads_;
   }
 
@@ -57,8 +54,9 @@ class Watched final : public TokenSource {
   const int64_t fails_at_;
   const std::string description_ = "watched";
   mutable absl::Notification gate_;
-  mutable absl::Mutex mutex_;
-  mutable int64_t reads_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::condition_variable changed_;
+  mutable int64_t reads_ = 0;
 };
 
 DataLoader LoaderOf(std::shared_ptr<const TokenSource> source) {

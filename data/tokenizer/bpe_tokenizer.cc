@@ -37,7 +37,7 @@ struct BpeTokenizer::Scratch {
 class BpeTokenizer::Borrowed {
  public:
   explicit Borrowed(const BpeTokenizer& owner) : owner_(owner) {
-    absl::MutexLock lock(&owner.mutex_);
+    const std::lock_guard<std::mutex> lock(owner.mutex_);
     if (!owner.idle_.empty()) {
       scratch_ = std::move(owner.idle_.back());
       owner.idle_.pop_back();
@@ -51,7 +51,7 @@ class BpeTokenizer::Borrowed {
     scratch_->ids.clear();
     // A long text's copy is not kept.
     scratch_->normalized = std::string();
-    absl::MutexLock lock(&owner_.mutex_);
+    const std::lock_guard<std::mutex> lock(owner_.mutex_);
     owner_.idle_.push_back(std::move(scratch_));
   }
   Scratch& operator*() const { return *scratch_; }

@@ -5,15 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 
 #include "zeroth/data/tokenizer.h"
@@ -83,9 +82,9 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokenFinder raw_;
   AddedTokenFinder normalized_;
   bool cuts_at_spaces_ = false;
+  mutable std::mutex mutex_;  // of what follows
   // What calls work with, one at a time each; kept, so that many small texts are fast, too.
-  mutable absl::Mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_ ABSL_GUARDED_BY(mutex_);
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
 }  // namespace zeroth
