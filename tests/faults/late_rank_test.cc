@@ -8,15 +8,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "zeroth/core/comm/mpi/testing/mpirun.h"
-#include "zeroth/tests/cli/trainer_process.h"
+#include "zeroth/tests/faults/faulty_trainer.h"
 
 namespace zeroth::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kProgram[] = "tests/faults/faulty_train";
 constexpr char kFault[] = "late:1:4";
 
 Flags Training(const fs::path& out) {
@@ -45,23 +43,15 @@ void ExpectRank1IsNamed(const fs::path& out, const std::string& output) {
 
 TEST(LateRankTest, AThreadIsNamed) {
   const fs::path out = Scratch() / "out";
-  const fs::path log = Scratch() / "log";
-  const pid_t run =
-      Start(With(Training(out), {"--world_size=3"}), log, "", {{"ZEROTH_FAULT", kFault}}, kProgram);
-  ASSERT_EQ(Wait(run), 0) << Logs(log);
-  ExpectRank1IsNamed(out, Logs(log));
+  const Outcome ranks = ByThreads(3, Training(out), kFault);
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
+  ExpectRank1IsNamed(out, ranks.output);
 }
 
 TEST(LateRankTest, AProcessIsNamed) {
   ZEROTH_SKIP_WITHOUT_MPIRUN(MpiKind::kOpenMpi);
   const fs::path out = Scratch() / "out";
-  Mpirun run;
-  run.ranks = 3;
-  run.program = {fs::absolute(kProgram).string(), "--comm=mpi"};
-  const Flags flags = Training(out);
-  run.program.insert(run.program.end(), flags.begin(), flags.end());
-  run.environment = {{"ZEROTH_FAULT", kFault}};
-  const MpirunOutcome ranks = RunMpirun(run);
+  const MpirunOutcome ranks = ByProcesses(3, Training(out), kFault);
   ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
   ExpectRank1IsNamed(out, ranks.output);
 }
