@@ -61,11 +61,11 @@ absl::Status FlatStrategy::Attach(const StrategyContext& context) {
     return std::make_unique<StreamScratch>(*context.device, category, kernels);
   };
   staging_ = scratch(MemoryCategory::kOffloadStaging, context.gather_kernels);
-  gather_travel_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
-  for (std::unique_ptr<StreamScratch>* inside : {&scratch_, &reduce_travel_}) {
+  gather_collective_scratch_ = scratch(MemoryCategory::kCommunication, context.gather_kernels);
+  for (std::unique_ptr<StreamScratch>* inside : {&scratch_, &reduce_collective_scratch_}) {
     *inside = scratch(MemoryCategory::kCommunication, context.reduce_kernels);
   }
-  for (std::unique_ptr<StreamScratch>* across : {&across_scratch_, &across_travel_}) {
+  for (std::unique_ptr<StreamScratch>* across : {&across_scratch_, &across_collective_scratch_}) {
     *across = scratch(MemoryCategory::kCommunication, context.across_kernels);
   }
   handed_over_ = std::make_unique<BufferSet>(*context.device, MemoryCategory::kCommunication,
@@ -123,7 +123,7 @@ Communicator* FlatStrategy::PostForwardGroup(const Unit& unit) const {
 
 absl::Status FlatStrategy::Gather(Unit& unit, Pass, Stream& comm) {
   const GatherTools tools{context_.gathered, context_.gather_kernels, staging_.get(),
-                          gather_travel_.get()};
+                          gather_collective_scratch_.get()};
   const MeshView& mesh = unit.mesh();
   UnitParts& parts = unit.strategy_state<UnitParts>();
   if (parts.after_forward.defined()) {
@@ -168,8 +168,9 @@ absl::Status FlatStrategy::SyncGradients(Unit& unit, Stream& comm, GradientSync 
   ReductionOptions reduction;
   reduction.op = options_.gradient_divide_factor != 0 ? ReduceOp::kMean : options_.gradient_op;
   reduction.scale = GradientScale();
-  reduction.inside = {&comm, scratch_.get(), reduce_travel_.get()};
-  reduction.across = {context_.across_stream, across_scratch_.get(), across_travel_.get()};
+  reduction.inside = {&comm, scratch_.get(), reduce_collective_scratch_.get()};
+  reduction.across = {context_.across_stream, across_scratch_.get(),
+                      across_collective_scratch_.get()};
   reduction.handed_over = handed_over_.get();
   reduction.timeline = context_.timeline;
   return ReduceGradients(unit, reduction, sync, *context_.gradients);
@@ -185,9 +186,9 @@ int FlatStrategy::DataSize() const { return context_.units[0]->mesh().data_size(
 
 absl::Status FlatStrategy::Trim() {
   absl::Status status;
-  for (StreamScratch* scratch :
-       {staging_.get(), scratch_.get(), gather_travel_.get(), reduce_travel_.get(),
-        across_scratch_.get(), across_travel_.get()}) {
+  for (StreamScratch* scratch : {staging_.get(), scratch_.get(), gather_collective_scratch_.get(),
+                                 reduce_collective_scratch_.get(), across_scratch_.get(),
+                                 across_collective_scratch_.get()}) {
     status.Update(scratch->Trim());
   }
   status.Update(handed_over_->Trim());

@@ -62,9 +62,9 @@ class FlatStrategy : public ShardingStrategy {
   std::unique_ptr<StreamScratch> across_scratch_;
   std::unique_ptr<BufferSet> handed_over_;
   // Of units' own collectives.
-  std::unique_ptr<StreamScratch> gather_travel_;
-  std::unique_ptr<StreamScratch> reduce_travel_;
-  std::unique_ptr<StreamScratch> across_travel_;
+  std::unique_ptr<StreamScratch> gather_collective_scratch_;
+  std::unique_ptr<StreamScratch> reduce_collective_scratch_;
+  std::unique_ptr<StreamScratch> across_collective_scratch_;
   // Only with StrategyOptions::post_forward_shard_size.
   // By shard group, in the order in which units ask.
   std::vector<std::pair<Communicator*, std::unique_ptr<Communicator>>> post_forward_groups_;

@@ -128,7 +128,7 @@ TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
   EXPECT_NE(again.output.find("eval"), std::string::npos) << again.output;
 }
 
-// The shards of parts travel in int8; sums of activations stay as they are. What all tensor ranks
+// The shards of parts are sent in int8; sums of activations stay as they are. What all tensor ranks
 // have is rounded alike on them, or the comparison before each checkpoint would end the run.
 TEST(TensorResumeTest, Int8TrafficOfPartsTrainsAsThatOfWholeParameters) {
   const fs::path out = Scratch();
