@@ -17,8 +17,8 @@ struct NamedElsewhere {
 };
 
 // A hint for whoever wrote a name that does not exist, such as "; did you mean full_shard
-// (ZeRO-3)?". It names what others call so, or else up to three of `ours` that differ in numbers
-// alone or are spelled alike, each with `prefix` before it. Empty if `unknown` is far from all.
+// (ZeRO-3)?". It names what others call so, or else up to three of `ours` that are spelled alike,
+// each with `prefix` before it. Empty if `unknown` is far from all of them.
 std::string DidYouMean(absl::string_view unknown, absl::Span<const NamedElsewhere> elsewhere,
                        absl::Span<const std::string> ours, absl::string_view prefix = "");
 
