@@ -12,9 +12,10 @@ def _pkg_config_repository_impl(ctx):
     for header in ctx.attr.headers:
         ctx.symlink(include_dir + "/" + header, "include/" + header)
 
-        # SentencePiece has calls that return Abseil's status by 0.2.2: that of the system, with which it was built.
+        # SentencePiece 0.2.2 returns Abseil's status: that of the system, with which it was built. Programs that link the
+        # same Abseil statically do not need it.
         if "#include <absl/status/status.h>" in ctx.read(include_dir + "/" + header):
-            linkopts += link_flags(library_dir, "absl_status")
+            linkopts += ["-Wl,--push-state,--as-needed"] + link_flags(library_dir, "absl_status") + ["-Wl,--pop-state"]
     write_build_file(ctx, ctx.attr._build_file, {
         "%{headers}": repr(headers),
         "%{linkopts}": repr(linkopts),
