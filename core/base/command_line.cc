@@ -81,6 +81,8 @@ absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** arg
     const absl::string_view name = word.substr(0, word.find('='));
     // It names flags that need not exist.
     if (name == "undefok") return absl::OkStatus();
+    // Abseil has these by themselves, and registers them nowhere.
+    if (absl::StartsWith(name, "help") || name == "version") continue;
     const absl::CommandLineFlag* const flag = FindFlag(name);
     if (flag == nullptr) {
       wrong.push_back(absl::StrCat("there is no flag --", name, HintAt(name, source)));

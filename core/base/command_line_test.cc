@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -72,6 +73,12 @@ TEST(CommandLineTest, FlagsThatDoNotExistAreAnErrorThatSaysWhichMayBeMeant) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << expected;
     EXPECT_TRUE(absl::StrContains(status.message(), expected)) << status << "\n" << expected;
   }
+}
+
+TEST(CommandLineTest, HelpIsPrintedAndEndsTheProgram) {
+  const auto ends = [](int status) { return WIFEXITED(status); };
+  EXPECT_EXIT(Parse({"--help"}).IgnoreError(), ends, "");
+  EXPECT_EXIT(Parse({"--max_tokens=3", "--version"}).IgnoreError(), ends, "");
 }
 
 TEST(CommandLineTest, ValuesAndWordsAreNoFlags) {

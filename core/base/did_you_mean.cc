@@ -34,6 +34,11 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
+// As names are compared.
+std::string Plain(absl::string_view name) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}, {".", "_"}});
+}
+
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
 // Without "_" too, which people put at other ends of a number.
@@ -53,10 +58,10 @@ std::vector<std::string> InOtherNumbers(absl::string_view name,
   if (std::none_of(name.begin(), name.end(), IsDigit)) return alike;
   const std::string letters = WithoutNumbers(name);
   for (const std::string& our : ours) {
-    if (!letters.empty() && WithoutNumbers(our) == letters) alike.push_back(our);
+    if (!letters.empty() && WithoutNumbers(Plain(our)) == letters) alike.push_back(our);
   }
   std::stable_sort(alike.begin(), alike.end(), [&](const std::string& a, const std::string& b) {
-    return EditDistance(name, a) < EditDistance(name, b);
+    return EditDistance(name, Plain(a)) < EditDistance(name, Plain(b));
   });
   return alike;
 }
@@ -67,7 +72,7 @@ std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const s
   size_t nearest = std::max<size_t>(1, name.size() / 4);
   std::vector<std::string> alike;
   for (const std::string& our : ours) {
-    const size_t distance = EditDistance(name, our);
+    const size_t distance = EditDistance(name, Plain(our));
     if (distance < nearest) alike.clear();
     if (distance > nearest) continue;
     nearest = distance;
@@ -79,8 +84,7 @@ std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const s
 std::vector<std::string> Hints(absl::string_view unknown,
                                absl::Span<const NamedElsewhere> elsewhere,
                                absl::Span<const std::string> ours, absl::string_view prefix) {
-  const std::string name =
-      absl::StrReplaceAll(absl::AsciiStrToLower(unknown), {{"-", "_"}, {".", "_"}});
+  const std::string name = Plain(unknown);
   for (const NamedElsewhere& known : elsewhere) {
     const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
     if (std::find(names.begin(), names.end(), name) != names.end()) return {known.ours};

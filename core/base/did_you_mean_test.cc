@@ -42,6 +42,9 @@ TEST(DidYouMeanTest, NamesInOtherNumbersComeBeforeSpellings) {
   EXPECT_EQ(DidYouMean("mistral7b", {}, models), "; did you mean mistral_7b?");
   EXPECT_EQ(DidYouMean("llama_tniy", {}, models), "; did you mean llama_tiny?");
   EXPECT_EQ(DidYouMean("7", {}, models), "");
+  const std::vector<std::string> machines = {"A100-40", "A100-80", "H100"};
+  EXPECT_EQ(DidYouMean("H100-80", {}, machines), "; did you mean H100?");
+  EXPECT_EQ(DidYouMean("a100", {}, machines), "; did you mean A100-40 or A100-80?");
 }
 
 TEST(DidYouMeanTest, FarNamesGetNoHint) {
