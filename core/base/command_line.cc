@@ -27,7 +27,6 @@
 #include "zeroth/core/base/did_you_mean.h"
 
 namespace zeroth {
-
 namespace {
 
 // Names that transformers, llama.cpp, lm-evaluation-harness and the trainer give to what a flag of
