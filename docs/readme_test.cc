@@ -51,6 +51,11 @@ TEST(WritingAModelTest, ShowsTheCodeThatIsCompiled) {
   ExpectShown(page, "nn/olmo2/olmo2.cc", "namespace {\n", "\n}  // namespace");
 }
 
+TEST(WritingAStrategyTest, ShowsTheCodeThatIsCompiled) {
+  ExpectShown("docs/writing_a_strategy.md", "examples/own_parts/my_strategy.cc", "namespace {\n",
+              "\n}  // namespace");
+}
+
 TEST(FlagsPageTest, IsWhatTheOptionsSay) {
   EXPECT_TRUE(Read("docs/flags.md") == FlagsMarkdown())
       << "docs/flags.md is of other options; write it again: ./bazelw run //train -- "

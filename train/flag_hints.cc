@@ -45,7 +45,7 @@ constexpr NamedElsewhere kElsewhere[] = {
     {"--offload=optimizer", "offload_optimizer"},
     {"--offload=parameters", "offload_param"},
     {"--comm", "backend distributed_backend"},
-    {"--world_size", "nproc_per_node num_processes num_gpus"},
+    {"--world_size", "nproc_per_node num_processes num_gpus gpus"},
     {"--init_from", "model_name_or_path pretrained_model"},
     {"--model (from scratch) or --init_from (a directory)", "model_name"},
     {"--tokenizer", "tokenizer_name tokenizer_path"},

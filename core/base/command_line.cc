@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,16 +14,93 @@
 #include <new>
 #include <utility>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+#include "zeroth/core/base/did_you_mean.h"
 
 namespace zeroth {
+namespace {
 
-std::vector<std::string> ParseFlagsAndWords(absl::string_view usage, std::string source, int argc,
-                                            char** argv) {
+// Names that transformers, llama.cpp, lm-evaluation-harness and the trainer give to what a flag of
+// one of the programs does.
+constexpr NamedElsewhere kElsewhere[] = {
+    {"--model", "model_name_or_path pretrained model_path m init_from"},
+    {"--precision", "torch_dtype param_dtype"},
+    {"--dtype", "outtype torch_dtype param_dtype"},
+    {"--max_tokens", "max_new_tokens max_length n_predict num_predict sample_tokens"},
+    {"--seed", "random_seed"},
+    {"--seq_len", "max_length max_seq_len context_length block_size"},
+    {"--data", "dataset eval_data"},
+    {"--limit", "num_samples"},
+    {"--in", "input infile file src"},
+    {"--out", "output outfile output_dir out_dir dst"},
+    {"--max_shard_size", "split_max_size"},
+    {"--threads", "num_threads workers num_workers"},
+};
+
+// The flag that a word names behind its dashes; "no" before a switch turns it off.
+const absl::CommandLineFlag* FindFlag(absl::string_view name) {
+  if (const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name)) return flag;
+  if (!absl::ConsumePrefix(&name, "no")) return nullptr;
+  const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+  return flag != nullptr && flag->IsOfType<bool>() ? flag : nullptr;
+}
+
+// What may be meant by a flag that the program lacks, of those of its `source`.
+std::string HintAt(absl::string_view name, const std::string& source) {
+  std::vector<std::string> names;
+  for (const auto& [own, flag] : absl::GetAllFlags()) {
+    if (absl::StrContains(flag->Filename(), source)) names.emplace_back(own);
+  }
+  std::sort(names.begin(), names.end());
+  std::vector<NamedElsewhere> elsewhere;
+  for (const NamedElsewhere& known : kElsewhere) {
+    const absl::string_view ours = absl::StripPrefix(known.ours, "--");
+    if (std::binary_search(names.begin(), names.end(), ours)) elsewhere.push_back(known);
+  }
+  return DidYouMean(name, elsewhere, names, "--");
+}
+
+// Abseil ends the program at a flag that does not exist, and its older versions give no hint.
+absl::Status CheckThatFlagsExist(const std::string& source, int argc, char** argv) {
+  std::vector<std::string> wrong;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--") break;
+    if (word == "-" || !absl::ConsumePrefix(&word, "-")) continue;
+    absl::ConsumePrefix(&word, "-");
+    const absl::string_view name = word.substr(0, word.find('='));
+    // It names flags that need not exist.
+    if (name == "undefok") return absl::OkStatus();
+    // Abseil has these by themselves, and registers them nowhere.
+    if (absl::StartsWith(name, "help") || name == "version") continue;
+    const absl::CommandLineFlag* const flag = FindFlag(name);
+    if (flag == nullptr) {
+      wrong.push_back(absl::StrCat("there is no flag --", name, HintAt(name, source)));
+    } else if (name.size() == word.size() && !flag->IsOfType<bool>()) {
+      ++i;  // the next word is its value
+    }
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(wrong, "\n  "), wrong.size() > 1 ? "\n  " : "; ", "--help lists all flags"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
+                                                            std::string source, int argc,
+                                                            char** argv) {
+  const absl::Status exist = CheckThatFlagsExist(source, argc, argv);
+  if (!exist.ok()) return exist;
   absl::SetProgramUsageMessage(usage);
   absl::FlagsUsageConfig config;
   config.contains_helpshort_flags = [source = std::move(source)](absl::string_view file) {
@@ -31,14 +109,15 @@ std::vector<std::string> ParseFlagsAndWords(absl::string_view usage, std::string
   config.contains_help_flags = config.contains_helpshort_flags;
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
-  return {words.begin() + 1, words.end()};
+  return std::vector<std::string>(words.begin() + 1, words.end());
 }
 
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,
                         int argc, char** argv) {
-  const std::vector<std::string> words = ParseFlagsAndWords(usage, std::move(source), argc, argv);
-  if (words.empty()) return EnterUsersDirectory();
-  return absl::InvalidArgumentError(absl::StrCat("unexpected argument '", words[0],
+  const auto words = ParseFlagsAndWords(usage, std::move(source), argc, argv);
+  if (!words.ok()) return words.status();
+  if (words->empty()) return EnterUsersDirectory();
+  return absl::InvalidArgumentError(absl::StrCat("unexpected argument '", words->front(),
                                                  "': flags start with --, as in ", example,
                                                  "; see --help"));
 }

@@ -10,14 +10,17 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace zeroth {
 
 // Parses Abseil's flags, and returns the other words. --help prints `usage` and the flags of this
-// source file (a part of its path), not those of the libraries.
-std::vector<std::string> ParseFlagsAndWords(absl::string_view usage, std::string source, int argc,
-                                            char** argv);
+// source file (a part of its path), not those of the libraries. InvalidArgument names flags that do
+// not exist, and which may be meant; a value that a flag cannot take ends the program.
+absl::StatusOr<std::vector<std::string>> ParseFlagsAndWords(absl::string_view usage,
+                                                            std::string source, int argc,
+                                                            char** argv);
 // The same for a program that takes flags alone, and EnterUsersDirectory(). InvalidArgument for
 // another word says how flags look: `example` is one.
 absl::Status ParseFlags(absl::string_view usage, std::string source, absl::string_view example,

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,9 +13,16 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
+
+ABSL_FLAG(int, max_tokens, 3, "Tokens.");
+ABSL_FLAG(std::string, prompt, "", "Text.");
+ABSL_FLAG(bool, chat, false, "Answer.");
 
 namespace zeroth {
 namespace {
@@ -36,6 +44,52 @@ TEST(CommandLineTest, RelativePathsMeanWhereTheUserStands) {
   setenv("BUILD_WORKING_DIRECTORY", "/", 1);
   EXPECT_TRUE(EnterUsersDirectory().ok());
   EXPECT_EQ(fs::current_path(), "/");
+}
+
+absl::StatusOr<std::vector<std::string>> Parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "program");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return ParseFlagsAndWords("Says nothing.", "command_line_test.cc", static_cast<int>(argv.size()),
+                            argv.data());
+}
+
+TEST(CommandLineTest, FlagsThatDoNotExistAreAnErrorThatSaysWhichMayBeMeant) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--max_token=3"}, "there is no flag --max_token; did you mean --max_tokens?; --help"},
+      {{"-promt", "a"}, "there is no flag --promt; did you mean --prompt?; --help"},
+      {{"--max-tokens=3"}, "there is no flag --max-tokens; did you mean --max_tokens?; --help"},
+      {{"--max_new_tokens=3"}, "no flag --max_new_tokens; did you mean --max_tokens?"},
+      // Others' name for what this program has not.
+      {{"--max_shard_sise=3"}, "there is no flag --max_shard_sise; --help lists all flags"},
+      {{"--output=x"}, "there is no flag --output; --help lists all flags"},
+      {{"--nochats"}, "there is no flag --nochats"},
+      {{"--noprompt"}, "there is no flag --noprompt"},
+      {{"--a=1", "word", "--promtp=b"},
+       "there is no flag --a\n  there is no flag --promtp; did you mean --prompt?\n  --help"},
+  };
+  for (const auto& [words, expected] : cases) {
+    const absl::Status status = Parse(words).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << expected;
+    EXPECT_TRUE(absl::StrContains(status.message(), expected)) << status << "\n" << expected;
+  }
+}
+
+TEST(CommandLineTest, HelpIsPrintedAndEndsTheProgram) {
+  const auto ends = [](int status) { return WIFEXITED(status); };
+  EXPECT_EXIT(Parse({"--help"}).IgnoreError(), ends, "");
+  EXPECT_EXIT(Parse({"--max_tokens=3", "--version"}).IgnoreError(), ends, "");
+}
+
+TEST(CommandLineTest, ValuesAndWordsAreNoFlags) {
+  absl::SetFlag(&FLAGS_chat, true);
+  const auto words = Parse({"one", "--prompt", "--unknown", "--nochat", "-", "--max_tokens=5",
+                            "--undefined=1", "--undefok=undefined", "--", "--after"});
+  ASSERT_TRUE(words.ok()) << words.status();
+  EXPECT_EQ(*words, (std::vector<std::string>{"one", "-", "--after"}));
+  EXPECT_EQ(absl::GetFlag(FLAGS_prompt), "--unknown");
+  EXPECT_EQ(absl::GetFlag(FLAGS_max_tokens), 5);
+  EXPECT_FALSE(absl::GetFlag(FLAGS_chat));
 }
 
 TEST(CommandLineTest, AProgramsErrorIsItsExitCodeAndItsLastWord) {

@@ -34,26 +34,65 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
+// As names are compared.
+std::string Plain(absl::string_view name) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}, {".", "_"}});
+}
+
+bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+
+// Without "_" too, which people put at other ends of a number.
+std::string WithoutNumbers(absl::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (!IsDigit(c) && c != '_') letters += c;
+  }
+  return letters;
+}
+
+// Those of `ours` that differ from `name` only in numbers, as another size of a model does; the
+// most alike first.
+std::vector<std::string> InOtherNumbers(absl::string_view name,
+                                        absl::Span<const std::string> ours) {
+  std::vector<std::string> alike;
+  if (std::none_of(name.begin(), name.end(), IsDigit)) return alike;
+  const std::string letters = WithoutNumbers(name);
+  for (const std::string& our : ours) {
+    if (!letters.empty() && WithoutNumbers(Plain(our)) == letters) alike.push_back(our);
+  }
+  std::stable_sort(alike.begin(), alike.end(), [&](const std::string& a, const std::string& b) {
+    return EditDistance(name, Plain(a)) < EditDistance(name, Plain(b));
+  });
+  return alike;
+}
+
+// Those of `ours` that typing errors make of `name`.
+std::vector<std::string> SpelledAlike(absl::string_view name, absl::Span<const std::string> ours) {
+  // An error in one letter of three or four; in more, it is another word.
+  size_t nearest = std::max<size_t>(1, name.size() / 4);
+  std::vector<std::string> alike;
+  for (const std::string& our : ours) {
+    const size_t distance = EditDistance(name, Plain(our));
+    if (distance < nearest) alike.clear();
+    if (distance > nearest) continue;
+    nearest = distance;
+    alike.push_back(our);
+  }
+  return alike;
+}
+
 std::vector<std::string> Hints(absl::string_view unknown,
                                absl::Span<const NamedElsewhere> elsewhere,
                                absl::Span<const std::string> ours, absl::string_view prefix) {
-  const std::string name =
-      absl::StrReplaceAll(absl::AsciiStrToLower(unknown), {{"-", "_"}, {".", "_"}});
+  const std::string name = Plain(unknown);
   for (const NamedElsewhere& known : elsewhere) {
     const std::vector<absl::string_view> names = absl::StrSplit(known.names, ' ');
     if (std::find(names.begin(), names.end(), name) != names.end()) return {known.ours};
   }
-  // A typing error in one letter of three or four; in more, it is another word.
-  size_t nearest = std::max<size_t>(1, name.size() / 4);
-  std::vector<std::string> hints;
-  for (const std::string& our : ours) {
-    const size_t distance = EditDistance(name, our);
-    if (distance < nearest) hints.clear();
-    if (distance > nearest) continue;
-    nearest = distance;
-    hints.push_back(absl::StrCat(prefix, our));
-  }
+  std::vector<std::string> hints = InOtherNumbers(name, ours);
+  if (hints.empty()) hints = SpelledAlike(name, ours);
   if (hints.size() > 3) hints.resize(3);
+  for (std::string& hint : hints) hint = absl::StrCat(prefix, hint);
   return hints;
 }
 

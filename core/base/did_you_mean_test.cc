@@ -31,6 +31,22 @@ TEST(DidYouMeanTest, OtherwiseTheNearestSpellings) {
   EXPECT_EQ(DidYouMean("beta3", {}, options, "--"), "; did you mean --beta1 or --beta2?");
 }
 
+// Another number is another thing of the same kind, and no typing error.
+TEST(DidYouMeanTest, NamesInOtherNumbersComeBeforeSpellings) {
+  const std::vector<std::string> models = {"gpt2_124m", "llama32_1b", "llama3_8b",
+                                           "llama_1b",  "llama_tiny", "mistral_7b"};
+  for (const char* name : {"llama7b", "llama_7b", "Llama-7B"}) {
+    EXPECT_EQ(DidYouMean(name, {}, models), "; did you mean llama_1b or llama3_8b or llama32_1b?")
+        << name;
+  }
+  EXPECT_EQ(DidYouMean("mistral7b", {}, models), "; did you mean mistral_7b?");
+  EXPECT_EQ(DidYouMean("llama_tniy", {}, models), "; did you mean llama_tiny?");
+  EXPECT_EQ(DidYouMean("7", {}, models), "");
+  const std::vector<std::string> machines = {"A100-40", "A100-80", "H100"};
+  EXPECT_EQ(DidYouMean("H100-80", {}, machines), "; did you mean H100?");
+  EXPECT_EQ(DidYouMean("a100", {}, machines), "; did you mean A100-40 or A100-80?");
+}
+
 TEST(DidYouMeanTest, FarNamesGetNoHint) {
   EXPECT_EQ(Hint("quagga"), "");
   EXPECT_EQ(Hint(""), "");

@@ -9,7 +9,9 @@
 namespace zeroth {
 namespace {
 
-std::string ErrorOf(const sentencepiece::util::Status& status) {
+// Status is a class of the library's own, or Abseil's in newer versions.
+template <typename Status>
+std::string ErrorOf(const Status& status) {
   return status.ok() ? std::string() : status.ToString();
 }
 

@@ -8,11 +8,17 @@ def _pkg_config_repository_impl(ctx):
     include_dir = pkg_config(ctx, module, ["--variable=includedir"], ctx.attr.package)
     library_dir = pkg_config(ctx, module, ["--variable=libdir"], ctx.attr.package)
     headers = ["include/" + header for header in ctx.attr.headers]
+    linkopts = link_flags(library_dir, ctx.attr.library)
     for header in ctx.attr.headers:
         ctx.symlink(include_dir + "/" + header, "include/" + header)
+
+        # SentencePiece 0.2.2 returns Abseil's status: that of the system, with which it was built. Programs that link the
+        # same Abseil statically do not need it.
+        if "#include <absl/status/status.h>" in ctx.read(include_dir + "/" + header):
+            linkopts += ["-Wl,--push-state,--as-needed"] + link_flags(library_dir, "absl_status") + ["-Wl,--pop-state"]
     write_build_file(ctx, ctx.attr._build_file, {
         "%{headers}": repr(headers),
-        "%{linkopts}": repr(link_flags(library_dir, ctx.attr.library)),
+        "%{linkopts}": repr(linkopts),
         "%{name}": ctx.attr.target,
     })
 

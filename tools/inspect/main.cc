@@ -25,7 +25,15 @@ namespace zeroth {
 namespace {
 
 // Whether all is well.
-absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
+absl::StatusOr<bool> Inspect(int argc, char** argv) {
+  ZEROTH_ASSIGN_OR_RETURN(
+      const std::vector<std::string> paths,
+      ParseFlagsAndWords(
+          "Shows what is in a checkpoint, in safetensors files or in a GGUF file.\n\n"
+          "  inspect [--verify] PATH\n"
+          "  inspect --diff A B\n\n"
+          "The exit code is 1 where something is damaged or differs, 2 after an error.",
+          "tools/inspect/main.cc", argc, argv));
   ZEROTH_RETURN_IF_ERROR(EnterUsersDirectory());
   const bool diff = absl::GetFlag(FLAGS_diff);
   if (paths.size() != (diff ? 2u : 1u)) {
@@ -53,12 +61,7 @@ absl::StatusOr<bool> Inspect(const std::vector<std::string>& paths) {
 }  // namespace zeroth
 
 int main(int argc, char** argv) {
-  const absl::StatusOr<bool> well = zeroth::Inspect(zeroth::ParseFlagsAndWords(
-      "Shows what is in a checkpoint, in safetensors files or in a GGUF file.\n\n  inspect "
-      "[--verify] PATH\n  "
-      "inspect --diff A B\n\nThe exit code is 1 where something is damaged or differs, 2 after an "
-      "error.",
-      "tools/inspect/main.cc", argc, argv));
+  const absl::StatusOr<bool> well = zeroth::Inspect(argc, argv);
   if (!well.ok()) {
     std::fprintf(stderr, "error: %s\n", std::string(well.status().message()).c_str());
     return 2;
