@@ -24,6 +24,9 @@
 ABSL_FLAG(std::string, data, "",
           "What to measure the perplexity of: text, JSON lines or token files, as --data of the "
           "trainer.");
+ABSL_FLAG(std::string, cache_dir, "auto",
+          "Where encoded text is kept, as --cache_dir of the trainer: a directory; auto: "
+          ".zeroth_cache beside the data; none: nowhere.");
 ABSL_FLAG(int64_t, seq_len, 0, "Tokens of a window; 0: as many as the model has positions.");
 ABSL_FLAG(int64_t, stride, 0,
           "Tokens from one window's beginning to the next one's; 0: half of --seq_len.");
@@ -53,8 +56,11 @@ absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
   DataOptions options;
   options.tokenizer = tokenizer;
   options.vocab_size = static_cast<int32_t>(loaded.model().vocab_size());
+  options.cache_dir = absl::GetFlag(FLAGS_cache_dir);
+  ZEROTH_ASSIGN_OR_RETURN(options.tokenizer_identity, loaded.TokenizerIdentity());
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> data,
                           OpenData(absl::GetFlag(FLAGS_data), options));
+  for (const std::string& note : data->notes()) absl::FPrintF(stderr, "%s\n", note);
   WindowOptions windows;
   windows.length = absl::GetFlag(FLAGS_seq_len);
   if (windows.length == 0) windows.length = loaded.model().max_seq_len();
