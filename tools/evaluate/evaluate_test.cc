@@ -246,6 +246,9 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_THAT(out, HasSubstr("of 1 questions\n"));
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
+  const std::string chat = dir.Write("chat.jsonl", "{\"messages\": []}\n");
+  EXPECT_FALSE(run(absl::StrCat(model, "--data=", chat)));
+  EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("chat.jsonl holds conversations, expected"));
   EXPECT_FALSE(run("--data=x"));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: --model is missing"));
 }
