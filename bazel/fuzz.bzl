@@ -3,7 +3,7 @@
 
 load("//bazel:cc.bzl", "zeroth_cc_binary", "zeroth_cc_library", "zeroth_cc_test")
 
-def zeroth_fuzz_test(name, srcs, deps, **kwargs):
+def zeroth_fuzz_test(name, srcs, deps, data = [], **kwargs):
     """A test that reads damaged files, and the same under libFuzzer.
 
     Makes the test `name`, which damages the target's seeds and checks what reading them costs, and
@@ -14,6 +14,7 @@ def zeroth_fuzz_test(name, srcs, deps, **kwargs):
       name: ends in _fuzz_test.
       srcs: the source that defines GetFuzzTarget(), see zeroth/core/base/fuzz/fuzz_target.h.
       deps: what it uses.
+      data: files that its seeds are read from.
       **kwargs: passed to the test.
     """
     if not name.endswith("_fuzz_test"):
@@ -33,6 +34,7 @@ def zeroth_fuzz_test(name, srcs, deps, **kwargs):
     )
     zeroth_cc_test(
         name = name,
+        data = data,
         deps = [
             ":" + target,
             "//core/base/fuzz:fuzz_test",
@@ -42,6 +44,7 @@ def zeroth_fuzz_test(name, srcs, deps, **kwargs):
     zeroth_cc_binary(
         name = target + "er",
         testonly = True,
+        data = data,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["manual"],
         visibility = ["//visibility:private"],

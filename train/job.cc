@@ -10,9 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/byte_count.h"
-#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/dtype.h"
-#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/launcher.h"
 #include "zeroth/core/device/device.h"
@@ -156,15 +154,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
                           HoldsText("--eval_data", options.eval_data));
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                           source.OpenTokenizer(options, data_are_text || eval_data_are_text));
-  constexpr size_t kMostBytes = size_t{64} << 20;
-  std::map<std::string, std::string> tokenizer_files;
-  std::string identity = absl::StrCat(options.parse_special);
-  for (const std::string& path : source.TokenizerFiles(options.tokenizer)) {
-    ZEROTH_ASSIGN_OR_RETURN(tokenizer_files[path.substr(path.rfind('/') + 1)],
-                            ReadFile(path, kMostBytes));
-  }
-  for (const auto& [name, content] : tokenizer_files)
-    absl::StrAppend(&identity, " ", name, " ", ChecksumText(ChecksumOf(content)));
+  ZEROTH_ASSIGN_OR_RETURN(TokenizerContent tokenizer_content, source.ReadTokenizer(options));
   DataOptions data_options;
   data_options.tokenizer = tokenizer.get();
   data_options.chat_template = options.chat_template;
@@ -172,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   data_options.loss_on_all = options.loss_on == "all";
   data_options.seq_len = options.seq_len;
   data_options.cache_dir = options.cache_dir;
-  data_options.tokenizer_identity = identity;
+  data_options.tokenizer_identity = tokenizer_content.identity;
   data_options.vocab_size = static_cast<int32_t>(model->vocab_size());
   std::shared_ptr<const Mixture> data;
   std::shared_ptr<const Mixture> eval_data;
@@ -204,7 +194,7 @@ absl::StatusOr<std::unique_ptr<Job>> OpenJob(const TrainOptions& options) {
   return std::unique_ptr<Job>(new Job{std::move(kept),
                                       std::move(source),
                                       std::move(tokenizer),
-                                      std::move(tokenizer_files),
+                                      std::move(tokenizer_content.files),
                                       std::move(data),
                                       std::move(eval_data),
                                       within_documents,

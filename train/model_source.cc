@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 
+#include "zeroth/core/base/checksum.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
@@ -320,6 +321,19 @@ std::vector<std::string> ModelSource::TokenizerFiles(const std::string& choice) 
     return files;
   }
   return directory_.has_value() ? directory_->TokenizerFiles() : std::vector<std::string>();
+}
+
+absl::StatusOr<TokenizerContent> ModelSource::ReadTokenizer(const TrainOptions& options) const {
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  TokenizerContent content;
+  for (const std::string& path : TokenizerFiles(options.tokenizer)) {
+    ZEROTH_ASSIGN_OR_RETURN(content.files[path.substr(path.rfind('/') + 1)],
+                            ReadFile(path, kMostBytes));
+  }
+  content.identity = absl::StrCat(options.parse_special);
+  for (const auto& [name, bytes] : content.files)
+    absl::StrAppend(&content.identity, " ", name, " ", ChecksumText(ChecksumOf(bytes)));
+  return content;
 }
 
 nlohmann::json TokenIds(const nlohmann::json& source, const Tokenizer* tokenizer) {

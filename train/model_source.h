@@ -56,6 +56,12 @@ class InitAdapter {
   std::map<std::string, Half> halves_;  // by the parameter's name
 };
 
+// A tokenizer's files, as they were read at one time.
+struct TokenizerContent {
+  std::map<std::string, std::string> files;  // by name: to hand on with the trained model
+  std::string identity;                      // DataOptions::tokenizer_identity
+};
+
 // Where a run's model comes from: a preset, or a Hugging Face directory. Immutable after Open;
 // shared by all ranks.
 class ModelSource {
@@ -81,10 +87,12 @@ class ModelSource {
   // files need none. With text, that is an InvalidArgument which says what is missing.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const TrainOptions& options,
                                                            bool has_text) const;
-  // Files to hand on with the trained model.
-  std::vector<std::string> TokenizerFiles(const std::string& choice) const;
+  // What OpenTokenizer opens; no files if that is made of none. Errors of ReadFile.
+  absl::StatusOr<TokenizerContent> ReadTokenizer(const TrainOptions& options) const;
 
  private:
+  // Those of --tokenizer=`choice`.
+  std::vector<std::string> TokenizerFiles(const std::string& choice) const;
   // That nothing says how text becomes the model's tokens, and what to do.
   absl::Status NoTokenizer(int64_t vocab_size) const;
 

@@ -92,10 +92,7 @@ TEST_P(EvaluationTest, TextAndNumbersAreThoseOfTransformers) {
   const TemporaryDirectory dir;
   const PythonOutcome outcome =
       RunPython("evaluate_with_transformers.py", {path, dir.Write("request.json", request.dump())});
-  if (outcome.exit_code == kNoPackage) {
-    GTEST_SKIP() << "Python has no packages torch and transformers, which are gigabytes: set "
-                    "ZEROTH_PYTHON to one in which you ran pip install torch transformers";
-  }
+  if (outcome.exit_code == kNoPackage) GTEST_SKIP() << HowToGetTransformers();
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
   const nlohmann::json expected =
       nlohmann::json::parse(outcome.output.substr(outcome.output.find("{\"generated\"")));

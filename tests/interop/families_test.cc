@@ -51,10 +51,7 @@ TEST_P(FamilyTest, WhatIsExportedIsWhatTransformersReads) {
   EXPECT_EQ(after.contains("rope_parameters"), before.contains("rope_parameters"));
   const PythonOutcome outcome =
       RunPython("check_transformers.py", {(out / "final").string(), Recorded()});
-  if (outcome.exit_code == kNoPackage) {
-    GTEST_SKIP() << "Python has no packages torch and transformers, which are gigabytes: set "
-                    "ZEROTH_PYTHON to one in which you ran pip install torch transformers";
-  }
+  if (outcome.exit_code == kNoPackage) GTEST_SKIP() << HowToGetTransformers();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
 }
 

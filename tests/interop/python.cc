@@ -60,4 +60,11 @@ std::string HowToGetPythonPackages() {
       "is a network (third_party/python); or set ZEROTH_PYTHON to a Python that has them.");
 }
 
+std::string HowToGetTransformers() {
+  return absl::StrCat(Interpreter(),
+                      " lacks torch and transformers, which are gigabytes: set ZEROTH_PYTHON to a "
+                      "Python in which you ran pip install -r third_party/python/transformers.txt, "
+                      "as .ci/nightly does");
+}
+
 }  // namespace zeroth

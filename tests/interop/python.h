@@ -23,6 +23,8 @@ PythonOutcome RunPython(const std::string& script, const std::vector<std::string
 // Whether that interpreter has a module, and for skipping if not: what to do to get it.
 bool PythonHas(const std::string& module);
 std::string HowToGetPythonPackages();
+// The same of torch and transformers, which nothing installs unasked.
+std::string HowToGetTransformers();
 
 }  // namespace zeroth
 

@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -244,8 +246,50 @@ TEST(EvaluateProgramTest, PrintsBothAndFailsWithAMessage) {
   EXPECT_THAT(out, HasSubstr("of 1 questions\n"));
   EXPECT_FALSE(run(model));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: nothing to measure"));
+  const std::string chat = dir.Write("chat.jsonl", "{\"messages\": []}\n");
+  EXPECT_FALSE(run(absl::StrCat(model, "--data=", chat)));
+  EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("chat.jsonl holds conversations, expected"));
   EXPECT_FALSE(run("--data=x"));
   EXPECT_THAT(ReadTestFile(dir.File("err")), HasSubstr("error: --model is missing"));
+}
+
+// What the trainer has encoded is not encoded again, and the numbers are those of text without it.
+TEST(EvaluateProgramTest, ReadsWhatTheTrainerHasEncoded) {
+  const TemporaryDirectory dir;
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += "{\"text\": \"one and two and three\"}\n";
+  const std::string data = dir.Write("text.jsonl", lines);
+  const auto run = [&](const std::string& command) {
+    return std::system(
+               absl::StrCat(command, " >", dir.File("out"), " 2>", dir.File("err")).c_str()) == 0;
+  };
+  const auto entries = [&](const std::string& cache) {
+    std::set<std::string> names;
+    if (!std::filesystem::exists(cache)) return names;
+    for (const auto& entry : std::filesystem::directory_iterator(cache)) {
+      if (entry.is_directory()) names.insert(entry.path().filename().string());
+    }
+    return names;
+  };
+  const std::string evaluate = absl::StrCat(
+      "tools/evaluate/evaluate --model=tests/testdata/llama_tiny --seq_len=32 --data=", data);
+  ASSERT_TRUE(run(absl::StrCat(evaluate, " --cache_dir=none"))) << ReadTestFile(dir.File("err"));
+  const std::string plain = ReadTestFile(dir.File("out"));
+  EXPECT_TRUE(entries(dir.File(".zeroth_cache")).empty());
+  ASSERT_TRUE(
+      run(absl::StrCat("train/train --init_from=tests/testdata/llama_tiny --seq_len=32 "
+                       "--batch_size=1 --steps=1 --sample_tokens=0 --data=",
+                       data, " --out=", dir.File("run"))))
+      << ReadTestFile(dir.File("err"));
+  const std::set<std::string> encoded = entries(dir.File(".zeroth_cache"));
+  ASSERT_EQ(encoded.size(), 1u);
+  ASSERT_TRUE(run(evaluate)) << ReadTestFile(dir.File("err"));
+  EXPECT_EQ(ReadTestFile(dir.File("out")), plain);
+  EXPECT_EQ(entries(dir.File(".zeroth_cache")), encoded);
+  ASSERT_TRUE(run(absl::StrCat(evaluate, " --cache_dir=", dir.File("elsewhere"))))
+      << ReadTestFile(dir.File("err"));
+  EXPECT_EQ(ReadTestFile(dir.File("out")), plain);
+  EXPECT_EQ(entries(dir.File("elsewhere")), encoded) << "a name says what was encoded";
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/data/chat/conversations.h"
+#include "zeroth/data/data_files.h"
 #include "zeroth/data/open_data.h"
 #include "zeroth/tools/evaluate/evaluate.h"
 #include "zeroth/tools/model/loaded_model.h"
@@ -24,6 +26,9 @@
 ABSL_FLAG(std::string, data, "",
           "What to measure the perplexity of: text, JSON lines or token files, as --data of the "
           "trainer.");
+ABSL_FLAG(std::string, cache_dir, "auto",
+          "Where encoded text is kept, as --cache_dir of the trainer: a directory; auto: "
+          ".zeroth_cache beside the data; none: nowhere.");
 ABSL_FLAG(int64_t, seq_len, 0, "Tokens of a window; 0: as many as the model has positions.");
 ABSL_FLAG(int64_t, stride, 0,
           "Tokens from one window's beginning to the next one's; 0: half of --seq_len.");
@@ -49,12 +54,30 @@ class Progress {
   absl::Time said_ = absl::Now();
 };
 
+// Their rows are as long as a trainer's sequences, and the assistant's tokens alone are learned.
+absl::Status RefuseConversations(const std::string& spec) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<DataFile> files, FindDataFiles(spec));
+  if (!IsText(files[0].kind)) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const bool conversations, HoldsConversations(files[0]));
+  if (!conversations) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--data=", spec,
+                   " holds conversations, expected text or tokens; the trainer measures "
+                   "conversations, by --eval_data and --steps=0"));
+}
+
 absl::Status PrintPerplexity(LoadedModel& loaded, const Tokenizer* tokenizer) {
+  ZEROTH_RETURN_IF_ERROR(RefuseConversations(absl::GetFlag(FLAGS_data)));
   DataOptions options;
   options.tokenizer = tokenizer;
   options.vocab_size = static_cast<int32_t>(loaded.model().vocab_size());
+  options.cache_dir = absl::GetFlag(FLAGS_cache_dir);
+  if (tokenizer != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(options.tokenizer_identity, loaded.TokenizerIdentity());
+  }
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenSource> data,
                           OpenData(absl::GetFlag(FLAGS_data), options));
+  for (const std::string& note : data->notes()) absl::FPrintF(stderr, "%s\n", note);
   WindowOptions windows;
   windows.length = absl::GetFlag(FLAGS_seq_len);
   if (windows.length == 0) windows.length = loaded.model().max_seq_len();

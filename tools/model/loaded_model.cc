@@ -80,11 +80,20 @@ absl::Status LoadedModel::ReadWeights(DType dtype) {
   return absl::OkStatus();
 }
 
+TrainOptions LoadedModel::TokenizerOptions() const {
+  TrainOptions options;
+  options.tokenizer = options_.tokenizer;
+  options.parse_special = options_.parse_special;
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadedModel::OpenTokenizer() const {
-  TrainOptions how;
-  how.tokenizer = options_.tokenizer;
-  how.parse_special = options_.parse_special;
-  return source_.OpenTokenizer(how, /*has_text=*/true);
+  return source_.OpenTokenizer(TokenizerOptions(), /*has_text=*/true);
+}
+
+absl::StatusOr<std::string> LoadedModel::TokenizerIdentity() const {
+  ZEROTH_ASSIGN_OR_RETURN(TokenizerContent content, source_.ReadTokenizer(TokenizerOptions()));
+  return std::move(content.identity);
 }
 
 absl::StatusOr<ChatTemplate> LoadedModel::OpenChat(const std::string& choice,

@@ -48,6 +48,8 @@ class LoadedModel {
   LanguageModel& model() { return *model_; }
   // InvalidArgument, saying what to do, if nothing says which tokenizer the model has.
   absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer() const;
+  // DataOptions::tokenizer_identity of that tokenizer, as the trainer has it.
+  absl::StatusOr<std::string> TokenizerIdentity() const;
   // How the model writes conversations: `choice` as --chat_template of the trainer; `tokenizer`
   // outlives it.
   absl::StatusOr<ChatTemplate> OpenChat(const std::string& choice,
@@ -68,6 +70,8 @@ class LoadedModel {
         directory_(std::move(directory)),
         source_(std::move(source)) {}
   absl::Status ReadWeights(DType dtype);
+  // What the trainer would be told of the tokenizer.
+  TrainOptions TokenizerOptions() const;
 
   const LoadModelOptions options_;
   const std::string directory_;  // of the plain model's files
