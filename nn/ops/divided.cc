@@ -72,8 +72,13 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
   return rounded;
 }
 
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
+                       const PieceProduct& product) {
+  return SumPiecesFrom(context, 0, pieces, out, product);
+}
+
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
-  return SumPiecesFrom(context, 0, context.tensor_ranks()->options().pieces(), out, product);
+  return SumPieces(context, context.tensor_ranks()->options().pieces(), out, product);
 }
 
 DType SumType(const Context& context, DType dtype) {
