@@ -67,8 +67,8 @@ absl::Status DivideOne(Parameter& parameter, const DivisionRule& rule,
       }
       return absl::UnimplementedError(
           absl::StrCat("parameter '", parameter.name(),
-                       "': a bias of norms of heads with deterministic pieces, which its gradient "
-                       "is not summed in; expected norms by root mean square"));
+                       "': the gradient of a bias of norms of heads is not summed in deterministic "
+                       "pieces; expected norms by root mean square"));
     case Division::kVocabulary:
       break;
     case Division::kDepth:

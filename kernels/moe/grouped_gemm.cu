@@ -19,7 +19,7 @@ constexpr int kTile = 16;
 constexpr int64_t kMostExperts = 128;  // of a launch, whose parameters must hold their addresses
 
 struct GroupedGemmParams {
-  int64_t n, k, lda, ldc;
+  int64_t n, k, lda, ldb, ldc;
   bool transpose_b;
   bool accumulate;
   const int32_t* offsets;  // of the launch's first expert
@@ -31,7 +31,7 @@ struct GroupedGemmParams {
 };
 
 struct GroupedGradientParams {
-  int64_t m, n, lda, ldb;
+  int64_t m, n, lda, ldb, ldc;
   const int32_t* offsets;
   int column_tiles;
   int tiles;  // of an expert
@@ -65,7 +65,7 @@ __device__ __forceinline__ float TileProduct(int64_t depths, const LoadA& load_a
   return sum;
 }
 
-template <typename T>
+template <typename T, typename C>
 __global__ void __launch_bounds__(kTile* kTile) GroupedGemmKernel(GroupedGemmParams p) {
   int tile = static_cast<int>(blockIdx.x) / p.column_tiles;
   int expert = 0;
@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(kTile* kTile) GroupedGemmKernel(GroupedGemmPar
       },
       [&](int64_t depth) {
         if (depth >= p.k || column >= p.n) return 0.0f;
-        return ToFloat(p.transpose_b ? b[column * p.k + depth] : b[depth * p.n + column]);
+        return ToFloat(p.transpose_b ? b[column * p.ldb + depth] : b[depth * p.ldb + column]);
       });
   if (!has_row || column >= p.n) return;
-  T* const c = static_cast<T*>(p.c) + row * p.ldc + column;
-  *c = FromFloat<T>(p.accumulate ? __fadd_rn(ToFloat(*c), sum) : sum);
+  C* const c = static_cast<C*>(p.c) + row * p.ldc + column;
+  *c = FromFloat<C>(p.accumulate ? __fadd_rn(ToFloat(*c), sum) : sum);
 }
 
 template <typename T, typename C>
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kTile* kTile) GroupedGradientKernel(GroupedGra
         return column < p.n && depth < count ? ToFloat(b[depth * p.ldb + column]) : 0.0f;
       });
   if (row >= p.m || column >= p.n) return;
-  C* const c = static_cast<C*>(p.c[expert]) + row * p.n + column;
+  C* const c = static_cast<C*>(p.c[expert]) + row * p.ldc + column;
   *c = FromFloat<C>(p.accumulate[expert] ? __fadd_rn(ToFloat(*c), sum) : sum);
 }
 
@@ -129,6 +129,7 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     p.n = call.n;
     p.k = call.k;
     p.lda = call.lda;
+    p.ldb = call.ldb;
     p.ldc = call.ldc;
     p.transpose_b = call.transpose_b;
     p.accumulate = call.accumulate;
@@ -142,9 +143,10 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     const int64_t row_tiles = call.rows / kTile + std::min(count, call.rows);
     const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
                                dim3(kTile, kTile)};
-    ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&](auto tag) {
-      return ZEROTH_LAUNCH((GroupedGemmKernel<typename decltype(tag)::type>), shape,
-                           kernels.target().stream, p);
+    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
+      return ZEROTH_LAUNCH(
+          (GroupedGemmKernel<typename decltype(tag)::type, typename decltype(c_tag)::type>), shape,
+          kernels.target().stream, p);
     }));
   }
   return absl::OkStatus();
@@ -161,6 +163,7 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CudaKernels& kerne
     p.n = call.n;
     p.lda = call.lda;
     p.ldb = call.ldb;
+    p.ldc = call.ldc;
     p.offsets = call.offsets + first;
     p.column_tiles = static_cast<int>(TilesOf(call.n));
     p.tiles = p.column_tiles * static_cast<int>(TilesOf(call.m));

@@ -192,9 +192,6 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 }
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
-  if (config_.experts > 0) {
-    return absl::UnimplementedError("a mixture of experts cannot be divided among tensor ranks");
-  }
   const DecoderNames& names = config_.names;
   if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm != NormKind::kRms) {
     return absl::UnimplementedError(absl::StrCat(
@@ -228,6 +225,12 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
   for (const std::string& name : names.mlp_in) {
     rules.push_back({mlp + name, Division::kOutputs,
                      std::vector<int64_t>(is_packed ? 2 : 0, config_.mlp_hidden)});
+  }
+  if (config_.experts > 0) {
+    rules.push_back({mlp + names.router, Division::kReplicated});
+    // Of each expert, whose number comes before.
+    for (const std::string& name : names.mlp_in) rules.push_back({name, Division::kOutputs});
+    rules.push_back({names.mlp_out, Division::kDepth});
   }
   if (!names.q_norm.empty()) {
     const Division division =

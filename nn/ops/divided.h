@@ -25,6 +25,9 @@ absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& paramete
 
 // All rows of [batch, seq, ..], of which this rank has a share if rows are shared; else x itself.
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label);
+// The same, for what every rank computes in whole from them: the gradient, which is then the same
+// on every rank, is not summed.
+absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
