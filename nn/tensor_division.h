@@ -21,7 +21,8 @@ namespace zeroth {
 enum class Division : uint8_t {
   kReplicated,   // every rank has all of it, and computes the same gradient
   kNormOfHeads,  // every rank has all of it, and computes the gradient of its heads
-  // Of a linear layer, its bias too (column-parallel). Of an adapter the half with the outputs.
+  // Of a linear layer, its bias too (column-parallel); of a norm over all such outputs together. Of
+  // an adapter the half with the outputs.
   kOutputs,
   // Of a linear layer; its bias is replicated (row-parallel). Of an adapter the half with the
   // inputs.

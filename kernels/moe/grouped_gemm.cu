@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMostExperts = 128;  // of a launch, whose parameters must hold their addresses
 
 struct GroupedGemmParams {
-  int64_t n, k, lda, ldc;
+  int64_t n, k, lda, ldb, ldc;
   bool accumulate;
   const int32_t* offsets;  // of the launch's first expert
   int experts;
@@ -31,7 +31,7 @@ struct GroupedGemmParams {
 };
 
 struct GroupedGradientParams {
-  int64_t m, n, lda, ldb;
+  int64_t m, n, lda, ldb, ldc;
   const int32_t* offsets;
   int column_tiles;
   int tiles;  // of an expert
@@ -43,7 +43,7 @@ struct GroupedGradientParams {
 static_assert(sizeof(GroupedGemmParams) <= kKernelParameterBytes);
 static_assert(sizeof(GroupedGradientParams) <= kKernelParameterBytes);
 
-template <typename T, typename Tiles, bool kTransposeB>
+template <typename T, typename C, typename Tiles, bool kTransposeB>
 __global__ void __launch_bounds__(Tiles::kThreads) GroupedGemmKernel(GroupedGemmParams p) {
   int tile = static_cast<int>(blockIdx.x) / p.column_tiles;
   int expert = 0;
@@ -57,14 +57,13 @@ __global__ void __launch_bounds__(Tiles::kThreads) GroupedGemmKernel(GroupedGemm
   const int64_t first = p.offsets[expert];
   const GroupedOperand<T, false> a = {static_cast<const T*>(p.a) + first * p.lda, p.lda,
                                       p.offsets[expert + 1] - first};
-  const GroupedOperand<T, !kTransposeB> b = {static_cast<const T*>(p.b[expert]),
-                                             kTransposeB ? p.k : p.n, p.n};
-  T* const c = static_cast<T*>(p.c) + first * p.ldc;
+  const GroupedOperand<T, !kTransposeB> b = {static_cast<const T*>(p.b[expert]), p.ldb, p.n};
+  C* const c = static_cast<C*>(p.c) + first * p.ldc;
   const int column_tile = static_cast<int>(blockIdx.x) % p.column_tiles;
   Tiles::Multiply(a, b, int64_t{tile} * Tiles::kRows, int64_t{column_tile} * Tiles::kColumns, p.k,
                   [&](int64_t row, int64_t column, float sum) {
-                    T* const to = c + row * p.ldc + column;
-                    *to = FromFloat<T>(p.accumulate ? __fadd_rn(ToFloat(*to), sum) : sum);
+                    C* const to = c + row * p.ldc + column;
+                    *to = FromFloat<C>(p.accumulate ? __fadd_rn(ToFloat(*to), sum) : sum);
                   });
 }
 
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(Tiles::kThreads) GroupedGradientKernel(Grouped
   Tiles::Multiply(a, b, int64_t{tile / p.column_tiles} * Tiles::kRows,
                   int64_t{tile % p.column_tiles} * Tiles::kColumns, p.offsets[expert + 1] - first,
                   [&](int64_t row, int64_t column, float sum) {
-                    C* const to = c + row * p.n + column;
+                    C* const to = c + row * p.ldc + column;
                     *to = FromFloat<C>(accumulate ? __fadd_rn(ToFloat(*to), sum) : sum);
                   });
 }
@@ -100,7 +99,7 @@ absl::Status DispatchEngine(bool packed, const Function& function) {
   return function(TypeTag<PlainTiles<T>>());
 }
 
-template <typename T, typename Tiles>
+template <typename T, typename C, typename Tiles>
 absl::Status LaunchGemm(GroupedGemmParams p, const GroupedGemmCall& call, CudaKernels& kernels) {
   p.column_tiles = static_cast<int>(TilesOf(call.n, Tiles::kColumns));
   // Each expert's last tile may be begun and not filled.
@@ -108,9 +107,9 @@ absl::Status LaunchGemm(GroupedGemmParams p, const GroupedGemmCall& call, CudaKe
   const LaunchShape shape = {dim3(static_cast<unsigned>(row_tiles * p.column_tiles)),
                              dim3(Tiles::kThreads)};
   if (call.transpose_b) {
-    return ZEROTH_LAUNCH((GroupedGemmKernel<T, Tiles, true>), shape, kernels.target().stream, p);
+    return ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, true>), shape, kernels.target().stream, p);
   }
-  return ZEROTH_LAUNCH((GroupedGemmKernel<T, Tiles, false>), shape, kernels.target().stream, p);
+  return ZEROTH_LAUNCH((GroupedGemmKernel<T, C, Tiles, false>), shape, kernels.target().stream, p);
 }
 
 template <typename T, typename C, typename Tiles>
@@ -125,7 +124,7 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
   if (call.rows == 0 || call.n == 0) return absl::OkStatus();
   const auto experts = static_cast<int64_t>(call.b.size());
   const bool packed =
-      ArePacked(call.a) && ArePacks({call.k, call.lda, call.transpose_b ? 8 : call.n}) &&
+      ArePacked(call.a) && ArePacks({call.k, call.lda, call.ldb, call.transpose_b ? 8 : call.n}) &&
       std::all_of(call.b.begin(), call.b.end(), [](const void* b) { return ArePacked(b); });
   for (int64_t first = 0; first < experts; first += kMostExperts) {
     const int64_t count = std::min(kMostExperts, experts - first);
@@ -133,6 +132,7 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     p.n = call.n;
     p.k = call.k;
     p.lda = call.lda;
+    p.ldb = call.ldb;
     p.ldc = call.ldc;
     p.accumulate = call.accumulate;
     p.offsets = call.offsets + first;
@@ -140,10 +140,11 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CudaKernels& kernels) {
     p.a = call.a;
     p.c = call.c;
     std::copy_n(call.b.begin() + first, count, p.b);
-    ZEROTH_RETURN_IF_ERROR(DispatchType(call.dtype, [&](auto tag) {
+    ZEROTH_RETURN_IF_ERROR(DispatchPair(call.dtype, call.c_dtype, [&](auto tag, auto c_tag) {
       using T = typename decltype(tag)::type;
+      using C = typename decltype(c_tag)::type;
       return DispatchEngine<T>(packed, [&](auto tiles) {
-        return LaunchGemm<T, typename decltype(tiles)::type>(p, call, kernels);
+        return LaunchGemm<T, C, typename decltype(tiles)::type>(p, call, kernels);
       });
     }));
   }
@@ -162,6 +163,7 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CudaKernels& kerne
     p.n = call.n;
     p.lda = call.lda;
     p.ldb = call.ldb;
+    p.ldc = call.ldc;
     p.offsets = call.offsets + first;
     p.a = call.a;
     p.b = call.b;

@@ -48,6 +48,13 @@ bool CheckOffsets(Operation& op, const Tensor& offsets, size_t experts) {
   return op.Exactly("offsets", offsets, {static_cast<int64_t>(experts) + 1}, DType::kInt32);
 }
 
+// One expert's matrix against the first expert's.
+bool CheckStride(Operation& op, const char* field, const Matrix& matrix, const Matrix& first) {
+  return op.Require(matrix.stride == first.stride, field,
+                    absl::StrCat("has rows ", matrix.stride, " apart, expected ", first.stride,
+                                 " as of the first expert"));
+}
+
 }  // namespace
 
 absl::Status Route(Kernels& kernels, const RouteArgs& args) {
@@ -169,20 +176,26 @@ absl::Status RowDots(Kernels& kernels, const RowDotsArgs& args) {
 absl::Status GroupedGemm(Kernels& kernels, const GroupedGemmArgs& args) {
   Operation op("GroupedGemm", kernels);
   SharedType type;
+  SharedType c_type;
   GroupedGemmCall call;
   CheckOffsets(op, args.offsets, args.b.size());
-  if (!op.Inside("a", args.a, type) || !op.Inside("c", args.c, type)) return op.status();
+  if (!op.Inside("a", args.a, type) || !op.Inside("c", args.c, c_type)) return op.status();
   call.rows = args.a.rows;
   call.k = args.a.cols;
   call.n = args.c.cols;
-  op.Sized("c", args.c, call.rows, call.n, type);
-  for (const Tensor& b : args.b) {
-    const Shape shape = args.transpose_b ? Shape({call.n, call.k}) : Shape({call.k, call.n});
-    if (!op.Exactly("b", b, shape, type)) return op.status();
+  op.Sized("c", args.c, call.rows, call.n, c_type);
+  for (const Matrix& b : args.b) {
+    if (!op.Sized("b", b, args.transpose_b ? call.n : call.k, args.transpose_b ? call.k : call.n,
+                  type) ||
+        !CheckStride(op, "b", b, args.b.front())) {
+      return op.status();
+    }
     call.b.push_back(b.raw_data());
+    call.ldb = b.stride;
   }
   if (!op.ok()) return op.status();
   call.dtype = type.dtype;
+  call.c_dtype = c_type.dtype;
   call.offsets = args.offsets.data<int32_t>();
   call.a = args.a.raw_data();
   call.lda = args.a.stride;
@@ -205,8 +218,12 @@ absl::Status GroupedGradient(Kernels& kernels, const GroupedGradientArgs& args) 
   call.n = args.b.cols;
   op.Sized("b", args.b, call.rows, call.n, type);
   for (const GroupedGradientArgs::Output& c : args.c) {
-    if (!op.Exactly("c", c.tensor, Shape({call.m, call.n}), c_type)) return op.status();
-    call.c.push_back({c.tensor.raw_data(), c.accumulate});
+    if (!op.Sized("c", c.matrix, call.m, call.n, c_type) ||
+        !CheckStride(op, "c", c.matrix, args.c.front().matrix)) {
+      return op.status();
+    }
+    call.c.push_back({c.matrix.raw_data(), c.accumulate});
+    call.ldc = c.matrix.stride;
   }
   if (!op.ok()) return op.status();
   call.dtype = type.dtype;

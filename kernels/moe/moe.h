@@ -78,19 +78,20 @@ struct RowDotsArgs {
   Tensor dweights;  // [tokens, top_k], fp32, overwritten
 };
 
-// c = a op(b[e]) for the rows of each expert e.
+// c = a op(b[e]) for the rows of each expert e. Matrices of experts, here and below, have rows that
+// are equally far apart.
 struct GroupedGemmArgs {
   Tensor offsets;         // [experts + 1]
   Matrix a;               // [rows, k]
-  std::vector<Tensor> b;  // of each expert [k, n], or [n, k] if transpose_b; as a
+  std::vector<Matrix> b;  // of each expert [k, n], or [n, k] if transpose_b; as a
   bool transpose_b = false;
-  Matrix c;                 // [rows, n], as a
+  Matrix c;                 // [rows, n], any element type
   bool accumulate = false;  // add to c
 };
 // c[e] (+)= a^T b over the rows of each expert e; zeros where it has none.
 struct GroupedGradientArgs {
   struct Output {
-    Tensor tensor;  // [m, n], any element type
+    Matrix matrix;  // [m, n], any element type
     bool accumulate = false;
   };
   Tensor offsets;  // [experts + 1]
@@ -174,10 +175,12 @@ struct GroupedGemmCall {
   int64_t n = 0;
   int64_t k = 0;
   DType dtype = DType::kFloat32;
+  DType c_dtype = DType::kFloat32;
   const int32_t* offsets = nullptr;
   const void* a = nullptr;
   int64_t lda = 0;
   std::vector<const void*> b;
+  int64_t ldb = 0;
   bool transpose_b = false;
   void* c = nullptr;
   int64_t ldc = 0;
@@ -199,6 +202,7 @@ struct GroupedGradientCall {
   const void* b = nullptr;
   int64_t ldb = 0;
   std::vector<Output> c;
+  int64_t ldc = 0;
 };
 
 }  // namespace zeroth

@@ -293,13 +293,14 @@ absl::Status GroupedGemm(const GroupedGemmCall& call, CpuKernels& kernels) {
     product.m = call.offsets[e + 1] - call.offsets[e];
     product.n = call.n;
     product.k = call.k;
-    product.dtype = product.c_dtype = call.dtype;
+    product.dtype = call.dtype;
+    product.c_dtype = call.c_dtype;
     product.a = Advanced(call.a, call.offsets[e] * call.lda, call.dtype);
     product.lda = call.lda;
     product.b = call.b[e];
     product.transpose_b = call.transpose_b;
-    product.ldb = call.transpose_b ? call.k : call.n;
-    product.c = const_cast<void*>(Advanced(call.c, call.offsets[e] * call.ldc, call.dtype));
+    product.ldb = call.ldb;
+    product.c = const_cast<void*>(Advanced(call.c, call.offsets[e] * call.ldc, call.c_dtype));
     product.ldc = call.ldc;
     product.accumulate = call.accumulate;
     product.any_team = kernels.any_team();
@@ -324,7 +325,7 @@ absl::Status GroupedGradient(const GroupedGradientCall& call, CpuKernels& kernel
     product.b = Advanced(call.b, call.offsets[e] * call.ldb, call.dtype);
     product.ldb = call.ldb;
     product.c = call.c[e].c;
-    product.ldc = call.n;
+    product.ldc = call.ldc;
     product.accumulate = call.c[e].accumulate;
     product.any_team = kernels.any_team();
     ZEROTH_RETURN_IF_ERROR(Gemm(product, kernels.gemm_workspace()));

@@ -175,6 +175,18 @@ TEST_P(MoeSuite, TokensGoToTheirRowsAndBack) {
   }
 }
 
+// [rows, cols] with `more` columns of `value` on the right.
+template <typename T>
+std::vector<T> Widened(const std::vector<T>& matrix, int64_t rows, int64_t cols, int64_t more,
+                       T value = T(0)) {
+  std::vector<T> wide;
+  for (int64_t r = 0; r < rows; ++r) {
+    wide.insert(wide.end(), matrix.begin() + r * cols, matrix.begin() + (r + 1) * cols);
+    wide.insert(wide.end(), static_cast<size_t>(more), value);
+  }
+  return wide;
+}
+
 TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
   for (int i = 0; i < 30; ++i) {
     const RouteShape shape = RandomShape();
@@ -186,12 +198,15 @@ TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
     const int64_t k = packs ? 8 * RandomSize(1, 16) : RandomSize(1, 50);
     const int64_t n = packs ? 8 * RandomSize(1, 20) : RandomSize(1, 50);
     const bool transpose_b = i % 2 == 0;
+    // Results of another type, and matrices of experts that are columns of wider ones.
+    const DType out_dtype = i % 2 == 1 ? grad_dtype : dtype;
+    const int64_t beside = i % 5 == 0 ? 3 : 0;
     const reference::Routed routed = RandomRouting(shape);
     const int64_t rows = shape.tokens * shape.top_k;
     const std::vector<float> a = RoundTo(dtype, RandomNormal(rows * k));
     const std::vector<float> dc = RoundTo(dtype, RandomNormal(rows * n));
     // Side by side with something else, as gate and up are.
-    const Tensor wide = Upload({rows, n + 3}, std::vector<float>((n + 3) * rows, 1.0f), dtype);
+    const Tensor wide = Upload({rows, n + 3}, std::vector<float>((n + 3) * rows, 1.0f), out_dtype);
     GroupedGemmArgs gemm;
     gemm.offsets = UploadTokens({shape.experts + 1}, routed.offsets);
     gemm.a = Upload({rows, k}, a, dtype);
@@ -206,7 +221,11 @@ TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
     std::vector<std::vector<double>> expected_gradients;
     for (int64_t e = 0; e < shape.experts; ++e) {
       const std::vector<float> b = RoundTo(dtype, RandomNormal(k * n));
-      gemm.b.push_back(Upload(transpose_b ? Shape({n, k}) : Shape({k, n}), b, dtype));
+      const int64_t b_rows = transpose_b ? n : k;
+      const int64_t b_cols = transpose_b ? k : n;
+      gemm.b.push_back(
+          Matrix(Upload({b_rows, b_cols + beside}, Widened(b, b_rows, b_cols, beside), dtype))
+              .Columns(0, b_cols));
       const int64_t first = routed.offsets[e];
       const int64_t count = routed.offsets[e + 1] - first;
       const std::vector<double> part = reference::Product(
@@ -214,9 +233,9 @@ TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
           [&](int64_t r, int64_t c) { return double{b[transpose_b ? c * k + r : r * n + c]}; });
       std::copy(part.begin(), part.end(), expected.begin() + first * n);
       const bool adds = e % 2 == 0;
-      gradient.c.push_back({adds ? Upload({k, n}, std::vector<float>(k * n, 2.0f), grad_dtype)
-                                 : Unwritten({k, n}, grad_dtype),
-                            adds});
+      const Tensor place =
+          Upload({k, n + beside}, std::vector<float>(k * (n + beside), 2.0f), grad_dtype);
+      gradient.c.push_back({Matrix(place).Columns(0, n), adds});
       expected_gradients.push_back(reference::Product(
           k, n, count, [&](int64_t r, int64_t c) { return double{a[(first + c) * k + r]}; },
           [&](int64_t r, int64_t c) { return double{dc[(first + r) * n + c]}; }));
@@ -235,10 +254,11 @@ TEST_P(MoeSuite, ProductsOfEachExpertsRows) {
     if (gemm.accumulate) {
       for (double& x : expected) x += 1.0;
     }
-    ExpectCloseIn(dtype, columns, expected, 2e-6, 2e-5, "product");
+    ExpectCloseIn(out_dtype, columns, expected, 2e-6, 2e-5, "product");
     ASSERT_TRUE(kernels::GroupedGradient(kernels(), gradient).ok());
     for (int64_t e = 0; e < shape.experts; ++e) {
-      ExpectCloseIn(grad_dtype, Download(gradient.c[e].tensor), expected_gradients[e], 2e-6, 1e-5,
+      const std::vector<float> c = Download(gradient.c[e].matrix.tensor);
+      ExpectCloseIn(grad_dtype, c, Widened(expected_gradients[e], k, n, beside, 2.0), 2e-6, 1e-5,
                     "gradient");
     }
     if (HasFailure()) return;
@@ -261,6 +281,9 @@ TEST_P(MoeSuite, RefusesWhatDoesNotFit) {
   gemm.c = Unwritten({4, 2});
   gemm.b = {Unwritten({3, 2}), Unwritten({2, 3})};
   ExpectInvalid(kernels::GroupedGemm(kernels(), gemm), {"GroupedGemm", "b", "[2, 3]", "[3, 2]"});
+  gemm.b[1] = Matrix(Unwritten({3, 4})).Columns(1, 2);
+  ExpectInvalid(kernels::GroupedGemm(kernels(), gemm),
+                {"GroupedGemm", "b", "rows 4 apart, expected 2"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MoeSuite, ::testing::ValuesIn(TestedDevices()));

@@ -2,11 +2,22 @@
 
 #include "zeroth/kernels/norm/norm.h"
 
+#include "absl/strings/str_cat.h"
+
 #include "zeroth/kernels/matrix.h"
 #include "zeroth/kernels/operation.h"
 
 namespace zeroth::kernels {
 namespace {
+
+// The sums of whole rows, and their width, of a call for columns of them.
+void CheckSums(Operation& op, const Tensor& sums, int64_t width, const Matrix& x, bool is_centred) {
+  if (!sums.defined()) return;
+  op.Require(!is_centred, "sums", "are given to a norm with a mean");
+  op.Count("sums", sums, x.rows, DType::kFloat32);
+  op.Require(width >= x.cols, "width",
+             absl::StrCat("is ", width, ", expected at least the ", x.cols, " columns of x"));
+}
 
 absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
   SharedType type;
@@ -28,6 +39,7 @@ absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
     op.Require(!args.beta.defined(), "beta", "is given to a norm without one");
     op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
   }
+  CheckSums(op, args.sums, args.width, x, is_centred);
   if (!op.ok()) return op.status();
   NormCall call;
   call.rows = x.rows;
@@ -42,6 +54,8 @@ absl::Status Forward(Operation op, const LayerNormArgs& args, bool is_centred) {
   call.y = args.y.raw_data();
   call.mean = DataOrNull(args.mean);
   call.rstd = args.rstd.data<float>();
+  call.sums = DataOrNull(args.sums);
+  call.width = args.sums.defined() ? args.width : x.cols;
   return op.Run(call);
 }
 
@@ -62,6 +76,7 @@ absl::Status Backward(Operation op, const LayerNormBackwardArgs& args, bool is_c
     op.Require(!args.mean.defined(), "mean", "is given to a norm without one");
     op.Require(!args.dbeta.defined(), "dbeta", "is given to a norm without beta");
   }
+  CheckSums(op, args.sums, args.width, x, is_centred);
   if (!op.ok()) return op.status();
   NormBackwardCall call;
   call.rows = x.rows;
@@ -79,6 +94,8 @@ absl::Status Backward(Operation op, const LayerNormBackwardArgs& args, bool is_c
   call.accumulate_dgamma = args.accumulate_dgamma;
   call.dbeta = RawDataOrNull(args.dbeta);
   call.accumulate_dbeta = args.accumulate_dbeta;
+  call.sums = DataOrNull(args.sums);
+  call.width = args.sums.defined() ? args.width : x.cols;
   return op.Run(call);
 }
 
@@ -98,6 +115,33 @@ absl::Status RmsNorm(Kernels& kernels, const RmsNormArgs& args) {
 
 absl::Status RmsNormBackward(Kernels& kernels, const RmsNormBackwardArgs& args) {
   return Backward({"RmsNormBackward", kernels}, args, /*is_centred=*/false);
+}
+
+absl::Status RmsSums(Kernels& kernels, const RmsSumsArgs& args) {
+  Operation op("RmsSums", kernels);
+  SharedType type;
+  if (!op.Inside("x", args.x, type)) return op.status();
+  const bool is_backward = args.dy.tensor.defined();
+  if (is_backward) {
+    op.Sized("dy", args.dy, args.x.rows, args.x.cols, type);
+    op.Exactly("gamma", args.gamma, {args.x.cols}, type);
+    op.Count("rstd", args.rstd, args.x.rows, DType::kFloat32);
+  }
+  if (!op.Count("sums", args.sums, args.x.rows, DType::kFloat32)) return op.status();
+  RmsSumsCall call;
+  call.rows = args.x.rows;
+  call.cols = args.x.cols;
+  call.dtype = type.dtype;
+  call.x = args.x.raw_data();
+  call.x_stride = args.x.stride;
+  if (is_backward) {
+    call.dy = args.dy.raw_data();
+    call.dy_stride = args.dy.stride;
+    call.gamma = args.gamma.raw_data();
+    call.rstd = args.rstd.data<float>();
+  }
+  call.sums = args.sums.data<float>();
+  return op.Run(call);
 }
 
 }  // namespace zeroth::kernels

@@ -12,6 +12,7 @@
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/kernels/matrix.h"
 
 namespace zeroth {
 
@@ -29,6 +30,10 @@ struct LayerNormArgs {
   Tensor y;     // [rows, dim]
   Tensor mean;  // [rows]
   Tensor rstd;  // [rows]
+  // Of RmsNorm where x has some columns of rows that are `width` wide: the sums of x^2 over all of
+  // these, [rows] in fp32. Undefined: x has whole rows.
+  Tensor sums;
+  int64_t width = 0;
 };
 using RmsNormArgs = LayerNormArgs;
 
@@ -45,8 +50,21 @@ struct LayerNormBackwardArgs {
   bool accumulate_dgamma = false;
   Tensor dbeta;  // [dim], or undefined when frozen
   bool accumulate_dbeta = false;
+  // As in LayerNormArgs: the sums of dy gamma x rstd.
+  Tensor sums;
+  int64_t width = 0;
 };
 using RmsNormBackwardArgs = LayerNormBackwardArgs;
+
+// sums[r] = the sum of x^2 over row r; or of dy gamma x rstd, if there is a dy. What the sums of
+// RmsNorm and of RmsNormBackward are made of, some columns at a time.
+struct RmsSumsArgs {
+  Matrix x;      // [rows, cols]
+  Matrix dy;     // [rows, cols], or undefined; as x
+  Tensor gamma;  // [cols], with a dy; as x
+  Tensor rstd;   // [rows], fp32, with a dy
+  Tensor sums;   // [rows], fp32, overwritten
+};
 
 namespace kernels {
 
@@ -54,6 +72,7 @@ absl::Status LayerNorm(Kernels& kernels, const LayerNormArgs& args);
 absl::Status LayerNormBackward(Kernels& kernels, const LayerNormBackwardArgs& args);
 absl::Status RmsNorm(Kernels& kernels, const RmsNormArgs& args);
 absl::Status RmsNormBackward(Kernels& kernels, const RmsNormBackwardArgs& args);
+absl::Status RmsSums(Kernels& kernels, const RmsSumsArgs& args);
 
 }  // namespace kernels
 
@@ -71,6 +90,8 @@ struct NormCall {
   void* y = nullptr;
   float* mean = nullptr;
   float* rstd = nullptr;
+  const float* sums = nullptr;
+  int64_t width = 0;  // of whole rows: dim if there are no sums
 };
 
 // dx may be dy.
@@ -90,6 +111,21 @@ struct NormBackwardCall {
   bool accumulate_dgamma = false;
   void* dbeta = nullptr;
   bool accumulate_dbeta = false;
+  const float* sums = nullptr;
+  int64_t width = 0;  // as in NormCall
+};
+
+struct RmsSumsCall {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  DType dtype = DType::kFloat32;
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  const void* dy = nullptr;
+  int64_t dy_stride = 0;
+  const void* gamma = nullptr;
+  const float* rstd = nullptr;
+  float* sums = nullptr;
 };
 
 }  // namespace zeroth

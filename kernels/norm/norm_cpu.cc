@@ -22,6 +22,25 @@ HWY_BEFORE_NAMESPACE();
 namespace zeroth::cpu {
 namespace HWY_NAMESPACE {
 
+template <typename T>
+HWY_INLINE float SquaresOf(size_t dim, const T* x) {
+  return Reduce(
+      dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::MulAdd(v, v, acc); }, x);
+}
+
+// The sum of dy gamma (x - mean) rstd.
+template <bool kCentered, typename T>
+HWY_INLINE float ProjectionOf(size_t dim, float mean, float rstd, const T* dy, const T* gamma,
+                              const T* x) {
+  return Reduce(
+      dim,
+      [mean, rstd](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
+        const auto centred = kCentered ? hn::Sub(v, hn::Set(d, mean)) : v;
+        return hn::MulAdd(hn::Mul(g, w), hn::Mul(centred, hn::Set(d, rstd)), acc);
+      },
+      dy, gamma, x);
+}
+
 // Several passes over a row that lies in the first-level cache: subtracting the mean before
 // squaring keeps the variance accurate, and memory is what limits the kernel anyway.
 template <bool kCentered, typename T>
@@ -37,7 +56,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     x = sum;
   }
   const T* gamma = static_cast<const T*>(call.gamma);
-  const float count = static_cast<float>(call.dim);
+  const float count = static_cast<float>(call.width);
   T* y = static_cast<T*>(call.y) + begin;
   if constexpr (kCentered) {
     const float mean =
@@ -62,8 +81,7 @@ HWY_INLINE void ForwardRow(const NormCall& call, int64_t row) {
     call.mean[row] = mean;
     call.rstd[row] = rstd;
   } else {
-    const float squares = Reduce(
-        dim, [](auto, auto acc, auto v) HWY_ATTR { return hn::MulAdd(v, v, acc); }, x);
+    const float squares = call.sums != nullptr ? call.sums[row] : SquaresOf(dim, x);
     const float rstd = 1.0f / std::sqrt(squares / count + call.eps);
     Transform(
         dim, y,
@@ -86,7 +104,7 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
   T* dx = static_cast<T*>(call.dx) + row * call.dim;
   const float mean = kCentered ? call.mean[row] : 0.0f;
   const float rstd = call.rstd[row];
-  const float count = static_cast<float>(call.dim);
+  const float count = static_cast<float>(call.width);
 
   const auto normalise = [mean, rstd](auto d, auto v) HWY_ATTR {
     const auto centred = kCentered ? hn::Sub(v, hn::Set(d, mean)) : v;
@@ -100,13 +118,9 @@ HWY_INLINE void BackwardRow(const NormBackwardCall& call, int64_t row, float* dg
             gamma) /
         count;
   }
-  const float projection = Reduce(
-                               dim,
-                               [&](auto d, auto acc, auto g, auto w, auto v) HWY_ATTR {
-                                 return hn::MulAdd(hn::Mul(g, w), normalise(d, v), acc);
-                               },
-                               dy, gamma, x) /
-                           count;
+  const float along = call.sums != nullptr ? call.sums[row]
+                                           : ProjectionOf<kCentered>(dim, mean, rstd, dy, gamma, x);
+  const float projection = along / count;
 
   // Before dx, which may be dy.
   if (dgamma != nullptr) {
@@ -166,6 +180,21 @@ void NormBackwardRows(const NormBackwardCall& call, int64_t begin, int64_t end, 
   });
 }
 
+void RmsSumsRows(const RmsSumsCall& call, int64_t begin, int64_t end) {
+  WithElementType(call.dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    const auto cols = static_cast<size_t>(call.cols);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* const x = static_cast<const T*>(call.x) + row * call.x_stride;
+      const T* const dy = static_cast<const T*>(call.dy) + row * call.dy_stride;
+      call.sums[row] = call.dy == nullptr
+                           ? SquaresOf(cols, x)
+                           : ProjectionOf<false>(cols, 0.0f, call.rstd[row], dy,
+                                                 static_cast<const T*>(call.gamma), x);
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace zeroth::cpu
 HWY_AFTER_NAMESPACE();
@@ -176,6 +205,7 @@ namespace {
 
 HWY_EXPORT(NormRows);
 HWY_EXPORT(NormBackwardRows);
+HWY_EXPORT(RmsSumsRows);
 
 absl::Status Norm(const NormCall& call, CpuKernels&) {
   return ForRows(call.rows, call.dim, call, HWY_DYNAMIC_DISPATCH(NormRows));
@@ -206,6 +236,11 @@ absl::Status NormBackward(const NormBackwardCall& call, CpuKernels& kernels) {
 }
 
 const OnCpu<NormBackward> norm_backward;
+
+absl::Status RmsSums(const RmsSumsCall& call, CpuKernels&) {
+  return ForRows(call.rows, call.cols, call, HWY_DYNAMIC_DISPATCH(RmsSumsRows));
+}
+const OnCpu<RmsSums> rms_sums;
 
 }  // namespace
 }  // namespace zeroth::cpu

@@ -19,7 +19,8 @@ constexpr int kWarps = 4;
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormForward(int64_t rows, int64_t dim, const T* x, const T* residual, T* sum, const T* gamma,
-                const T* beta, float eps, T* y, float* mean_out, float* rstd_out) {
+                const T* beta, float eps, T* y, float* mean_out, float* rstd_out, const float* sums,
+                int64_t width) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= rows) return;
   const int64_t first = int64_t{threadIdx.x % 32} * N;
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 #pragma unroll
     for (int i = 0; i < N; ++i) total += kCentred ? value[i] : value[i] * value[i];
   }
-  const float scale = 1.0f / static_cast<float>(dim);
-  const float first_moment = WarpSum(total) * scale;
+  const float scale = 1.0f / static_cast<float>(width);
+  const float first_moment = (sums != nullptr ? sums[row] : WarpSum(total)) * scale;
   float mean = 0.0f;
   float variance = first_moment;
   if constexpr (kCentred) {
@@ -81,7 +82,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 template <int N, bool kCentred, typename T>
 __global__ void __launch_bounds__(kWarps * 32)
     NormInputGradient(int64_t rows, int64_t dim, const T* dy, const T* x, const T* gamma,
-                      const float* mean_in, const float* rstd_in, T* dx, bool accumulate) {
+                      const float* mean_in, const float* rstd_in, T* dx, bool accumulate,
+                      const float* sums, int64_t width) {
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= rows) return;
   const int64_t first = int64_t{threadIdx.x % 32} * N;
@@ -94,8 +96,9 @@ __global__ void __launch_bounds__(kWarps * 32)
   // Two turns under way together fill the device's memory; more would take registers from warps.
   float plain = 0.0f;
   float along = 0.0f;
+  const int64_t summed = sums == nullptr ? dim : 0;
 #pragma unroll 2
-  for (int64_t at = first; at < dim; at += kStep) {
+  for (int64_t at = first; at < summed; at += kStep) {
     float d[N];
     float value[N];
     float g[N];
@@ -109,9 +112,9 @@ __global__ void __launch_bounds__(kWarps * 32)
       along += dxhat * ((value[i] - mean) * rstd);
     }
   }
-  const float scale = 1.0f / static_cast<float>(dim);
+  const float scale = 1.0f / static_cast<float>(width);
   plain = kCentred ? WarpSum(plain) * scale : 0.0f;
-  along = WarpSum(along) * scale;
+  along = (sums != nullptr ? sums[row] : WarpSum(along)) * scale;
 #pragma unroll 2
   for (int64_t at = first; at < dim; at += kStep) {
     float d[N];
@@ -129,6 +132,33 @@ __global__ void __launch_bounds__(kWarps * 32)
     }
     StorePack<N>(d, dx + at);
   }
+}
+
+// A row's sum of x^2, or of dy gamma x rstd.
+template <int N, typename T>
+__global__ void __launch_bounds__(kWarps * 32)
+    RmsSumsKernel(int64_t rows, int64_t cols, const T* x, int64_t x_stride, const T* dy,
+                  int64_t dy_stride, const T* gamma, const float* rstd_in, float* sums) {
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= rows) return;
+  const float rstd = dy == nullptr ? 1.0f : rstd_in[row];
+  x += row * x_stride;
+  float total = 0.0f;
+  for (int64_t at = int64_t{threadIdx.x % 32} * N; at < cols; at += 32 * N) {
+    float value[N];
+    float other[N];
+    float g[N];
+    LoadPack<N>(x + at, value);
+    LoadPack<N>(dy == nullptr ? x + at : dy + row * dy_stride + at, other);
+    if (dy != nullptr) LoadPack<N>(gamma + at, g);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (dy != nullptr) other[i] *= g[i];
+      total += other[i] * (value[i] * rstd);
+    }
+  }
+  total = WarpSum(total);
+  if (threadIdx.x % 32 == 0) sums[row] = total;
 }
 
 // dgamma = sum of dy * xhat, dbeta = sum of dy.
@@ -153,7 +183,8 @@ absl::Status LaunchForward(const NormCall& call, const LaunchTarget& target) {
                        target.stream, call.rows, call.dim, static_cast<const T*>(call.x),
                        static_cast<const T*>(call.residual), static_cast<T*>(call.sum),
                        static_cast<const T*>(call.gamma), static_cast<const T*>(call.beta),
-                       call.eps, static_cast<T*>(call.y), call.mean, call.rstd);
+                       call.eps, static_cast<T*>(call.y), call.mean, call.rstd, call.sums,
+                       call.width);
 }
 
 template <int N, bool kCentred, typename T>
@@ -161,7 +192,8 @@ absl::Status LaunchInputGradient(const NormBackwardCall& call, const LaunchTarge
   return ZEROTH_LAUNCH((NormInputGradient<N, kCentred, T>), WarpPerRowShape(call.rows, kWarps),
                        target.stream, call.rows, call.dim, static_cast<const T*>(call.dy),
                        static_cast<const T*>(call.x), static_cast<const T*>(call.gamma), call.mean,
-                       call.rstd, static_cast<T*>(call.dx), call.accumulate_dx);
+                       call.rstd, static_cast<T*>(call.dx), call.accumulate_dx, call.sums,
+                       call.width);
 }
 
 template <bool kCentred, typename T>
@@ -226,6 +258,27 @@ absl::Status NormBackward(const NormBackwardCall& call, CudaKernels& kernels) {
   });
 }
 const OnCuda<NormBackward> norm_backward;
+
+absl::Status RmsSums(const RmsSumsCall& call, CudaKernels& kernels) {
+  if (call.rows == 0) return absl::OkStatus();
+  return DispatchType(call.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    constexpr int kWidth = kPackWidth<T>;
+    // The order of sums follows from the width, which must be the same wherever columns lie.
+    const bool packed =
+        call.cols % kWidth == 0 && call.x_stride % kWidth == 0 && call.dy_stride % kWidth == 0 &&
+        ArePacked(static_cast<const char*>(call.x), static_cast<const char*>(call.dy),
+                  static_cast<const char*>(call.gamma));
+    return DispatchWidth<kWidth>(packed, [&](auto width) {
+      return ZEROTH_LAUNCH((RmsSumsKernel<width(), T>), WarpPerRowShape(call.rows, kWarps),
+                           kernels.target().stream, call.rows, call.cols,
+                           static_cast<const T*>(call.x), call.x_stride,
+                           static_cast<const T*>(call.dy), call.dy_stride,
+                           static_cast<const T*>(call.gamma), call.rstd, call.sums);
+    });
+  });
+}
+const OnCuda<RmsSums> rms_sums;
 
 }  // namespace
 }  // namespace zeroth::cuda

@@ -219,6 +219,91 @@ TEST_P(NormSuite, LayerNormSurvivesALargeMean) {
   ExpectClose(Download(args.rstd), expected.rstd, 1e-6, 0, "rstd");
 }
 
+// Rows that are cut into columns, as ranks share them, are normalised as whole ones.
+TEST_P(NormSuite, ColumnsOfRowsWithTheSumsOfWholeRows) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int64_t cols : {1, 7, 48, 160}) {
+      SCOPED_TRACE(::testing::Message() << DTypeName(dtype) << " " << cols);
+      constexpr int64_t kRows = 9;
+      constexpr int64_t kParts = 3;
+      const int64_t width = kParts * cols;
+      const std::vector<float> x = RoundTo(dtype, RandomNormal(kRows * width));
+      const std::vector<float> dy = RoundTo(dtype, RandomNormal(kRows * width));
+      const std::vector<float> gamma = RoundTo(dtype, RandomNormal(width));
+      const reference::Normalised expected =
+          reference::RmsNorm(kRows, width, ToDouble(x), ToDouble(gamma), kEps);
+      const reference::NormGradients gradients = reference::RmsNormBackward(
+          kRows, width, ToDouble(dy), ToDouble(x), ToDouble(gamma), kEps);
+      const Tensor whole_x = Upload({kRows, width}, x, dtype);
+      const Tensor whole_dy = Upload({kRows, width}, dy, dtype);
+      const Tensor whole_gamma = Upload({width}, gamma, dtype);
+      // Of whole rows: those of the parts, added up.
+      std::vector<float> squares(kRows), products(kRows);
+      const Tensor sums = Unwritten({kRows});
+      const auto add_parts = [&](const Tensor& rstd, std::vector<float>& totals) {
+        for (int64_t part = 0; part < kParts; ++part) {
+          RmsSumsArgs args;
+          args.x = Matrix(whole_x).Columns(part * cols, cols);
+          if (rstd.defined()) {
+            args.dy = Matrix(whole_dy).Columns(part * cols, cols);
+            args.gamma = Upload(
+                {cols}, {gamma.begin() + part * cols, gamma.begin() + (part + 1) * cols}, dtype);
+            args.rstd = rstd;
+          }
+          args.sums = sums;
+          ASSERT_TRUE(kernels::RmsSums(kernels(), args).ok());
+          const std::vector<float> some = Download(sums);
+          for (size_t r = 0; r < some.size(); ++r) totals[r] += some[r];
+        }
+      };
+      add_parts(Tensor(), squares);
+      const Tensor rstd =
+          Upload({kRows}, std::vector<float>(expected.rstd.begin(), expected.rstd.end()));
+      add_parts(rstd, products);
+      const auto columns = [&](const std::vector<double>& values, int64_t rows, int64_t part) {
+        std::vector<double> some;
+        for (int64_t r = 0; r < rows; ++r) {
+          const auto begin = values.begin() + r * width + part * cols;
+          some.insert(some.end(), begin, begin + cols);
+        }
+        return some;
+      };
+      for (int64_t part = 0; part < kParts; ++part) {
+        const auto upload = [&](const std::vector<float>& values, int64_t rows) {
+          const std::vector<double> some = columns(ToDouble(values), rows, part);
+          return Upload({rows, cols}, std::vector<float>(some.begin(), some.end()), dtype);
+        };
+        RmsNormArgs forward;
+        forward.x = upload(x, kRows);
+        forward.gamma = upload(gamma, 1).Reshape(Shape({cols}));
+        forward.eps = kEps;
+        forward.y = Unwritten({kRows, cols}, dtype);
+        forward.rstd = Unwritten({kRows});
+        forward.sums = Upload({kRows}, squares);
+        forward.width = width;
+        ASSERT_TRUE(kernels::RmsNorm(kernels(), forward).ok());
+        ExpectCloseIn(dtype, Download(forward.y), columns(expected.y, kRows, part), 2e-6, 0, "y");
+        ExpectClose(Download(forward.rstd), expected.rstd, 2e-6, 0, "rstd");
+        RmsNormBackwardArgs backward;
+        backward.x = forward.x;
+        backward.dy = upload(dy, kRows);
+        backward.gamma = forward.gamma;
+        backward.rstd = forward.rstd;
+        backward.dx = Unwritten({kRows, cols}, dtype);
+        backward.dgamma = Unwritten({cols});
+        backward.sums = Upload({kRows}, products);
+        backward.width = width;
+        ASSERT_TRUE(kernels::RmsNormBackward(kernels(), backward).ok());
+        ExpectCloseIn(dtype, Download(backward.dx), columns(gradients.dx, kRows, part), 4e-6, 2e-6,
+                      "dx");
+        ExpectClose(Download(backward.dgamma), columns(gradients.dgamma, 1, part), 4e-6, 2e-6,
+                    "dgamma");
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_P(NormSuite, ReferenceGradientsAreDerivatives) {
   constexpr int64_t kRows = 3;
   constexpr int64_t kDim = 5;
@@ -302,6 +387,11 @@ TEST_P(NormSuite, RefusesWhatDoesNotFit) {
   args.rstd = args.mean;
   ExpectInvalid(kernels::RmsNorm(kernels(), args),
                 {"RmsNorm", "beta is given to a norm without one"});
+  args.beta = args.mean = Tensor();
+  args.sums = Unwritten({2});
+  args.width = 2;
+  ExpectInvalid(kernels::RmsNorm(kernels(), args),
+                {"RmsNorm", "width is 2, expected at least the 3 columns of x"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, NormSuite, ::testing::ValuesIn(TestedDevices()));

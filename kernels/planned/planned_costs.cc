@@ -241,6 +241,7 @@ const Planned<GemmCall> gemm("a product");
 const Planned<BiasGradientCall> bias_gradient("a bias gradient");
 const Planned<NormCall> norm("a norm");
 const Planned<NormBackwardCall> norm_backward("a norm's backward");
+const Planned<RmsSumsCall> rms_sums("the sums of a divided norm");
 const Planned<AttentionCall> attention("attention");
 const Planned<AttentionBackwardCall> attention_backward("attention's backward");
 const Planned<LinearCrossEntropyCall> loss("the fused loss");

@@ -192,14 +192,11 @@ absl::StatusOr<Value> Decoder::Hidden(Context& context, const Tensor& tokens) {
 }
 
 absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
-  if (config_.experts > 0) {
-    return absl::UnimplementedError("a mixture of experts cannot be divided among tensor ranks");
-  }
   const DecoderNames& names = config_.names;
-  if (!names.q_norm.empty() && config_.qk_norm_over_all_heads) {
+  if (!names.q_norm.empty() && config_.qk_norm_over_all_heads && config_.norm != NormKind::kRms) {
     return absl::UnimplementedError(absl::StrCat(
-        "norms over all heads together, as '", names.q_norm,
-        "', cannot be divided among tensor ranks, each of which has some of the heads"));
+        "norms over all heads together that have a bias, as '", names.q_norm,
+        "', cannot be divided among tensor ranks; expected norms by root mean square"));
   }
   const std::string attention = names.attention + ".";
   const std::string mlp = names.mlp + ".";
@@ -229,9 +226,17 @@ absl::StatusOr<std::vector<DivisionRule>> Decoder::DivisionRules() const {
     rules.push_back({mlp + name, Division::kOutputs,
                      std::vector<int64_t>(is_packed ? 2 : 0, config_.mlp_hidden)});
   }
+  if (config_.experts > 0) {
+    rules.push_back({mlp + names.router, Division::kReplicated});
+    // Of each expert, whose number comes before.
+    for (const std::string& name : names.mlp_in) rules.push_back({name, Division::kOutputs});
+    rules.push_back({names.mlp_out, Division::kDepth});
+  }
   if (!names.q_norm.empty()) {
-    rules.push_back({attention + names.q_norm, Division::kNormOfHeads});
-    rules.push_back({attention + names.k_norm, Division::kNormOfHeads});
+    const Division division =
+        config_.qk_norm_over_all_heads ? Division::kOutputs : Division::kNormOfHeads;
+    rules.push_back({attention + names.q_norm, division, {}, heads});
+    rules.push_back({attention + names.k_norm, division, {}, kv_heads});
   }
   return rules;
 }

@@ -63,7 +63,7 @@ AttentionShape Attention::shape() const {
 
 absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Value& qkv) {
   const AttentionShape here = shape();
-  const bool of_part = here.heads < shape_.heads;
+  const bool of_heads = IsDivided(*qkv_->parts()[0].weight);
   std::vector<Value> parts;
   int64_t column = 0;
   for (const auto& [norm, heads] :
@@ -77,7 +77,7 @@ absl::StatusOr<Value> Attention::NormQueriesAndKeys(Context& context, const Valu
     }
     const Shape rows({part.data.dim(0), part.data.dim(1), heads, here.head_dim});
     ZEROTH_ASSIGN_OR_RETURN(const Value each, ReshapeOp(context, part, rows));
-    ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each, of_part));
+    ZEROTH_ASSIGN_OR_RETURN(const Value normed, norm->Forward(context, each, of_heads));
     ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(), ReshapeOp(context, normed, part.data.shape()));
   }
   ZEROTH_ASSIGN_OR_RETURN(parts.emplace_back(),

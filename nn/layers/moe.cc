@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/linear.h"
 #include "zeroth/nn/ops/pointwise.h"
 
@@ -35,6 +36,11 @@ absl::StatusOr<Value> Experts::Forward(Context& context, const Value& x, const T
       });
 }
 
+absl::StatusOr<TensorRanks*> Experts::Ranks(Context& context) const {
+  if (!IsDivided(*out_.front())) return nullptr;
+  return RanksOf(context, *out_.front());
+}
+
 MoeMlp::MoeMlp(std::string name, const MoeOptions& options)
     : MlpLayer(std::move(name)),
       top_k_(options.top_k),
@@ -50,15 +56,19 @@ absl::StatusOr<Value> MoeMlp::Forward(Context& context, const Value& x) {
 }
 
 absl::StatusOr<Value> MoeMlp::Compute(Context& context, const Value& x) {
+  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, experts_->Ranks(context));
+  // Every rank routes all tokens.
+  ZEROTH_ASSIGN_OR_RETURN(const Value all, AllRowsOp(context, x, router_->name()));
   const LinearPart router{router_, nullptr};
   ZEROTH_ASSIGN_OR_RETURN(const Value logits,
-                          LinearOp(context, x, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
+                          LinearOp(context, all, absl::MakeSpan(&router, 1), WeightLayout::kOutIn));
   ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, top_k_, normalize_));
   if (balance_ > 0) ZEROTH_RETURN_IF_ERROR(BalanceOp(context, logits, routed.routing, balance_));
-  ZEROTH_ASSIGN_OR_RETURN(const Value grouped, ScatterOp(context, x, routed.routing));
+  ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
+                          ScatterOp(context, x, all.data, routed.routing, ranks));
   ZEROTH_ASSIGN_OR_RETURN(const Value out,
                           experts_->Forward(context, grouped, routed.routing.offsets));
-  return CombineOp(context, out, routed, x.data.shape());
+  return CombineOp(context, out, routed, all.data, ranks);
 }
 
 }  // namespace zeroth

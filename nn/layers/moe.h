@@ -38,8 +38,10 @@ class Experts : public Module {
   Experts(std::string name, const MoeOptions& options);
 
   // x [rows, dim], grouped as `offsets` says, → the same shape: down(silu(gate(x)) * up(x)) of each
-  // row's expert.
+  // row's expert. Where the experts are divided, as GroupedLinearOp has it of `down`.
   absl::StatusOr<Value> Forward(Context& context, const Value& x, const Tensor& offsets);
+  // Who each have a part of every expert; null if nobody shares them.
+  absl::StatusOr<TensorRanks*> Ranks(Context& context) const;
   Role role() const override { return Role::kExperts; }
 
  private:

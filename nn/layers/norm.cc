@@ -16,18 +16,18 @@ Norm::Norm(std::string name, NormKind kind, int64_t dim, double eps)
   }
 }
 
-absl::StatusOr<Value> Norm::Forward(Context& context, const Value& x, bool of_part) {
-  ZEROTH_ASSIGN_OR_RETURN(NormResult result, ForwardResidual(context, x, Value(), of_part));
+absl::StatusOr<Value> Norm::Forward(Context& context, const Value& x, bool of_heads) {
+  ZEROTH_ASSIGN_OR_RETURN(NormResult result, ForwardResidual(context, x, Value(), of_heads));
   return std::move(result.normalized);
 }
 
 absl::StatusOr<NormResult> Norm::ForwardResidual(Context& context, const Value& x,
-                                                 const Value& residual, bool of_part) {
+                                                 const Value& residual, bool of_heads) {
   return Hooked(context, [&]() -> absl::StatusOr<NormResult> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
     ZEROTH_ASSIGN_OR_RETURN(const Value added, CastInput(context, residual));
     ZEROTH_ASSIGN_OR_RETURN(NormResult result,
-                            NormOp(context, in, added, *weight_, bias_, eps_, of_part));
+                            NormOp(context, in, added, *weight_, bias_, eps_, of_heads));
     ZEROTH_ASSIGN_OR_RETURN(result.sum, CastOutput(context, result.sum));
     ZEROTH_ASSIGN_OR_RETURN(result.normalized, CastOutput(context, result.normalized));
     return result;

@@ -23,11 +23,11 @@ class Norm : public Module {
  public:
   Norm(std::string name, NormKind kind, int64_t dim, double eps);
 
-  // x [.., dim] → the same shape. `of_part`: see NormOp.
-  absl::StatusOr<Value> Forward(Context& context, const Value& x, bool of_part = false);
+  // x [.., dim] → the same shape. `of_heads`: see NormOp.
+  absl::StatusOr<Value> Forward(Context& context, const Value& x, bool of_heads = false);
   // Normalises x + residual and gives the sum too.
   absl::StatusOr<NormResult> ForwardResidual(Context& context, const Value& x,
-                                             const Value& residual, bool of_part = false);
+                                             const Value& residual, bool of_heads = false);
   Role role() const override { return Role::kNorm; }
 
  private:

@@ -51,6 +51,19 @@ absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_v
   return all;
 }
 
+absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label) {
+  if (!context.rows_are_shared()) return x;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor all, AllRows(context, x.data, label));
+  Value result = context.MakeValue(std::move(all));
+  RecordBackward(context, result,
+                 [&context, node = x.node, shape = x.data.shape()](const Tensor& dall) {
+                   if (node == nullptr) return absl::OkStatus();
+                   const int64_t first = context.tensor_ranks()->index() * shape.numel();
+                   return AddGradient(context, *node, dall.View(first, shape));
+                 });
+  return result;
+}
+
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label) {
   TensorRanks& ranks = *context.tensor_ranks();
   if (!context.rows_are_shared()) {
@@ -72,8 +85,13 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
   return rounded;
 }
 
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
+                       const PieceProduct& product) {
+  return SumPiecesFrom(context, 0, pieces, out, product);
+}
+
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product) {
-  return SumPiecesFrom(context, 0, context.tensor_ranks()->options().pieces(), out, product);
+  return SumPieces(context, context.tensor_ranks()->options().pieces(), out, product);
 }
 
 DType SumType(const Context& context, DType dtype) {

@@ -25,6 +25,9 @@ absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& paramete
 
 // All rows of [batch, seq, ..], of which this rank has a share if rows are shared; else x itself.
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label);
+// The same, for what every rank computes in whole from them: the gradient, which is then the same
+// on every rank, is not summed.
+absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
@@ -34,7 +37,10 @@ absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DT
 
 // Overwrites `out` with the product of one of the pieces of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
-// `out` becomes the sum of this rank's pieces, TensorParallelOptions::pieces().
+// `out` becomes the sum of `pieces` of this rank, a power of two, in one binary tree.
+absl::Status SumPieces(Context& context, int pieces, const Tensor& out,
+                       const PieceProduct& product);
+// The same of TensorParallelOptions::pieces().
 absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& product);
 // What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
 // of sums is fixed.

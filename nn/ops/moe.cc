@@ -12,11 +12,45 @@
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/ops/divided.h"
+#include "zeroth/nn/ops/divided_linear.h"
 
 namespace zeroth {
 namespace {
 
+constexpr WeightLayout kLayout = WeightLayout::kOutIn;
+constexpr char kLabel[] = "experts";  // of sums over ranks
+
 int64_t OutFeatures(const ExpertWeights& weights) { return weights.front()->shape().dim(0); }
+
+bool IsDividedByOutputs(const ExpertWeights& weights) {
+  return IsDivided(*weights.front()) && TakesAllInputs(*weights.front(), kLayout);
+}
+bool IsDividedByDepth(const ExpertWeights& weights) {
+  return IsDivided(*weights.front()) && !TakesAllInputs(*weights.front(), kLayout);
+}
+
+std::vector<WeightBlock> BlocksOf(Context& context, const ExpertWeights& weights) {
+  return BlocksOf(context, {weights.front(), nullptr}, kLayout);
+}
+
+// The `index`-th of the pieces that `grouped` has one after the other, each with rows of all pairs
+// of a token and an expert.
+Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs) {
+  const int64_t dim = grouped.dim(-1);
+  return grouped.View(index * pairs * dim, Shape({pairs, dim}));
+}
+
+// That of each expert's matrix.
+absl::StatusOr<std::vector<Matrix>> BlocksOfExperts(const ExpertWeights& weights,
+                                                    const WeightBlock& block) {
+  std::vector<Matrix> matrices;
+  for (const Parameter* weight : weights) {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(*weight));
+    matrices.push_back(BlockOf(values, kLayout, block));
+  }
+  return matrices;
+}
 
 absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
                                 const Tensor& offsets, const Matrix& dy, const Tensor& x) {
@@ -28,23 +62,21 @@ absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
         weights.front()->name(), " and the same matrix of the other experts: ", trained, " of ",
         weights.size(), " are trainable; freeze all of them or none"));
   }
-  GroupedGradientArgs args;
-  args.offsets = offsets;
-  args.a = dy;
-  args.b = x;
+  std::vector<Parameter::GradientSlot> slots;
   for (Parameter* weight : weights) {
-    ZEROTH_ASSIGN_OR_RETURN(const Parameter::GradientSlot slot, weight->TakeGradient());
-    args.c.push_back({slot.tensor, slot.accumulate});
+    ZEROTH_ASSIGN_OR_RETURN(slots.emplace_back(), weight->TakeGradient());
   }
-  return kernels::GroupedGradient(context.kernels(), args);
-}
-
-absl::StatusOr<std::vector<Tensor>> FullValuesOf(const ExpertWeights& weights) {
-  std::vector<Tensor> tensors;
-  for (const Parameter* weight : weights) {
-    ZEROTH_ASSIGN_OR_RETURN(tensors.emplace_back(), FullValues(*weight));
+  for (const WeightBlock& block : BlocksOf(context, weights)) {
+    GroupedGradientArgs args;
+    args.offsets = offsets;
+    args.a = dy.Columns(block.out, block.outs);
+    args.b = Matrix(x).Columns(block.in, block.ins);
+    for (const Parameter::GradientSlot& slot : slots) {
+      args.c.push_back({BlockOf(slot.tensor, kLayout, block), slot.accumulate});
+    }
+    ZEROTH_RETURN_IF_ERROR(kernels::GroupedGradient(context.kernels(), args));
   }
-  return tensors;
+  return absl::OkStatus();
 }
 
 // softmax(logits) of each token, [tokens, experts] in fp32.
@@ -162,92 +194,198 @@ absl::Status BalanceOp(Context& context, const Value& logits, const Routing& rou
   return absl::OkStatus();
 }
 
-absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Routing& routing) {
+absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& all,
+                                const Routing& routing, TensorRanks* ranks) {
   ScatterArgs args;
-  args.tokens = x.data;
+  args.tokens = all;
   args.rows = routing.rows;
-  const Shape shape({routing.rows.numel(), x.data.dim(-1)});
-  ZEROTH_ASSIGN_OR_RETURN(args.grouped, context.Empty(shape, x.data.dtype()));
+  const Shape shape({routing.rows.numel(), all.dim(-1)});
+  ZEROTH_ASSIGN_OR_RETURN(args.grouped, context.Empty(shape, all.dtype()));
   ZEROTH_RETURN_IF_ERROR(kernels::Scatter(context.kernels(), args));
   Value result = context.MakeValue(args.grouped);
   if (x.node == nullptr) return result;
-  RecordBackward(context, result,
-                 [&context, rows = args.rows, shape = x.data.shape(), dtype = x.data.dtype(),
-                  node = x.node](const Tensor& dgrouped) -> absl::Status {
-                   ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot,
-                                           TakeGradient(context, *node, shape, dtype));
-                   return kernels::Combine(
-                       context.kernels(), {dgrouped, rows, Tensor(), slot.tensor, slot.accumulate});
-                 });
+  RecordBackward(
+      context, result,
+      [&context, rows = args.rows, shape = all.shape(), dtype = all.dtype(), ranks,
+       node = x.node](const Tensor& dgrouped) -> absl::Status {
+        if (ranks == nullptr) {
+          ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *node, shape, dtype));
+          return kernels::Combine(context.kernels(),
+                                  {dgrouped, rows, Tensor(), slot.tensor, slot.accumulate});
+        }
+        const auto piece_of = [&](int piece, const Tensor& out) {
+          return kernels::Combine(context.kernels(), {PieceOf(dgrouped, piece, rows.numel()), rows,
+                                                      Tensor(), out, /*accumulate=*/false});
+        };
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dx, SumOfProducts(context, shape, dtype, kLabel, piece_of));
+        return AddGradient(context, *node, std::move(dx));
+      });
   return result;
 }
 
+namespace {
+
+// One combination of experts' rows, for backward.
+struct Combined {
+  Tensor grouped;
+  Tensor rows;
+  Tensor weights;
+  TensorRanks* ranks = nullptr;
+};
+
+// Of the weights, [tokens, top_k] in fp32.
+absl::StatusOr<Tensor> GradientOfWeights(Context& context, const Combined& of, const Tensor& dy) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(of.weights.shape(), DType::kFloat32));
+  Tensor tokens = dy;
+  if (dy.dtype() != of.grouped.dtype()) {
+    ZEROTH_ASSIGN_OR_RETURN(tokens, context.Empty(dy.shape(), of.grouped.dtype()));
+    ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), dy, tokens));
+  }
+  const auto piece_of = [&](int piece, const Tensor& out) {
+    return kernels::RowDots(context.kernels(),
+                            {tokens, PieceOf(of.grouped, piece, of.rows.numel()), of.rows, out});
+  };
+  if (of.ranks == nullptr) {
+    ZEROTH_RETURN_IF_ERROR(piece_of(0, dweights));
+    return dweights;
+  }
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, dweights, piece_of));
+  ZEROTH_RETURN_IF_ERROR(of.ranks->Sum(dweights, kLabel));
+  return dweights;
+}
+
+}  // namespace
+
 absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const RoutedTokens& routed,
-                                const Shape& shape) {
-  CombineArgs args;
-  args.grouped = grouped.data;
-  args.rows = routed.routing.rows;
-  args.weights = routed.weights.data;
-  ZEROTH_ASSIGN_OR_RETURN(args.tokens, context.Empty(shape, grouped.data.dtype()));
-  ZEROTH_RETURN_IF_ERROR(kernels::Combine(context.kernels(), args));
-  Value result = context.MakeValue(args.tokens);
+                                const Tensor& like, TensorRanks* ranks) {
+  const Combined of{grouped.data, routed.routing.rows, routed.weights.data, ranks};
+  const auto piece_of = [&](int piece, const Tensor& out) {
+    return kernels::Combine(context.kernels(), {PieceOf(of.grouped, piece, of.rows.numel()),
+                                                of.rows, of.weights, out, /*accumulate=*/false});
+  };
+  Tensor tokens;
+  if (ranks == nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(tokens, context.Empty(like.shape(), grouped.data.dtype()));
+    ZEROTH_RETURN_IF_ERROR(piece_of(0, tokens));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(tokens,
+                            SumOfProducts(context, like.shape(), like.dtype(), kLabel, piece_of));
+  }
+  Value result = context.MakeValue(std::move(tokens));
   RecordBackward(
       context, result,
-      [&context, grouped_data = args.grouped, rows = args.rows, weights = args.weights,
-       node = grouped.node, weights_node = routed.weights.node](const Tensor& dy) -> absl::Status {
+      [&context, of, node = grouped.node,
+       weights_node = routed.weights.node](const Tensor& dy) -> absl::Status {
+        Tensor all = dy;
+        if (of.ranks != nullptr) {
+          ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, dy, kLabel));
+        }
         if (weights_node != nullptr) {
-          ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, context.Empty(weights.shape(), DType::kFloat32));
-          ZEROTH_RETURN_IF_ERROR(
-              kernels::RowDots(context.kernels(), {dy, grouped_data, rows, dweights}));
+          ZEROTH_ASSIGN_OR_RETURN(Tensor dweights, GradientOfWeights(context, of, all));
           ZEROTH_RETURN_IF_ERROR(AddGradient(context, *weights_node, std::move(dweights)));
         }
         if (node == nullptr) return absl::OkStatus();
-        ZEROTH_ASSIGN_OR_RETURN(Tensor dgrouped,
-                                context.Empty(grouped_data.shape(), grouped_data.dtype()));
-        ZEROTH_RETURN_IF_ERROR(kernels::Scatter(context.kernels(), {dy, rows, weights, dgrouped}));
+        const Shape shape({of.rows.numel(), all.dim(-1)});
+        ZEROTH_ASSIGN_OR_RETURN(Tensor dgrouped, context.Empty(shape, all.dtype()));
+        ZEROTH_RETURN_IF_ERROR(
+            kernels::Scatter(context.kernels(), {all, of.rows, of.weights, dgrouped}));
         return AddGradient(context, *node, std::move(dgrouped));
       });
   return result;
 }
 
+namespace {
+
+// One GroupedLinearOp, for backward.
+struct GroupedLinear {
+  Tensor x;
+  Tensor offsets;
+  std::vector<ExpertWeights> projections;
+};
+
+// y of a block of the weights (`transposed`), or the gradient of x.
+absl::Status BlockProduct(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
+                          const WeightBlock& block, const Matrix& in, const Matrix& out,
+                          bool transposed, bool accumulate) {
+  GroupedGemmArgs gemm;
+  gemm.offsets = of.offsets;
+  gemm.a = in;
+  ZEROTH_ASSIGN_OR_RETURN(gemm.b, BlocksOfExperts(weights, block));
+  gemm.transpose_b = transposed;
+  gemm.c = out;
+  gemm.accumulate = accumulate;
+  ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
+                              weights.front()->name());
+  return absl::OkStatus();
+}
+
+// The gradient of x: in `node`, or, of weights that are divided by outputs, for each piece of these
+// a summand of it.
+absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tensor& dy,
+                           GradientNode& node) {
+  const int64_t pairs = of.x.dim(0);
+  const bool in_pieces = IsDividedByOutputs(of.projections.front());
+  NodeSlot slot;
+  if (in_pieces) {
+    const int64_t pieces = context.tensor_ranks()->options().pieces();
+    ZEROTH_ASSIGN_OR_RETURN(slot.tensor, context.Empty(Shape({pieces * pairs, of.x.dim(1)}),
+                                                       SumType(context, of.x.dtype())));
+  } else {
+    ZEROTH_ASSIGN_OR_RETURN(slot, TakeGradient(context, node, of.x));
+  }
+  int64_t column = 0;
+  for (const ExpertWeights& weights : of.projections) {
+    int64_t piece = 0;
+    for (const WeightBlock& block : BlocksOf(context, weights)) {
+      const Matrix in = Matrix(dy).Columns(column + block.out, block.outs);
+      const Matrix out = in_pieces ? Matrix(PieceOf(slot.tensor, piece++, pairs))
+                                   : Matrix(slot.tensor).Columns(block.in, block.ins);
+      ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block, in, out,
+                                          /*transposed=*/false, slot.accumulate || column > 0));
+    }
+    column += OutFeatures(weights);
+  }
+  return in_pieces ? AddGradient(context, node, std::move(slot.tensor)) : absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections) {
-  const Tensor& x = grouped.data;
+  const GroupedLinear of{grouped.data, offsets, projections};
+  const int64_t pairs = of.x.dim(0);
+  const Parameter& first = *projections.front().front();
+  if (IsDivided(first)) ZEROTH_RETURN_IF_ERROR(RanksOf(context, first).status());
   int64_t out = 0;
   for (const ExpertWeights& weights : projections) out += OutFeatures(weights);
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(Shape({x.dim(0), out}), x.dtype()));
+  const bool in_pieces = IsDividedByDepth(projections.front());
+  const int64_t pieces = in_pieces ? context.tensor_ranks()->options().pieces() : 1;
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y,
+                          context.Empty(Shape({pieces * pairs, out}),
+                                        in_pieces ? SumType(context, of.x.dtype()) : of.x.dtype()));
   int64_t column = 0;
   for (const ExpertWeights& weights : projections) {
-    GroupedGemmArgs gemm;
-    gemm.offsets = offsets;
-    gemm.a = x;
-    ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValuesOf(weights));
-    gemm.transpose_b = true;
-    gemm.c = Matrix(y).Columns(column, OutFeatures(weights));
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
-                                weights.front()->name());
+    int64_t piece = 0;
+    for (const WeightBlock& block : BlocksOf(context, weights)) {
+      const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
+                                  : Matrix(y).Columns(column + block.out, block.outs);
+      ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block,
+                                          Matrix(of.x).Columns(block.in, block.ins), to,
+                                          /*transposed=*/true, /*accumulate=*/false));
+    }
     column += OutFeatures(weights);
   }
   Value result = context.MakeValue(std::move(y));
   RecordBackward(
-      context, result,
-      [&context, x, node = grouped.node, offsets, projections](const Tensor& dy) -> absl::Status {
-        int64_t first = 0;
-        for (const ExpertWeights& weights : projections) {
-          const Matrix part = Matrix(dy).Columns(first, OutFeatures(weights));
-          first += OutFeatures(weights);
-          ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, offsets, part, x));
-          if (node == nullptr) continue;
-          ZEROTH_ASSIGN_OR_RETURN(const NodeSlot slot, TakeGradient(context, *node, x));
-          GroupedGemmArgs gemm;
-          gemm.offsets = offsets;
-          gemm.a = part;
-          ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValuesOf(weights));
-          gemm.c = slot.tensor;
-          gemm.accumulate = slot.accumulate;
-          ZEROTH_RETURN_IF_ERROR(kernels::GroupedGemm(context.kernels(), gemm));
+      context, result, [&context, of, node = grouped.node](const Tensor& dy) -> absl::Status {
+        int64_t first_column = 0;
+        for (const ExpertWeights& weights : of.projections) {
+          const int64_t width = OutFeatures(weights);
+          ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets,
+                                                    Matrix(dy).Columns(first_column, width), of.x));
+          first_column += width;
         }
-        return absl::OkStatus();
+        return node == nullptr ? absl::OkStatus() : InputGradient(context, of, dy, *node);
       });
   return result;
 }

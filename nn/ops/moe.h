@@ -12,6 +12,7 @@
 #include "zeroth/core/tensor/parameter.h"
 #include "zeroth/kernels/moe/moe.h"
 #include "zeroth/nn/tape.h"
+#include "zeroth/nn/tensor_ranks.h"
 
 namespace zeroth {
 
@@ -34,16 +35,26 @@ absl::StatusOr<RoutedTokens> RouteOp(Context& context, const Value& logits, int6
 absl::Status BalanceOp(Context& context, const Value& logits, const Routing& routing,
                        float coefficient);
 
-// x [.., dim] → [tokens * top_k, dim], the rows of each expert together.
-absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Routing& routing);
-// The way back: of each token the weighted sum of its rows, in the shape `shape` [.., dim].
+// x [.., dim] → [tokens * top_k, dim], the rows of each expert together. With `ranks`, which share
+// the experts between them, x may be this rank's share of the rows, of which `all` has all;
+// without, `all` is x's data. Its gradient is then the sum over ranks of the rows' gradients, of
+// which there are as many as this rank has deterministic pieces, one after the other, in SumType:
+// [pieces * tokens * top_k, dim].
+absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& all,
+                                const Routing& routing, TensorRanks* ranks);
+// The way back: of each token the weighted sum of its rows, in the shape and type of `like`
+// [.., dim]. With `ranks`, `grouped` has the rows of this rank's pieces, as above, and the result
+// is the sum over these and over ranks; it has this rank's share of the rows where rows are shared.
+// The gradient of `grouped` is that of the sum, [tokens * top_k, dim].
 absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const RoutedTokens& routed,
-                                const Shape& shape);
+                                const Tensor& like, TensorRanks* ranks);
 
 // Of each projection the weights [out, in] of all experts.
 using ExpertWeights = std::vector<Parameter*>;
 // grouped [rows, in] → [rows, sum of the projections' out]: each row times the matrices of its own
-// expert, side by side.
+// expert, side by side. Where weights are divided by outputs the gradient of `grouped` is a rank's
+// summand, as ScatterOp takes it. Where they are divided by depth, the one projection's, so is the
+// result, as CombineOp takes it.
 absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
                                       const std::vector<ExpertWeights>& projections);
 

@@ -5,17 +5,23 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/ops/basic.h"
+#include "zeroth/nn/ops/pointwise.h"
 #include "zeroth/nn/testing/gradient_check.h"
+#include "zeroth/nn/testing/one_rank.h"
 
 namespace zeroth {
 namespace {
 
 using testing::Bench;
+using testing::CheckGradients;
 
 struct Sizes {
   int64_t sequences = 1;
@@ -111,6 +117,59 @@ TEST(BalanceOpTest, BalancedExpertsLoseTopK) {
   std::vector<double> one(16, 0.0);
   for (size_t t = 0; t < 4; ++t) one[4 * t] = 50;
   EXPECT_NEAR(BalanceLoss(sizes, one, {0, 0, 0, 0}), 4.0, 1e-12);
+}
+
+// Experts whose weights are whole, and in four pieces each.
+TEST(ExpertsTest, GradientsAndPieces) {
+  constexpr int64_t kExperts = 3;
+  constexpr int64_t kDim = 5;
+  constexpr int64_t kHidden = 8;
+  std::vector<std::vector<float>> results;
+  for (const bool divided : {false, true}) {
+    SCOPED_TRACE(divided);
+    Bench bench;
+    testing::OneRank ranks(4);
+    bench.context->set_tensor_ranks(&ranks);
+    std::vector<std::unique_ptr<Parameter>> parameters;
+    ExpertWeights gate, up, down;
+    for (ExpertWeights* weights : {&gate, &up, &down}) {
+      const bool is_down = weights == &down;
+      for (int64_t e = 0; e < kExperts; ++e) {
+        parameters.push_back(std::make_unique<Parameter>(
+            "weight", is_down ? Shape({kDim, kHidden}) : Shape({kHidden, kDim})));
+        weights->push_back(parameters.back().get());
+        if (divided) {
+          ASSERT_TRUE(weights->back()->Divide({kTensorAxis, is_down ? 1 : 0, 0, 1}).ok());
+        }
+        bench.Own(*weights->back(), 0.5f);
+      }
+    }
+    TensorRanks* const sharing = divided ? &ranks : nullptr;
+    const auto forward = [&](Context& context,
+                             const std::vector<Value>& in) -> absl::StatusOr<Value> {
+      // Steps that a derivative is taken over must not change who goes where.
+      ZEROTH_ASSIGN_OR_RETURN(const Value logits, ScaleOp(context, in[1], 3.0f));
+      ZEROTH_ASSIGN_OR_RETURN(const RoutedTokens routed, RouteOp(context, logits, 2, true));
+      ZEROTH_ASSIGN_OR_RETURN(const Value grouped,
+                              ScatterOp(context, in[0], in[0].data, routed.routing, sharing));
+      const Tensor& offsets = routed.routing.offsets;
+      ZEROTH_ASSIGN_OR_RETURN(const Value both,
+                              GroupedLinearOp(context, grouped, offsets, {gate, up}));
+      ZEROTH_ASSIGN_OR_RETURN(const Value hidden, SwiGluOp(context, both));
+      ZEROTH_ASSIGN_OR_RETURN(const Value out, GroupedLinearOp(context, hidden, offsets, {down}));
+      return CombineOp(context, out, routed, in[0].data, sharing);
+    };
+    std::vector<Parameter*> all;
+    for (const auto& parameter : parameters) all.push_back(parameter.get());
+    CheckGradients(bench, {Shape({2, 3, kDim}), Shape({2, 3, kExperts})}, all, forward);
+    const std::vector<Value> in = {
+        bench.context->MakeValue(bench.Upload(Shape({2, 3, kDim}), bench.Draw(6 * kDim))),
+        bench.context->MakeValue(bench.Upload(Shape({2, 3, kExperts}), bench.Draw(6 * kExperts)))};
+    const absl::StatusOr<Value> out = forward(*bench.context, in);
+    ASSERT_TRUE(out.ok()) << out.status();
+    results.push_back(*out->data.ToHost<float>());
+  }
+  EXPECT_THAT(results[1], ::testing::Pointwise(::testing::FloatNear(1e-5f), results[0]));
 }
 
 TEST(BalanceOpTest, RefusesLogitsThatAreNoSequences) {

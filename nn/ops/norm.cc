@@ -3,11 +3,13 @@
 #include "zeroth/nn/ops/norm.h"
 
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/kernels.h"
 #include "zeroth/kernels/norm/norm.h"
 #include "zeroth/nn/ops/divided.h"
@@ -15,12 +17,18 @@
 namespace zeroth {
 namespace {
 
-absl::Status Validate(const Value& x, const Value& residual, const Parameter& gamma) {
+absl::Status Validate(const Value& x, const Value& residual, const Parameter& gamma,
+                      const Parameter* beta) {
   const Shape& shape = x.data.shape();
   if (shape.rank() < 1 || gamma.shape() != Shape({shape.dim(-1)})) {
     return absl::InvalidArgumentError(
         absl::StrCat("norm with weight '", gamma.name(), "' ", gamma.shape().ToString(),
                      ": its input is ", shape.ToString(), ", expected [.., ", gamma.numel(), "]"));
+  }
+  if (IsDivided(gamma) && (beta != nullptr || residual.data.defined())) {
+    return absl::UnimplementedError(
+        absl::StrCat("norm with weight '", gamma.name(),
+                     "', which is divided among tensor ranks: a bias or a residual with it"));
   }
   if (residual.data.defined() && residual.data.shape() != shape) {
     return absl::InvalidArgumentError(absl::StrCat("norm with weight '", gamma.name(),
@@ -41,40 +49,134 @@ absl::Status PassToSummands(Context& context, GradientNode& sum, GradientNode* x
   return absl::OkStatus();
 }
 
-// Of the normalisation of `x`, whose gradient goes to `node`. `is_partial`: see NormOp.
-absl::Status Backward(Context& context, const Tensor& dy, const Tensor& x, GradientNode& node,
-                      Parameter& gamma, Parameter* beta, const Tensor& mean, const Tensor& rstd,
-                      bool is_partial) {
+// Into how many pieces of equal size the heads of this rank are cut, so that all ranks together
+// have as many whatever their number is.
+int PiecesOfHeads(Context& context, int64_t heads) {
+  const int64_t pieces = context.tensor_ranks()->options().pieces();
+  return static_cast<int>(std::gcd(pieces, heads));
+}
+
+// A copy of some columns.
+absl::StatusOr<Tensor> CopyColumns(Context& context, const Matrix& from) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor to,
+                          context.Empty(Shape({from.rows, from.cols}), from.tensor.dtype()));
+  ZEROTH_RETURN_IF_ERROR(
+      kernels::Basic(context.kernels(), {.op = BasicOp::kScale, .a = from, .out = to}));
+  return to;
+}
+
+// RmsNormBackward of [.., heads, dim], a piece of the heads at a time, whose gradients of the
+// weight are summed in one tree.
+absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& args) {
+  const int64_t dim = args.x.dim(-1);
+  const int64_t heads = args.x.dim(-2);
+  const int pieces = PiecesOfHeads(context, heads);
+  const int64_t of_piece = heads / pieces;
+  const int64_t tokens = args.x.numel() / (heads * dim);
+  const Shape wide({tokens, heads * dim});
+  const Shape rows({tokens * of_piece, dim});
+  const auto backward = [&](int piece, const Tensor& dgamma) -> absl::Status {
+    const auto columns = [&](const Tensor& all) {
+      return Matrix(all.Reshape(wide)).Columns(piece * of_piece * dim, of_piece * dim);
+    };
+    LayerNormBackwardArgs some;
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor dy, CopyColumns(context, columns(args.dy)));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor x, CopyColumns(context, columns(args.x)));
+    const Matrix rstd = args.rstd.Reshape(Shape({tokens, heads}));
+    ZEROTH_ASSIGN_OR_RETURN(some.rstd,
+                            CopyColumns(context, rstd.Columns(piece * of_piece, of_piece)));
+    some.dy = dy.Reshape(rows);
+    some.x = x.Reshape(rows);
+    some.gamma = args.gamma;
+    some.dx = some.dy;
+    some.dgamma = dgamma;
+    ZEROTH_RETURN_IF_ERROR(kernels::RmsNormBackward(context.kernels(), some));
+    return kernels::Basic(context.kernels(), {.op = BasicOp::kScale,
+                                              .a = dy,
+                                              .out = columns(args.dx),
+                                              .accumulate = args.accumulate_dx});
+  };
+  if (args.dgamma.defined()) return SumPieces(context, pieces, args.dgamma, backward);
+  for (int piece = 0; piece < pieces; ++piece) {
+    ZEROTH_RETURN_IF_ERROR(backward(piece, Tensor()));
+  }
+  return absl::OkStatus();
+}
+
+// RmsSums of whole rows, of which x and dy have the columns of this rank's part of `gamma`.
+absl::StatusOr<Tensor> SumsOfWholeRows(Context& context, const Parameter& gamma, const Tensor& x,
+                                       const Tensor& dy, const Tensor& rstd) {
+  ZEROTH_ASSIGN_OR_RETURN(TensorRanks* const ranks, RanksOf(context, gamma));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(gamma));
+  const int64_t cols = gamma.numel() / ranks->options().pieces();
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sums,
+                          context.Empty(Shape({x.numel() / gamma.numel()}), DType::kFloat32));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sums, [&](int piece, const Tensor& out) {
+    RmsSumsArgs args;
+    args.x = Matrix(x).Columns(piece * cols, cols);
+    if (dy.defined()) {
+      args.dy = Matrix(dy).Columns(piece * cols, cols);
+      args.gamma = values.View(piece * cols, Shape({cols}));
+      args.rstd = rstd;
+    }
+    args.sums = out;
+    return kernels::RmsSums(context.kernels(), args);
+  }));
+  ZEROTH_RETURN_IF_ERROR(ranks->Sum(sums, gamma.name()));
+  return sums;
+}
+
+// One normalisation, for backward.
+struct Normalised {
+  Tensor x;  // what was normalised
+  Parameter* gamma = nullptr;
+  Parameter* beta = nullptr;
+  Tensor mean;
+  Tensor rstd;
+  bool of_heads = false;
+  bool is_partial = false;  // other ranks make summands of the weights' gradients
+};
+
+// The gradient of `x` goes to `node`.
+absl::Status Backward(Context& context, const Normalised& of, const Tensor& dy,
+                      GradientNode& node) {
   LayerNormBackwardArgs args;
   args.dy = dy;
-  args.x = x;
-  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(gamma));
-  args.mean = mean;
-  args.rstd = rstd;
-  ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, x));
+  args.x = of.x;
+  ZEROTH_ASSIGN_OR_RETURN(args.gamma, FullValues(*of.gamma));
+  args.mean = of.mean;
+  args.rstd = of.rstd;
+  if (IsDivided(*of.gamma)) {
+    ZEROTH_ASSIGN_OR_RETURN(args.sums, SumsOfWholeRows(context, *of.gamma, of.x, dy, of.rstd));
+    args.width = of.gamma->global_numel();
+  }
+  ZEROTH_ASSIGN_OR_RETURN(NodeSlot slot, TakeGradient(context, node, of.x));
   args.dx = std::move(slot.tensor);
   args.accumulate_dx = slot.accumulate;
   ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dgamma,
-                          TakeGradientPlace(context, gamma, is_partial));
+                          TakeGradientPlace(context, *of.gamma, of.is_partial));
   args.dgamma = dgamma.tensor;
   args.accumulate_dgamma = dgamma.accumulate;
-  GradientPlace dbeta;
-  if (beta != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(dbeta, TakeGradientPlace(context, *beta, is_partial));
-    args.dbeta = dbeta.tensor;
-    args.accumulate_dbeta = dbeta.accumulate;
+  if (of.beta == nullptr) {
+    const bool by_pieces = of.of_heads && PiecesOfHeads(context, of.x.dim(-2)) > 1;
+    ZEROTH_RETURN_IF_ERROR(by_pieces ? BackwardByPieces(context, args)
+                                     : kernels::RmsNormBackward(context.kernels(), args));
+    return FinishGradient(context, *of.gamma, dgamma);
   }
-  const auto backward = beta != nullptr ? kernels::LayerNormBackward : kernels::RmsNormBackward;
-  ZEROTH_RETURN_IF_ERROR(backward(context.kernels(), args));
-  ZEROTH_RETURN_IF_ERROR(FinishGradient(context, gamma, dgamma));
-  return beta != nullptr ? FinishGradient(context, *beta, dbeta) : absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const GradientPlace dbeta,
+                          TakeGradientPlace(context, *of.beta, of.is_partial));
+  args.dbeta = dbeta.tensor;
+  args.accumulate_dbeta = dbeta.accumulate;
+  ZEROTH_RETURN_IF_ERROR(kernels::LayerNormBackward(context.kernels(), args));
+  ZEROTH_RETURN_IF_ERROR(FinishGradient(context, *of.gamma, dgamma));
+  return FinishGradient(context, *of.beta, dbeta);
 }
 
 }  // namespace
 
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
-                                  Parameter& gamma, Parameter* beta, float eps, bool of_part) {
-  ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma));
+                                  Parameter& gamma, Parameter* beta, float eps, bool of_heads) {
+  ZEROTH_RETURN_IF_ERROR(Validate(x, residual, gamma, beta));
   const Shape& shape = x.data.shape();
   const bool summed = residual.data.defined();
   NormResult result;
@@ -97,21 +199,26 @@ absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value&
     ZEROTH_ASSIGN_OR_RETURN(args.beta, FullValues(*beta));
     ZEROTH_ASSIGN_OR_RETURN(args.mean, context.Empty(Shape({rows}), DType::kFloat32));
   }
+  if (IsDivided(gamma)) {
+    ZEROTH_ASSIGN_OR_RETURN(args.sums, SumsOfWholeRows(context, gamma, x.data, Tensor(), Tensor()));
+    args.width = gamma.global_numel();
+  }
   const auto norm = beta != nullptr ? kernels::LayerNorm : kernels::RmsNorm;
   ZEROTH_RETURN_IF_ERROR(norm(context.kernels(), args));
   if (!context.recording()) return result;
 
-  context.tape().Record([&context, &gamma, beta, input = result.sum.data, sum = result.sum.node,
-                         x_node = x.node, residual_node = residual.node,
-                         out = result.normalized.node, mean = args.mean, rstd = args.rstd, summed,
-                         is_partial = of_part || context.rows_are_shared()]() -> absl::Status {
-    if (out->grad.defined() && sum != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(
-          Backward(context, out->grad, input, *sum, gamma, beta, mean, rstd, is_partial));
-    }
-    return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
-                  : absl::OkStatus();
-  });
+  const bool is_partial = !IsDivided(gamma) && (of_heads || context.rows_are_shared());
+  context.tape().Record(
+      [&context,
+       of = Normalised{result.sum.data, &gamma, beta, args.mean, args.rstd, of_heads, is_partial},
+       sum = result.sum.node, x_node = x.node, residual_node = residual.node,
+       out = result.normalized.node, summed]() -> absl::Status {
+        if (out->grad.defined() && sum != nullptr) {
+          ZEROTH_RETURN_IF_ERROR(Backward(context, of, out->grad, *sum));
+        }
+        return summed ? PassToSummands(context, *sum, x_node.get(), residual_node.get())
+                      : absl::OkStatus();
+      });
   return result;
 }
 

@@ -18,11 +18,13 @@ struct NormResult {
 
 // Layer normalisation of x (+ residual, if its data is defined) over the last dimension; x [..,
 // dim], gamma and beta [dim]. Without a beta (nullptr) it is normalisation by root mean square.
-// With `of_part`, and where rows are shared, each of Context::tensor_ranks() normalises other rows
-// with the same weights: gradients of these are summed over ranks.
+// With `of_heads`, and where rows are shared, each of Context::tensor_ranks() normalises other rows
+// with the same weights: gradients of these are summed over ranks. With `of_heads`, x is [.., heads
+// of this rank, dim], and deterministic pieces are of heads. Where gamma is divided, x has this
+// rank's columns of rows that all ranks normalise together, without a beta.
 absl::StatusOr<NormResult> NormOp(Context& context, const Value& x, const Value& residual,
                                   Parameter& gamma, Parameter* beta, float eps,
-                                  bool of_part = false);
+                                  bool of_heads = false);
 
 }  // namespace zeroth
 

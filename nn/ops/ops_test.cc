@@ -13,6 +13,7 @@
 #include "zeroth/nn/ops/norm.h"
 #include "zeroth/nn/ops/pointwise.h"
 #include "zeroth/nn/testing/gradient_check.h"
+#include "zeroth/nn/testing/one_rank.h"
 
 namespace zeroth {
 namespace {
@@ -133,6 +134,42 @@ TEST(NormOpTest, EitherKindWithAndWithoutResidual) {
                      });
     }
   }
+}
+
+// Of 6 heads in 4 pieces, which are 2.
+TEST(NormOpTest, OfHeadsInPieces) {
+  Bench bench;
+  testing::OneRank ranks(4);
+  bench.context->set_tensor_ranks(&ranks);
+  Parameter gamma("gamma", Shape({5}));
+  bench.Own(gamma);
+  CheckGradients(bench, {Shape({2, 3, 6, 5})}, {&gamma},
+                 [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                   const absl::StatusOr<NormResult> norm =
+                       NormOp(context, in[0], Value(), gamma, nullptr, 1e-5f, /*of_heads=*/true);
+                   if (!norm.ok()) return norm.status();
+                   return AddOp(context, in[0], norm->normalized);
+                 });
+}
+
+TEST(NormOpTest, OverAllHeadsInPieces) {
+  Bench bench;
+  testing::OneRank ranks(4);
+  bench.context->set_tensor_ranks(&ranks);
+  Parameter gamma("gamma", Shape({24}));
+  ASSERT_TRUE(gamma.Divide({kTensorAxis, 0, 0, 1}).ok());
+  bench.Own(gamma);
+  CheckGradients(bench, {Shape({2, 3, 24})}, {&gamma},
+                 [&](Context& context, const Inputs& in) -> absl::StatusOr<Value> {
+                   const absl::StatusOr<NormResult> norm =
+                       NormOp(context, in[0], Value(), gamma, nullptr, 1e-5f);
+                   if (!norm.ok()) return norm.status();
+                   return AddOp(context, in[0], norm->normalized);
+                 });
+  Parameter beta("beta", Shape({24}));
+  const Value x = bench.context->MakeValue(bench.Upload(Shape({1, 24}), bench.Draw(24)));
+  EXPECT_EQ(NormOp(*bench.context, x, Value(), gamma, &beta, 1e-5f).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(PointwiseOpTest, Gelu) {

@@ -103,6 +103,53 @@ TEST(TensorResumeTest, HopsOfAdaptersKeepTheBits) {
                                    "--init_adapter=" + (out / "4/final_adapter").string()}));
 }
 
+// OLMo 2, whose norms of queries and keys are over all heads.
+TEST(TensorResumeTest, HopsWithNormsOverAllHeadsKeepTheBits) {
+  const fs::path out = Scratch();
+  const Flags fixed = {"--init_from=tests/testdata/olmo2_tiny", "--deterministic_batch=4",
+                       "--deterministic_tensor=4", "--batch_size=1"};
+  MustRun(Training(out / "alone", With(fixed, {"--world_size=1"})));
+  MustRun(Training(out / "2", With(fixed, {"--world_size=4", "--tensor_parallel=2"})));
+  MustRun(Training(out / "4",
+                   With(fixed, {"--world_size=4", "--tensor_parallel=4", Resume(out / "2", 3)})));
+  MustRun(Training(out / "1", With(fixed, {"--world_size=2", "--strategy=shard_optimizer",
+                                           Resume(out / "4", 6)})));
+  for (const char* run : {"2", "4", "1"}) {
+    EXPECT_TRUE(Model(out / run) == Model(out / "alone")) << run << " has other bits";
+  }
+}
+
+// A mixture of experts that is balanced, with a dense layer and norms of heads.
+TEST(TensorResumeTest, HopsOfExpertsKeepTheBits) {
+  const fs::path out = Scratch();
+  nlohmann::json config = nlohmann::json::parse(Read("tests/testdata/qwen3_moe_tiny/config.json"));
+  config["num_hidden_layers"] = 3;
+  config["num_key_value_heads"] = 4;
+  config["mlp_only_layers"] = {1};
+  config["output_router_logits"] = true;
+  config["router_aux_loss_coef"] = 0.1;
+  Write(out / "config.json", config.dump());
+  const Flags fixed = {"--init_from=", "--model=" + (out / "config.json").string(),
+                       "--deterministic_batch=4", "--deterministic_tensor=4", "--batch_size=1"};
+  MustRun(Training(out / "alone", With(fixed, {"--world_size=1"})));
+  MustRun(Training(out / "2", With(fixed, {"--world_size=4", "--tensor_parallel=2"})));
+  MustRun(Training(out / "4",
+                   With(fixed, {"--world_size=4", "--tensor_parallel=4", Resume(out / "2", 3)})));
+  MustRun(Training(out / "1",
+                   With(fixed, {"--world_size=2", "--strategy=no_shard", Resume(out / "4", 6)})));
+  for (const char* run : {"2", "4", "1"}) {
+    EXPECT_TRUE(Model(out / run) == Model(out / "alone")) << run << " has other bits";
+    EXPECT_EQ(LastLoss(out / run, "loss"), LastLoss(out / "alone", "loss")) << run;
+    EXPECT_EQ(LastLoss(out / run, "eval_loss"), LastLoss(out / "alone", "eval_loss")) << run;
+  }
+  // What was exported is the plain model, of which each rank reads its parts.
+  const Flags again = {"--init_from=" + (out / "4/final").string(), "--deterministic_batch=4",
+                       "--deterministic_tensor=4", "--batch_size=1", "--steps=3"};
+  MustRun(Training(out / "whole", With(again, {"--world_size=1"})));
+  MustRun(Training(out / "parts", With(again, {"--world_size=4", "--tensor_parallel=4"})));
+  EXPECT_TRUE(Model(out / "parts") == Model(out / "whole"));
+}
+
 // Without them it is the same training within rounding, and a part of what is sampled, clipped and
 // saved as ever.
 TEST(TensorResumeTest, HopsWithoutFixedPiecesTrainTheSameModel) {
@@ -164,6 +211,10 @@ TEST(TensorResumeTest, WhatCannotBeIsSaid) {
   expect_error({"--sequence_parallel", "--world_size=2"}, "needs --tensor_parallel");
   expect_error({"--tensor_parallel=2", "--world_size=2", "--deterministic_tensor=3"},
                "expected a power of two");
+  expect_error({"--init_from=tests/testdata/qwen3_moe_tiny", "--deterministic_tensor=16"},
+               "40 outputs cannot be divided among 16 deterministic pieces");
+  expect_error({"--init_from=tests/testdata/olmo2_tiny", "--tensor_parallel=8", "--world_size=8"},
+               "4 heads cannot be divided among 8");
 }
 
 }  // namespace

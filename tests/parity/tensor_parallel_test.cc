@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,11 +44,24 @@ std::vector<RunSetup> AllSetups() {
   }
   RunSetup four = Divided("gpt2_tiny", 4, 4).front();
   setups.push_back(four);
+  // Norms over all heads, and mixtures of experts.
+  for (const char* model : {"olmo2_tiny", "qwen3_moe_tiny"}) {
+    for (const int world_size : {2, 4}) {
+      for (const RunSetup& setup : Divided(model, world_size, 2)) setups.push_back(setup);
+    }
+    RunSetup pieces = Divided(model, 4, 2).back();
+    pieces.tensor.deterministic = 4;
+    setups.push_back(pieces);
+  }
+  setups.push_back(Divided("olmo2_tiny", 4, 4).front());
   // Norms of heads, and projections with and without biases.
   for (const char* model : {"qwen3_tiny", "qwen2_tiny", "mistral_tiny", "llama31_tiny"}) {
     setups.push_back(Divided(model, 4, 2).back());
-    setups.push_back(setups.back());
-    setups.back().tensor.sequence = true;
+  }
+  for (const char* model : Families()) {
+    RunSetup sequence = Divided(model, 4, 2).back();
+    sequence.tensor.sequence = true;
+    setups.push_back(sequence);
   }
   return setups;
 }
@@ -80,7 +94,7 @@ using TensorSettingsTest = OnTestDevice;
 
 // As without tensor ranks, what is sharded over the others touches no bit.
 TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
-  for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+  for (const char* model : {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
     const std::vector<RunSetup> setups = Divided(model, 4, 2);
     for (size_t i = 1; i < setups.size(); ++i) {
       SCOPED_TRACE(setups[i].ToString());
@@ -90,37 +104,42 @@ TEST_F(TensorSettingsTest, StrategiesGiveTheSameBits) {
 }
 
 TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
-  RunSetup plain = Divided("llama_tiny", 4, 2).front();
-  plain.strategy = "full_shard";
-  plain.steps = 4;
-  RunSetup offloaded = plain;
-  offloaded.offload.parameters = offloaded.offload.gradients = offloaded.offload.optimizer = true;
-  RunSetup rows = plain;
-  rows.layout = LayoutKind::kRows;
-  RunSetup recomputed = plain;
-  recomputed.activation_checkpointing = ActivationCheckpointing::kBlock;
-  for (const RunSetup& variant : {offloaded, rows, recomputed}) {
-    SCOPED_TRACE(variant.ToString());
-    ExpectSameBits(Record(plain), Record(variant));
+  for (const char* model : {"llama_tiny", "olmo2_tiny", "qwen3_moe_tiny"}) {
+    RunSetup plain = Divided(model, 4, 2).front();
+    plain.strategy = "full_shard";
+    plain.steps = 4;
+    RunSetup offloaded = plain;
+    offloaded.offload.parameters = offloaded.offload.gradients = offloaded.offload.optimizer = true;
+    RunSetup rows = plain;
+    rows.layout = LayoutKind::kRows;
+    RunSetup recomputed = plain;
+    recomputed.activation_checkpointing = ActivationCheckpointing::kBlock;
+    for (const RunSetup& variant : {offloaded, rows, recomputed}) {
+      SCOPED_TRACE(variant.ToString());
+      ExpectSameBits(Record(plain), Record(variant));
+    }
+    RunSetup sequence = plain;
+    sequence.tensor.sequence = true;
+    RunSetup recomputed_sequence = sequence;
+    recomputed_sequence.activation_checkpointing = ActivationCheckpointing::kBlock;
+    ExpectSameBits(Record(sequence), Record(recomputed_sequence));
   }
-  RunSetup sequence = plain;
-  sequence.tensor.sequence = true;
-  RunSetup recomputed_sequence = sequence;
-  recomputed_sequence.activation_checkpointing = ActivationCheckpointing::kBlock;
-  ExpectSameBits(Record(sequence), Record(recomputed_sequence));
 }
 
 // In bf16, gradients added up over micro-batches included, as far from the reference as without.
 TEST_F(TensorSettingsTest, Bf16IsAsGoodAsWithout) {
-  for (const bool sequence : {false, true}) {
-    RunSetup divided = Divided("llama_tiny", 4, 2).front();
+  for (const auto& [model, sequence] :
+       {std::pair("llama_tiny", false), std::pair("llama_tiny", true),
+        std::pair("olmo2_tiny", false), std::pair("qwen3_moe_tiny", true)}) {
+    SCOPED_TRACE(model);
+    RunSetup divided = Divided(model, 4, 2).front();
     divided.strategy = "full_shard";
     divided.precision.param_dtype = DType::kBFloat16;
     divided.precision.reduce_dtype = DType::kBFloat16;
     divided.micro_batches = 2;
     divided.sync_every_micro_batch = false;
     divided.tensor.sequence = sequence;
-    const absl::StatusOr<TrainingRecord> reference = LoadReference("llama_tiny");
+    const absl::StatusOr<TrainingRecord> reference = LoadReference(model);
     ASSERT_TRUE(reference.ok()) << reference.status();
     const TrainingRecord& record = Record(divided);
     ASSERT_EQ(record.losses.size(), reference->losses.size());
@@ -136,7 +155,8 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
   MixedPrecision bf16;
   bf16.param_dtype = DType::kBFloat16;
   for (const MixedPrecision& precision : {MixedPrecision(), bf16}) {
-    for (const char* model : {"gpt2_tiny", "llama_tiny"}) {
+    for (const char* model :
+         {"gpt2_tiny", "llama_tiny", "olmo2_tiny", "qwen3_tiny", "qwen3_moe_tiny"}) {
       RunSetup one;
       one.model = model;
       one.precision = precision;
@@ -151,7 +171,8 @@ TEST_F(TensorSettingsTest, DeterministicPiecesGiveTheSameBits) {
       two.strategy = "full_shard";
       SCOPED_TRACE(two.ToString());
       ExpectSameBits(Record(one), Record(two));
-      if (std::string(model) != "gpt2_tiny") continue;  // of 2 heads of keys
+      // The others have 2 heads of keys.
+      if (std::string(model) != "gpt2_tiny" && std::string(model) != "olmo2_tiny") continue;
       RunSetup four = two;
       four.world_size = 8;
       four.tensor.size = 4;

@@ -42,9 +42,20 @@ Machine SomeCpu() {
 
 constexpr char kMoe[] = "small_moe";
 constexpr char kBalancedMoe[] = "small_balanced_moe";
+constexpr char kOlmo2[] = "small_olmo2";
 
-// A preset's, or that of a small mixture of experts.
+absl::StatusOr<nlohmann::json> SmallOlmo2() {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("olmo2_1b"));
+  const std::pair<const char*, int> sizes[] = {
+      {"vocab_size", 512},        {"hidden_size", 64},        {"num_hidden_layers", 3},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"intermediate_size", 96}};
+  for (const auto& [key, size] : sizes) config[key] = size;
+  return config;
+}
+
+// A preset's, or that of a small model of a family whose presets are large.
 absl::StatusOr<nlohmann::json> ConfigOf(const std::string& model) {
+  if (model == kOlmo2) return SmallOlmo2();
   if (model != kMoe && model != kBalancedMoe) return PresetConfig(model);
   ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("qwen3_30b_a3b"));
   const std::pair<const char*, int> sizes[] = {
@@ -209,7 +220,8 @@ TEST_P(PlanMemoryOfTensorRanksTest, IsTheRunsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PlanMemoryOfTensorRanksTest,
-                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny"),
+                         testing::Combine(testing::Values("gpt2_nano", "llama_tiny", kOlmo2,
+                                                          kBalancedMoe),
                                           testing::Bool()),
                          [](const auto& test) {
                            return absl::StrCat(std::get<0>(test.param),

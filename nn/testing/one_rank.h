@@ -1,0 +1,30 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#ifndef ZEROTH_NN_TESTING_ONE_RANK_H_
+#define ZEROTH_NN_TESTING_ONE_RANK_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/nn/tensor_ranks.h"
+
+namespace zeroth::testing {
+
+// The tensor ranks of a run with one, whose sums are of so many deterministic pieces. Rows are not
+// shared there, so nobody gathers.
+class OneRank : public TensorRanks {
+ public:
+  explicit OneRank(int pieces) : TensorRanks({.size = 1, .deterministic = pieces}, 0) {}
+  absl::Status Sum(const Tensor&, absl::string_view) override { return absl::OkStatus(); }
+  absl::Status Gather(const Tensor&, const Tensor&, absl::string_view label) override {
+    return absl::UnimplementedError(label);
+  }
+  absl::Status SumShare(const Tensor&, const Tensor&, absl::string_view label) override {
+    return absl::UnimplementedError(label);
+  }
+};
+
+}  // namespace zeroth::testing
+
+#endif  // ZEROTH_NN_TESTING_ONE_RANK_H_
