@@ -15,6 +15,7 @@
 #include "zeroth/checkpoint/sharded/training_state.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
+#include "zeroth/core/device/timeline.h"
 
 namespace zeroth {
 namespace {
@@ -34,28 +35,64 @@ absl::StatusOr<std::string> FindCheckpoint(const std::string& directory) {
       directory, ": no checkpoint there; expected a directory step-N, or one that holds such"));
 }
 
-// Tensor ranks as a group of the mesh.
+// Tensor ranks as a group of the mesh, which talks on a stream of its own.
 class TensorGroup final : public TensorRanks {
  public:
-  TensorGroup(Communicator& group, Stream& stream, const TensorParallelOptions& options)
-      : TensorRanks(options, group.rank()), group_(group), stream_(stream) {}
-
-  absl::Status Sum(const Tensor& tensor, absl::string_view label) override {
-    if (size() == 1) return absl::OkStatus();
-    return group_.AllReduce(tensor, ReduceOp::kSum, stream_, label);
-  }
-  absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label) override {
-    if (size() == 1) return absl::OkStatus();
-    return group_.AllGather(mine, all, stream_, label);
-  }
-  absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label) override {
-    if (size() == 1) return absl::OkStatus();
-    return group_.ReduceScatter(all, mine, ReduceOp::kSum, stream_, label);
+  static absl::StatusOr<std::unique_ptr<TensorGroup>> Create(Communicator& group, Device& device,
+                                                             const TensorParallelOptions& options,
+                                                             Timeline* timeline) {
+    std::unique_ptr<TensorGroup> made(new TensorGroup(group, device, options, timeline));
+    if (options.size > 1) {
+      ZEROTH_ASSIGN_OR_RETURN(made->stream_, device.CreateStream(kTensorAxis));
+    }
+    return made;
   }
 
  private:
+  TensorGroup(Communicator& group, Device& device, const TensorParallelOptions& options,
+              Timeline* timeline)
+      : TensorRanks(options, group.rank()),
+        group_(group),
+        compute_(device.compute_stream()),
+        timeline_(timeline) {}
+
+  absl::Status SumBeside(const Tensor& tensor, absl::string_view label,
+                         const Beside& beside) override {
+    return Run(CollectiveOp::kAllReduce, label, beside,
+               [&] { return group_.AllReduce(tensor, ReduceOp::kSum, *stream_, label); });
+  }
+  absl::Status GatherBeside(const Tensor& mine, const Tensor& all, absl::string_view label,
+                            const Beside& beside) override {
+    return Run(CollectiveOp::kAllGather, label, beside,
+               [&] { return group_.AllGather(mine, all, *stream_, label); });
+  }
+  absl::Status SumShareBeside(const Tensor& all, const Tensor& mine, absl::string_view label,
+                              const Beside& beside) override {
+    return Run(CollectiveOp::kReduceScatter, label, beside,
+               [&] { return group_.ReduceScatter(all, mine, ReduceOp::kSum, *stream_, label); });
+  }
+
+  template <typename Collective>
+  absl::Status Run(CollectiveOp op, absl::string_view label, const Beside& beside,
+                   const Collective& collective) {
+    if (size() == 1) return beside == nullptr ? absl::OkStatus() : beside();
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> computed, compute_.Record());
+    ZEROTH_RETURN_IF_ERROR(stream_->Wait(computed));
+    ZEROTH_RETURN_IF_ERROR(collective());
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> done, stream_->Record());
+    const std::string name = absl::StrCat(CollectiveOpName(op), " ", label);
+    absl::Status status;
+    if (beside != nullptr) status = Timed(timeline_, compute_, "beside", name, beside);
+    // Also after an error: what is on its way uses memory that the compute stream gives away.
+    status.Update(
+        TimedWait(timeline_, compute_, kWaitFor, name, [&] { return compute_.Wait(done); }));
+    return status;
+  }
+
   Communicator& group_;
-  Stream& stream_;
+  Stream& compute_;
+  Timeline* const timeline_;
+  std::unique_ptr<Stream> stream_;  // nullptr: there is nobody to talk to
 };
 
 std::vector<ShardState> StatesOf(const Optimizer* optimizer) {
@@ -80,8 +117,9 @@ absl::StatusOr<std::unique_ptr<ShardedModule>> ShardedModule::Create(
     Mesh& mesh = sharded->sharding().mesh();
     ZEROTH_ASSIGN_OR_RETURN(const Mesh::Axes axes, mesh.Find({kTensorAxis}));
     ZEROTH_ASSIGN_OR_RETURN(Communicator* const group, mesh.Group(axes, Traffic::kActivations));
-    sharded->tensor_ranks_ =
-        std::make_unique<TensorGroup>(*group, rank.device().compute_stream(), tensor);
+    ZEROTH_ASSIGN_OR_RETURN(
+        sharded->tensor_ranks_,
+        TensorGroup::Create(*group, rank.device(), tensor, options.scheduler.timeline));
     sharded->context_->set_tensor_ranks(sharded->tensor_ranks_.get());
   }
   return sharded;

@@ -5,13 +5,18 @@
 // sequence 256, 4 sequences per rank, 2 ranks with one thread each; in float32, and in bf16 with
 // gradients reduced in float32.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 
 #include "zeroth/benchmarks/train_step_runner.h"
+
+ABSL_FLAG(int64_t, batch_tokens, 16384, "Tokens of a step of BM_MuonStep, a multiple of 2048.");
 
 namespace zeroth {
 namespace {
@@ -52,37 +57,41 @@ void BM_TrainStep(benchmark::State& state, const std::string& strategy, DType dt
   }
 }
 
-// full_shard with so many micro-batches of 2048 tokens. AdamW's come first, and Muon's ratios are
-// to these. What Muon adds is the same for any batch; the floor is its products at the rate of
-// GEMM.
-void BM_OptimizerStep(benchmark::State& state, const std::string& optimizer) {
+// full_shard on T tensor ranks, with as many tokens in a step of all ranks as without.
+void BM_TensorParallelStep(benchmark::State& state, bool sequence_parallel) {
   TrainStepSetup setup = Setup("full_shard");
-  setup.optimizer = optimizer;
-  setup.micro_batches = state.range(0);
+  setup.tensor_ranks = static_cast<int>(state.range(0));
+  setup.batch *= setup.tensor_ranks;
+  setup.sequence_parallel = sequence_parallel;
   const auto result = RunTrainSteps(state, setup, "GFLOP/s");
   if (!result.has_value()) return;
-  static auto* adamw = new std::map<int64_t, double>;  // seconds by micro-batches
-  const double seconds =
-      static_cast<double>(setup.ranks * setup.micro_batches * setup.batch * setup.seq) /
-      result->tokens_per_second;
   state.counters["peak_MiB"] = static_cast<double>(result->peak_bytes) / (1 << 20);
-  if (optimizer == "adamw") (*adamw)[setup.micro_batches] = seconds;
-  const auto found = adamw->find(setup.micro_batches);
-  if (optimizer == "adamw" || found == adamw->end()) return;
-  state.counters["ratio_to_adamw"] = seconds / found->second;
-  state.counters["floor_of_ratio"] = 1 + result->muon_floor / found->second;
+  CompareWithFloat32(state, setup.strategy, *result, "ratio_to_T1");
 }
 
-#define ZEROTH_OPTIMIZER_STEP(optimizer)                     \
-  BENCHMARK_CAPTURE(BM_OptimizerStep, optimizer, #optimizer) \
-      ->Arg(1)                                               \
-      ->Arg(8)                                               \
-      ->UseManualTime()                                      \
-      ->Iterations(3)                                        \
+#define ZEROTH_TENSOR_PARALLEL_STEP(name, sequence_parallel)          \
+  BENCHMARK_CAPTURE(BM_TensorParallelStep, name, (sequence_parallel)) \
+      ->Arg(2)                                                        \
+      ->UseManualTime()                                               \
+      ->Iterations(5)                                                 \
       ->Unit(benchmark::kMillisecond)
 
-ZEROTH_OPTIMIZER_STEP(adamw);
-ZEROTH_OPTIMIZER_STEP(muon);
+// full_shard, with gradients reduced once. What Muon adds is the same for any batch, so that the
+// ratio falls with --batch_tokens.
+void BM_MuonStep(benchmark::State& state) {
+  TrainStepSetup setup = Setup("full_shard");
+  const int64_t micro_batch = setup.ranks * setup.batch * setup.seq;
+  const int64_t tokens = absl::GetFlag(FLAGS_batch_tokens);
+  if (tokens < micro_batch || tokens % micro_batch != 0) {
+    const std::string problem =
+        absl::StrCat("--batch_tokens=", tokens, ": expected a multiple of ", micro_batch);
+    return state.SkipWithError(problem.c_str());
+  }
+  setup.micro_batches = tokens / micro_batch;
+  RunMuonBesideAdamW(state, setup);
+}
+
+BENCHMARK(BM_MuonStep)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 
 // full_shard with state in files, against the same in memory.
 void BM_OffloadedStep(benchmark::State& state, OffloadOptions offload) {
@@ -123,6 +132,9 @@ ZEROTH_TRAIN_STEP(no_shard);
 ZEROTH_TRAIN_STEP(shard_grad_op);
 ZEROTH_TRAIN_STEP(full_shard);
 ZEROTH_TRAIN_STEP(hybrid_shard);
+
+ZEROTH_TENSOR_PARALLEL_STEP(plain, false);
+ZEROTH_TENSOR_PARALLEL_STEP(sequence_parallel, true);
 
 ZEROTH_OFFLOADED_STEP(optimizer, false, false, true);
 ZEROTH_OFFLOADED_STEP(optimizer_gradients, false, true, true);

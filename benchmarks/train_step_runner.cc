@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -49,6 +50,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const TrainStepSetup& setup
   options.sharding.offload = setup.offload;
   options.record_steps = setup.record_steps;
   options.optimizer = setup.optimizer;
+  options.tensor.size = setup.tensor_ranks;
+  options.tensor.sequence = setup.sequence_parallel;
   options.sync_every_micro_batch = setup.micro_batches == 1;
   if (setup.strategy == "hybrid_shard") {
     options.sharding.strategy_options.shard_size = setup.ranks;
@@ -73,51 +76,155 @@ double MuonFlops(const LanguageModel& model) {
   return flops;
 }
 
+// Of a step of all ranks.
+int64_t TokensOf(const TrainStepSetup& setup) {
+  return setup.ranks / setup.tensor_ranks * setup.micro_batches * setup.batch * setup.seq;
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// One rank's side of a benchmark.
+class BenchRank {
+ public:
+  // After a step that touches all memory for the first time and learns the order of units.
+  static absl::StatusOr<std::unique_ptr<BenchRank>> Create(const TrainStepSetup& setup,
+                                                           Communicator& world, Device& device) {
+    auto rank = std::make_unique<BenchRank>();
+    ZEROTH_ASSIGN_OR_RETURN(rank->trainer_, MakeTrainer(setup, world, device));
+    rank->batch_.assign(
+        static_cast<size_t>(setup.micro_batches),
+        MakeBatch(setup, rank->trainer_->model().vocab_size(), world.rank() / setup.tensor_ranks));
+    ZEROTH_RETURN_IF_ERROR(rank->Step().status());
+    return rank;
+  }
+
+  Trainer& trainer() { return *trainer_; }
+
+  // Seconds.
+  absl::StatusOr<double> Step() {
+    const auto start = std::chrono::steady_clock::now();
+    ZEROTH_RETURN_IF_ERROR(trainer_->Step(batch_, 1e-4).status());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<Batch> batch_;
+};
+
+// Takes in `rate` the rate of products now, if that is more.
+absl::Status MeasureRate(const TrainStepSetup& setup, Communicator& world, Device& device,
+                         Trainer& trainer, double& rate) {
+  ZEROTH_ASSIGN_OR_RETURN(const double now,
+                          MeasureGemmRate(world, device, trainer.kernels(), setup.param_dtype));
+  rate = std::max(rate, now);
+  return absl::OkStatus();
+}
+
+void SetSpeed(const TrainStepSetup& setup, double flops_per_token, double median,
+              TrainStepResult& result) {
+  result.tokens_per_second = static_cast<double>(TokensOf(setup)) / median;
+  result.flops_per_second = result.tokens_per_second * flops_per_token;
+  // Products are at least as fast as a step that is made of them.
+  result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
+}
+
 absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t steps,
                                         Communicator& world, double& median) {
   ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                           DeviceRegistry::Create(setup.device, DeviceOptions()));
   device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
-                          MakeTrainer(setup, world, *device));
-  const std::vector<Batch> batch(static_cast<size_t>(setup.micro_batches),
-                                 MakeBatch(setup, trainer->model().vocab_size(), world.rank()));
-  ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> rank,
+                          BenchRank::Create(setup, world, *device));
+  Trainer& trainer = rank->trainer();
   TrainStepResult result;
   result.peak_bytes = device->allocator().stats().total.peak_bytes;
-  const auto measure_rate = [&]() -> absl::Status {
-    ZEROTH_ASSIGN_OR_RETURN(const double rate,
-                            MeasureGemmRate(world, *device, trainer->kernels(), setup.param_dtype));
-    result.gemm_rate = std::max(result.gemm_rate, rate);
-    return absl::OkStatus();
-  };
-  ZEROTH_RETURN_IF_ERROR(measure_rate());
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, trainer, result.gemm_rate));
   const auto moved = [&] {
-    const OffloadStats stats = trainer->sharding().stats().offload;
+    const OffloadStats stats = trainer.sharding().stats().offload;
     return static_cast<double>(stats.bytes_read + stats.bytes_written);
   };
   const double moved_before = moved();
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    ZEROTH_RETURN_IF_ERROR(trainer->Step(batch, 1e-4).status());
-    seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    ZEROTH_ASSIGN_OR_RETURN(const double took, rank->Step());
+    seconds.push_back(took);
   }
   if (steps > 0) {
     result.offload_bytes_per_step = (moved() - moved_before) / static_cast<double>(steps);
   }
-  ZEROTH_RETURN_IF_ERROR(measure_rate());
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size() / 2),
-                   seconds.end());
-  median = seconds[seconds.size() / 2];
-  result.tokens_per_second =
-      static_cast<double>(setup.ranks * setup.micro_batches * setup.batch * setup.seq) / median;
-  result.flops_per_second = result.tokens_per_second * trainer->model().FlopsPerToken(setup.seq);
-  // Products are at least as fast as a step that is made of them.
-  result.gemm_rate = std::max(result.gemm_rate, result.flops_per_second);
-  if (setup.optimizer == "muon") result.muon_floor = MuonFlops(trainer->model()) / result.gemm_rate;
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, trainer, result.gemm_rate));
+  median = Median(std::move(seconds));
+  SetSpeed(setup, trainer.model().FlopsPerToken(setup.seq), median, result);
   return result;
+}
+
+// What a rank measures of both optimizers.
+struct Pairs {
+  TrainStepResult muon;
+  double muon_seconds = 0;
+  double ratio = 0;
+  double floor = 0;
+};
+
+absl::StatusOr<Pairs> RunPairs(TrainStepSetup setup, int64_t steps, Communicator& world) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create(setup.device, DeviceOptions()));
+  device->BindThread();
+  setup.optimizer = "adamw";
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> adamw,
+                          BenchRank::Create(setup, world, *device));
+  setup.optimizer = "muon";
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRank> muon,
+                          BenchRank::Create(setup, world, *device));
+  Pairs pairs;
+  double& rate = pairs.muon.gemm_rate;
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, muon->trainer(), rate));
+  std::vector<double> adamw_seconds;
+  std::vector<double> muon_seconds;
+  std::vector<double> ratios;
+  for (int64_t i = 0; i < steps; ++i) {
+    // The one that comes first takes turns.
+    const bool muon_first = i % 2 == 1;
+    ZEROTH_ASSIGN_OR_RETURN(const double first, (muon_first ? muon : adamw)->Step());
+    ZEROTH_ASSIGN_OR_RETURN(const double second, (muon_first ? adamw : muon)->Step());
+    adamw_seconds.push_back(muon_first ? second : first);
+    muon_seconds.push_back(muon_first ? first : second);
+    ratios.push_back(muon_seconds.back() / adamw_seconds.back());
+  }
+  ZEROTH_RETURN_IF_ERROR(MeasureRate(setup, world, *device, muon->trainer(), rate));
+  pairs.muon.peak_bytes = device->allocator().stats().total.peak_bytes;
+  pairs.muon_seconds = Median(std::move(muon_seconds));
+  SetSpeed(setup, muon->trainer().model().FlopsPerToken(setup.seq), pairs.muon_seconds, pairs.muon);
+  pairs.ratio = Median(std::move(ratios));
+  pairs.floor = 1 + MuonFlops(muon->trainer().model()) / rate / Median(std::move(adamw_seconds));
+  return pairs;
+}
+
+// What `run` returns to rank 0 of as many threads as the setup has ranks.
+template <typename Result>
+absl::StatusOr<Result> OnRanks(
+    int ranks, const std::function<absl::StatusOr<Result>(Communicator& world)>& run) {
+  Result result;
+  const absl::Status status = RunLocalRanks(ranks, [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const Result ours, run(world));
+    if (world.rank() == 0) result = ours;
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return result;
+}
+
+void SetCounters(benchmark::State& state, const TrainStepResult& result, const std::string& unit) {
+  const double scale = unit == "TFLOP/s" ? 1e-12 : 1e-9;
+  state.counters["tokens/s"] = result.tokens_per_second;
+  state.counters[unit] = result.flops_per_second * scale;
+  state.counters["GEMM_rate_" + unit] = result.gemm_rate * scale;
+  state.counters["ratio_to_floor"] = result.flops_per_second / result.gemm_rate;
 }
 
 }  // namespace
@@ -125,27 +232,32 @@ absl::StatusOr<TrainStepResult> RunRank(const TrainStepSetup& setup, int64_t ste
 std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
                                              const std::string& unit) {
   const auto steps = static_cast<int64_t>(state.max_iterations);
-  TrainStepResult result;
-  double seconds = 0;
-  const absl::Status status = RunLocalRanks(setup.ranks, [&](Communicator& world) -> absl::Status {
-    double mine = 0;
-    ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult ours, RunRank(setup, steps, world, mine));
-    if (world.rank() != 0) return absl::OkStatus();
-    result = ours;
-    seconds = mine;
-    return absl::OkStatus();
-  });
-  if (!status.ok()) {
-    state.SkipWithError(std::string(status.message()).c_str());
+  using Measured = std::pair<TrainStepResult, double>;  // and seconds of a step
+  const absl::StatusOr<Measured> measured =
+      OnRanks<Measured>(setup.ranks, [&](Communicator& world) -> absl::StatusOr<Measured> {
+        double seconds = 0;
+        ZEROTH_ASSIGN_OR_RETURN(const TrainStepResult ours, RunRank(setup, steps, world, seconds));
+        return Measured(ours, seconds);
+      });
+  if (!measured.ok()) {
+    state.SkipWithError(std::string(measured.status().message()).c_str());
     return std::nullopt;
   }
-  for (auto _ : state) state.SetIterationTime(seconds);
-  const double scale = unit == "TFLOP/s" ? 1e-12 : 1e-9;
-  state.counters["tokens/s"] = result.tokens_per_second;
-  state.counters[unit] = result.flops_per_second * scale;
-  state.counters["GEMM_rate_" + unit] = result.gemm_rate * scale;
-  state.counters["ratio_to_floor"] = result.flops_per_second / result.gemm_rate;
-  return result;
+  for (auto _ : state) state.SetIterationTime(measured->second);
+  SetCounters(state, measured->first, unit);
+  return measured->first;
+}
+
+void RunMuonBesideAdamW(benchmark::State& state, const TrainStepSetup& setup) {
+  const auto steps = static_cast<int64_t>(state.max_iterations);
+  const absl::StatusOr<Pairs> pairs = OnRanks<Pairs>(
+      setup.ranks, [&](Communicator& world) { return RunPairs(setup, steps, world); });
+  if (!pairs.ok()) return state.SkipWithError(std::string(pairs.status().message()).c_str());
+  for (auto _ : state) state.SetIterationTime(pairs->muon_seconds);
+  SetCounters(state, pairs->muon, "GFLOP/s");
+  state.counters["ratio_to_adamw"] = pairs->ratio;
+  state.counters["floor_of_ratio"] = pairs->floor;
+  state.counters["peak_MiB"] = static_cast<double>(pairs->muon.peak_bytes) / (1 << 20);
 }
 
 }  // namespace zeroth

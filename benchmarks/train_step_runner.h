@@ -20,8 +20,10 @@ struct TrainStepSetup {
   int64_t vocab = 0;   // 0: the model's own
   int64_t layers = 0;  // of a Llama; 0: the model's own
   std::string strategy = "full_shard";
-  int ranks = 1;      // threads, sharing the device
-  int64_t batch = 1;  // sequences per rank
+  int ranks = 1;         // threads, sharing the device
+  int tensor_ranks = 1;  // of these, so many share layers and sequences
+  bool sequence_parallel = false;
+  int64_t batch = 1;  // sequences per rank that has data of its own
   int64_t seq = 1024;
   DType param_dtype = DType::kFloat32;
   OffloadOptions offload;
@@ -38,7 +40,6 @@ struct TrainStepResult {
   double gemm_rate = 0;
   int64_t peak_bytes = 0;             // of rank 0
   double offload_bytes_per_step = 0;  // of rank 0, read and written
-  double muon_floor = 0;              // seconds that Muon's products take at gemm_rate
 };
 
 // The body of a benchmark: whole training steps on random tokens, one for each of its iterations,
@@ -47,6 +48,12 @@ struct TrainStepResult {
 // "GFLOP/s" or "TFLOP/s", and ratio_to_floor. None after an error, which the benchmark has then.
 std::optional<TrainStepResult> RunTrainSteps(benchmark::State& state, const TrainStepSetup& setup,
                                              const std::string& unit);
+
+// The same with two optimizers in one process, a step of AdamW and one of Muon in turn, so that
+// both have the machine in the same state. The time is that of Muon's steps. Sets besides
+// ratio_to_adamw, the median over pairs of steps, and floor_of_ratio: what it would be if Muon took
+// as long as its products at the rate of GEMM. `peak_MiB` is that of both together.
+void RunMuonBesideAdamW(benchmark::State& state, const TrainStepSetup& setup);
 
 }  // namespace zeroth
 

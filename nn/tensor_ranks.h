@@ -6,6 +6,7 @@
 #ifndef ZEROTH_NN_TENSOR_RANKS_H_
 #define ZEROTH_NN_TENSOR_RANKS_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -39,10 +40,14 @@ struct TensorParallelOptions {
 // InvalidArgument names the numbers that do not fit each other.
 absl::Status ValidateTensorParallel(const TensorParallelOptions& options);
 
-// What these ranks tell each other, on the compute stream. All of them make the same calls in the
-// same order. One rank's thread only.
+// What these ranks tell each other, after what the compute stream has been told so far and before
+// what it is told next. All of them make the same calls in the same order. One rank's thread only.
 class TensorRanks {
  public:
+  // What the compute stream does while the ranks talk. It reads no result of theirs and writes
+  // nothing that they read. nullptr: nothing.
+  using Beside = std::function<absl::Status()>;
+
   TensorRanks(const TensorParallelOptions& options, int index) : options_(options), index_(index) {}
   virtual ~TensorRanks() = default;
 
@@ -52,13 +57,28 @@ class TensorRanks {
   bool sequence() const { return options_.sequence && options_.size > 1; }
 
   // In place, to the sum over ranks.
-  virtual absl::Status Sum(const Tensor& tensor, absl::string_view label) = 0;
+  absl::Status Sum(const Tensor& tensor, absl::string_view label, const Beside& beside = nullptr) {
+    return SumBeside(tensor, label, beside);
+  }
   // `all` becomes every rank's `mine`, one after the other.
-  virtual absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label) = 0;
+  absl::Status Gather(const Tensor& mine, const Tensor& all, absl::string_view label,
+                      const Beside& beside = nullptr) {
+    return GatherBeside(mine, all, label, beside);
+  }
   // `mine` becomes this rank's share of the sum of `all` over ranks.
-  virtual absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label) = 0;
+  absl::Status SumShare(const Tensor& all, const Tensor& mine, absl::string_view label,
+                        const Beside& beside = nullptr) {
+    return SumShareBeside(all, mine, label, beside);
+  }
 
  private:
+  virtual absl::Status SumBeside(const Tensor& tensor, absl::string_view label,
+                                 const Beside& beside) = 0;
+  virtual absl::Status GatherBeside(const Tensor& mine, const Tensor& all, absl::string_view label,
+                                    const Beside& beside) = 0;
+  virtual absl::Status SumShareBeside(const Tensor& all, const Tensor& mine,
+                                      absl::string_view label, const Beside& beside) = 0;
+
   const TensorParallelOptions options_;
   const int index_;
 };

@@ -143,12 +143,13 @@ absl::StatusOr<std::unique_ptr<Sharding>> Sharding::Create(Communicator& world, 
     sharding->unit_pointers_.push_back(unit.get());
     sharding->units_.push_back(std::move(unit));
   }
-  for (Communicator* group : sharding->communicators()) {
-    group->stats().set_timeline(options.scheduler.timeline);
-  }
   ZEROTH_ASSIGN_OR_RETURN(sharding->scheduler_,
                           Scheduler::Create(options.scheduler, *sharding->strategy_,
                                             *sharding->mesh_, device, sharding->unit_pointers_));
+  // After the strategy has made its own.
+  for (Communicator* group : sharding->communicators()) {
+    group->stats().set_timeline(options.scheduler.timeline);
+  }
   return sharding;
 }
 

@@ -45,9 +45,16 @@ absl::Status CheckQuantization(const TrainOptions& options, bool cuts) {
 absl::Status CheckParallelism(const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardingStrategy> strategy,
                           StrategyRegistry::Create(options.strategy, options.strategy_options()));
-  ZEROTH_ASSIGN_OR_RETURN(const int shard_size,
-                          ShardSizeOf(*strategy, options.strategy_options(), options.data_ranks()));
-  return CheckQuantization(options, shard_size > 1 || options.shard_optimizer_over_world);
+  const absl::StatusOr<int> shard_size =
+      ShardSizeOf(*strategy, options.strategy_options(), options.data_ranks());
+  if (options.tensor_parallel > 1) {
+    ZEROTH_RETURN_IF_ERROR_WITH(
+        shard_size.status(), absl::StrCat("--world_size=", options.world_size,
+                                          " / --tensor_parallel=", options.tensor_parallel, " = ",
+                                          options.data_ranks(), " ranks with data"));
+  }
+  ZEROTH_RETURN_IF_ERROR(shard_size.status());
+  return CheckQuantization(options, *shard_size > 1 || options.shard_optimizer_over_world);
 }
 
 // What a build lacks is known to whoever built it, and to nobody else.

@@ -29,14 +29,31 @@ constexpr int kBarriers = 9;
 // That the summary names.
 constexpr size_t kMostCauses = 4;
 
+using Seconds = std::map<std::string, double>;
+using Intervals = std::vector<std::pair<double, double>>;
+
 // Of one rank.
 struct Exposed {
-  double steps = 0;                        // seconds of all steps
-  std::map<std::string, double> by_cause;  // seconds that the compute stream stood still for it
+  double steps = 0;  // seconds of all steps
+  Seconds by_cause;  // that the compute stream stood still for it
+  Seconds traffic;   // of what each other stream moved
+  Seconds beside;    // of these, when the compute stream did not stand still
 };
+
+// Seconds of [begin, end) in which none of `waits` is; these are in order.
+double Outside(const Intervals& waits, double begin, double end) {
+  double seconds = end - begin;
+  auto wait = std::lower_bound(waits.begin(), waits.end(), std::pair(begin, begin));
+  if (wait != waits.begin()) --wait;
+  for (; wait != waits.end() && wait->first < end; ++wait) {
+    seconds -= std::max(0.0, std::min(wait->second, end) - std::max(wait->first, begin));
+  }
+  return seconds;
+}
 
 Exposed ExposedIn(absl::Span<const Timeline::Span> spans, absl::string_view compute_stream) {
   Exposed exposed;
+  Intervals all_waits;
   for (const Timeline::Span& span : spans) {
     if (span.stream != compute_stream) continue;
     const double seconds = span.end - span.begin;
@@ -44,6 +61,12 @@ Exposed ExposedIn(absl::Span<const Timeline::Span> spans, absl::string_view comp
     const bool waits = absl::StartsWith(span.label, kWaitFor);
     if (!waits && span.bytes < 0) continue;
     exposed.by_cause[waits ? span.label.substr(sizeof(kWaitFor)) : span.label] += seconds;
+    all_waits.emplace_back(span.begin, span.end);
+  }
+  for (const Timeline::Span& span : spans) {
+    if (span.stream == compute_stream || span.bytes < 0) continue;
+    exposed.traffic[span.stream] += span.end - span.begin;
+    exposed.beside[span.stream] += Outside(all_waits, span.begin, span.end);
   }
   return exposed;
 }
@@ -66,6 +89,11 @@ std::string Summary(const Exposed& all) {
   for (size_t i = 0; i < causes.size(); ++i) {
     absl::StrAppend(&text, i == 0 ? ": " : ", ", causes[i].second, " ",
                     Percent(causes[i].first, all.steps));
+  }
+  absl::string_view before = "; of its time beside compute: ";
+  for (const auto& [stream, seconds] : all.traffic) {
+    absl::StrAppend(&text, before, stream, " ", Percent(all.beside.at(stream), seconds));
+    before = ", ";
   }
   return text;
 }
@@ -126,7 +154,9 @@ absl::StatusOr<std::string> StepTrace::Write(const std::string& directory) {
   const std::string text =
       nlohmann::json({{"events", ChromeTraceEvents(*spans, memory, world_.rank(), offset)},
                       {"steps", mine.steps},
-                      {"by_cause", mine.by_cause}})
+                      {"by_cause", mine.by_cause},
+                      {"traffic", mine.traffic},
+                      {"beside", mine.beside}})
           .dump();
   Exposed all;
   std::string events;
@@ -137,9 +167,12 @@ absl::StatusOr<std::string> StepTrace::Write(const std::string& directory) {
     const nlohmann::json json = nlohmann::json::parse(theirs);
     absl::StrAppend(&events, events.empty() ? "" : ",\n", json["events"].get<std::string>());
     all.steps += json["steps"].get<double>();
-    for (const auto& [cause, seconds] : json["by_cause"].items()) {
-      all.by_cause[cause] += seconds.get<double>();
-    }
+    const auto add = [&json](const char* key, Seconds& sums) {
+      for (const auto& [name, seconds] : json[key].items()) sums[name] += seconds.get<double>();
+    };
+    add("by_cause", all.by_cause);
+    add("traffic", all.traffic);
+    add("beside", all.beside);
   }
   if (world_.rank() != 0) return std::string();
   const std::string path = absl::StrCat(directory, "/", kTraceFile);

@@ -39,8 +39,9 @@ class StepTrace {
   // Whether all that is to be recorded is, or will be by no step after `step`.
   bool IsComplete(int64_t step) const;
   // Rank 0 writes `directory`/trace.json, once. What there is to say of it then, on rank 0: which
-  // part of the steps ranks waited for communication, in the mean over ranks, and for which. Empty
-  // if nothing was recorded, or all has been written.
+  // part of the steps ranks waited for communication, in the mean over ranks, and for which; and
+  // which part of each stream's traffic went on while the compute stream did not wait. Empty if
+  // nothing was recorded, or all has been written.
   absl::StatusOr<std::string> Write(const std::string& directory);
 
  private:

@@ -2,11 +2,13 @@
 
 #include "zeroth/train/step_trace.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +26,19 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Marks traffic on `stream`, for the second half of which the compute stream waits.
+absl::Status MoveHalfBesideCompute(Timeline& timeline, Stream& compute, Stream& stream) {
+  constexpr auto kHalf = std::chrono::milliseconds(20);
+  ZEROTH_RETURN_IF_ERROR(timeline.Begin(stream, "all_gather h.1"));
+  ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+  std::this_thread::sleep_for(kHalf);
+  ZEROTH_RETURN_IF_ERROR(timeline.Begin(compute, "wait for gather h.1"));
+  std::this_thread::sleep_for(kHalf);
+  ZEROTH_RETURN_IF_ERROR(timeline.End(stream, "all_gather h.1", 12));
+  ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+  return timeline.End(compute, "wait for gather h.1");
+}
+
 // A run of `ranks` whose steps `from` to `to` all mark their number, and what it says of its trace.
 absl::Status RunSteps(int ranks, const std::string& trace, int64_t from, int64_t to,
                       const std::string& directory, std::string& said) {
@@ -32,10 +47,10 @@ absl::Status RunSteps(int ranks, const std::string& trace, int64_t from, int64_t
                             DeviceRegistry::Create("cpu", DeviceOptions()));
     StepTrace steps(ParseStepRange(trace), world, *device);
     Stream& compute = device->compute_stream();
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> gather, device->CreateStream("gather"));
     for (int64_t step = from; step <= to; ++step) {
       ZEROTH_RETURN_IF_ERROR(steps.BeforeStep(step));
-      ZEROTH_RETURN_IF_ERROR(steps.timeline()->Begin(compute, "wait for gather h.1"));
-      ZEROTH_RETURN_IF_ERROR(steps.timeline()->End(compute, "wait for gather h.1"));
+      ZEROTH_RETURN_IF_ERROR(MoveHalfBesideCompute(*steps.timeline(), compute, *gather));
       ZEROTH_RETURN_IF_ERROR(world.Barrier(compute, "loss"));
       ZEROTH_RETURN_IF_ERROR(steps.AfterStep(step));
       if (!steps.IsComplete(step)) continue;
@@ -84,6 +99,12 @@ TEST(StepTraceTest, AllRanksAreInOneFile) {
               HasSubstr("of 2 steps in " + directory + "/trace.json; exposed communication "));
   EXPECT_THAT(said, HasSubstr("gather h.1 "));
   EXPECT_THAT(said, HasSubstr("barrier loss "));
+  const std::string beside = "; of its time beside compute: gather ";
+  ASSERT_THAT(said, HasSubstr(beside));
+  // Half of it, but for what a busy machine adds to either half.
+  const double percent = std::stod(said.substr(said.find(beside) + beside.size()));
+  EXPECT_GT(percent, 0);
+  EXPECT_LT(percent, 100);
 }
 
 // As one that goes on from an earlier run, and one that ends early.

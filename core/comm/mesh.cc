@@ -135,6 +135,8 @@ absl::StatusOr<Communicator*> Mesh::Group(const Axes& axes, Traffic traffic) {
   ZEROTH_ASSIGN_OR_RETURN(
       std::unique_ptr<Communicator> made,
       SplitInto(*world_, RanksAlong(*this, key), index(AllBut(key)), traffic == Traffic::kGather));
+  // Who has given the first groups a timeline does not know of later ones.
+  if (!groups_.empty()) made->stats().set_timeline(groups_.front()->stats().timeline());
   groups_.push_back(std::move(made));
   group = groups_.back().get();
   return group;

@@ -42,12 +42,19 @@ absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& paramete
       "; create the ShardedModule with the TensorParallelOptions that the model was divided by"));
 }
 
-absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label) {
-  if (!context.rows_are_shared()) return x;
-  TensorRanks& ranks = *context.tensor_ranks();
-  ZEROTH_ASSIGN_OR_RETURN(Tensor all,
-                          context.Empty(WithSeq(x.shape(), x.dim(1) * ranks.size()), x.dtype()));
-  ZEROTH_RETURN_IF_ERROR(ranks.Gather(x, all, label));
+Shape ShapeOfAllRows(const Context& context, const Shape& shape) {
+  if (!context.rows_are_shared()) return shape;
+  return WithSeq(shape, shape.dim(1) * context.tensor_ranks()->size());
+}
+
+absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
+                               const TensorRanks::Beside& beside) {
+  if (!context.rows_are_shared()) {
+    if (beside != nullptr) ZEROTH_RETURN_IF_ERROR(beside());
+    return x;
+  }
+  ZEROTH_ASSIGN_OR_RETURN(Tensor all, context.Empty(ShapeOfAllRows(context, x.shape()), x.dtype()));
+  ZEROTH_RETURN_IF_ERROR(context.tensor_ranks()->Gather(x, all, label, beside));
   return all;
 }
 
@@ -64,21 +71,23 @@ absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_v
   return result;
 }
 
-absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label) {
+absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,
+                                    const TensorRanks::Beside& beside) {
   TensorRanks& ranks = *context.tensor_ranks();
   if (!context.rows_are_shared()) {
-    ZEROTH_RETURN_IF_ERROR(ranks.Sum(x, label));
+    ZEROTH_RETURN_IF_ERROR(ranks.Sum(x, label, beside));
     return x;
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor share,
                           context.Empty(WithSeq(x.shape(), x.dim(1) / ranks.size()), x.dtype()));
-  ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label));
+  ZEROTH_RETURN_IF_ERROR(ranks.SumShare(x, share, label, beside));
   return share;
 }
 
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
-                                           absl::string_view label) {
-  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, SumOverRanks(context, x, label));
+                                           absl::string_view label,
+                                           const TensorRanks::Beside& beside) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, SumOverRanks(context, x, label, beside));
   if (sum.dtype() == dtype) return sum;
   ZEROTH_ASSIGN_OR_RETURN(Tensor rounded, context.Empty(sum.shape(), dtype));
   ZEROTH_RETURN_IF_ERROR(kernels::Cast(context.kernels(), sum, rounded));
@@ -98,10 +107,16 @@ DType SumType(const Context& context, DType dtype) {
   return context.tensor_ranks()->options().deterministic > 0 ? DType::kFloat32 : dtype;
 }
 
+absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DType dtype,
+                                        const PieceProduct& product) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, context.Empty(shape, SumType(context, dtype)));
+  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
+  return sum;
+}
+
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, context.Empty(shape, SumType(context, dtype)));
-  ZEROTH_RETURN_IF_ERROR(SumPieces(context, sum, product));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, OwnSumOfProducts(context, shape, dtype, product));
   return RoundedSumOverRanks(context, sum, dtype, label);
 }
 

@@ -24,16 +24,21 @@ namespace zeroth {
 absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& parameter);
 
 // All rows of [batch, seq, ..], of which this rank has a share if rows are shared; else x itself.
-absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label);
+// `beside` runs in any case.
+absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
+                               const TensorRanks::Beside& beside = nullptr);
+Shape ShapeOfAllRows(const Context& context, const Shape& shape);
 // The same, for what every rank computes in whole from them: the gradient, which is then the same
 // on every rank, is not summed.
 absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
-absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label);
+absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,
+                                    const TensorRanks::Beside& beside = nullptr);
 // The same, rounded to `dtype` at the end.
 absl::StatusOr<Tensor> RoundedSumOverRanks(Context& context, const Tensor& x, DType dtype,
-                                           absl::string_view label);
+                                           absl::string_view label,
+                                           const TensorRanks::Beside& beside = nullptr);
 
 // Overwrites `out` with the product of one of the pieces of this rank's depth.
 using PieceProduct = std::function<absl::Status(int piece, const Tensor& out)>;
@@ -45,7 +50,10 @@ absl::Status SumPieces(Context& context, const Tensor& out, const PieceProduct& 
 // What SumPieces and SumOverRanks are to be made in for a result of this type: fp32 where the order
 // of sums is fixed.
 DType SumType(const Context& context, DType dtype);
-// SumPieces and RoundedSumOverRanks.
+// The sum of this rank's pieces in SumType.
+absl::StatusOr<Tensor> OwnSumOfProducts(Context& context, const Shape& shape, DType dtype,
+                                        const PieceProduct& product);
+// OwnSumOfProducts and RoundedSumOverRanks.
 absl::StatusOr<Tensor> SumOfProducts(Context& context, const Shape& shape, DType dtype,
                                      absl::string_view label, const PieceProduct& product);
 

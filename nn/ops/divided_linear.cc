@@ -112,9 +112,6 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
                                    WeightLayout layout, const Tensor& x, GradientNode* x_node,
                                    const Tensor& dy) {
   const std::string& name = parts[0].weight->name();
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, x, name));
-  ZEROTH_RETURN_IF_ERROR(LinearBackward(context, parts, layout, all, nullptr, dy));
-  if (x_node == nullptr) return absl::OkStatus();
   const auto product = [&](int piece, const Tensor& out) -> absl::Status {
     int64_t column = 0;
     for (const LinearPart& part : parts) {
@@ -126,8 +123,22 @@ absl::Status OutputDividedBackward(Context& context, absl::Span<const LinearPart
     }
     return absl::OkStatus();
   };
+  // Ranks gather x while this one computes its summand of dx, and sum that up while it computes the
+  // weights' gradients.
+  Tensor summand;
+  const auto input_gradient = [&]() -> absl::Status {
+    if (x_node == nullptr) return absl::OkStatus();
+    ZEROTH_ASSIGN_OR_RETURN(
+        summand, OwnSumOfProducts(context, ShapeOfAllRows(context, x.shape()), x.dtype(), product));
+    return absl::OkStatus();
+  };
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor all, AllRows(context, x, name, input_gradient));
+  const auto weight_gradients = [&] {
+    return LinearBackward(context, parts, layout, all, nullptr, dy);
+  };
+  if (x_node == nullptr) return weight_gradients();
   ZEROTH_ASSIGN_OR_RETURN(Tensor dx,
-                          SumOfProducts(context, all.shape(), all.dtype(), name, product));
+                          RoundedSumOverRanks(context, summand, x.dtype(), name, weight_gradients));
   return AddGradient(context, *x_node, std::move(dx));
 }
 

@@ -39,10 +39,10 @@ class HybridShard : public FlatStrategy {
     for (int divisor = 1; divisor <= world_size; ++divisor) {
       if (world_size % divisor == 0) allowed.push_back(divisor);
     }
-    const std::string wrong =
-        size == 0
-            ? "no shard size was given (the number of ranks in a group)"
-            : absl::StrCat("shard size ", size, " does not divide the world size ", world_size);
+    const std::string wrong = size == 0
+                                  ? "no shard size was given (the number of ranks in a group)"
+                                  : absl::StrCat("shard size ", size, " does not divide the ",
+                                                 world_size, " ranks that have data of their own");
     return absl::InvalidArgumentError(
         absl::StrCat(kName, ": ", wrong, "; give one of ", absl::StrJoin(allowed, ", ")));
   }

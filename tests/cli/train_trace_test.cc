@@ -169,6 +169,56 @@ TEST(TrainTraceTest, HoldsEveryUnitOfEveryRank) {
   EXPECT_GT(trace.counters[0]["args"]["parameters"].get<int64_t>(), 0);
 }
 
+// The ranks of a layer talk on a stream of their own; what they sum in backward they sum while the
+// compute stream makes gradients of weights.
+TEST(TrainTraceTest, TensorRanksTalkBesideGradientsOfWeights) {
+  const fs::path out = Scratch() / "out";
+  const Outcome run = RunTrainer(
+      With(Reference(out), {"--strategy=full_shard", "--world_size=2", "--tensor_parallel=2",
+                            "--batch_size=4", "--steps=6", "--trace=3:4"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, ::testing::ContainsRegex("of its time beside compute: .*tensor [0-9]"));
+  const TraceFile trace = ReadTrace(out / "trace.json");
+  ExpectNested(trace);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    int64_t bytes = 0;
+    for (const Slice& slice : trace.slices) {
+      if (slice.rank != rank || slice.stream != "tensor") continue;
+      EXPECT_GT(slice.bytes, 0) << slice.name;
+      bytes += slice.bytes;
+      // Sums of one name are those of forward or backward, in turn with the compute stream's waits.
+      const std::vector<Slice> same = Named(trace, rank, slice.name);
+      const std::vector<Slice> waits = Named(trace, rank, "wait for " + slice.name);
+      ASSERT_EQ(waits.size(), same.size()) << slice.name;
+      for (size_t i = 0; i < same.size(); ++i) {
+        EXPECT_EQ(waits[i].stream, "compute");
+        EXPECT_LE(same[i].end, waits[i].end) << slice.name;
+        if (i == 0) continue;
+        EXPECT_LE(waits[i - 1].end, same[i].begin) << slice.name;
+      }
+    }
+    // The table of docs/parallelism.md, of three blocks of width 60 and 4 sequences of 32 tokens.
+    // Two ranks send a buffer once for its sum, and half of it for a gather.
+    constexpr int64_t kTokens = 4 * 32;
+    EXPECT_EQ(bytes, kTraced * ((4 * 3 + 2) * kTokens * 60 * 4 + kTokens * 12 * 2 / 2));
+    for (int block = 0; block < 3; ++block) {
+      for (const char* layer : {"attn.c_attn", "mlp.c_fc"}) {
+        const std::string sum =
+            "all_reduce transformer.h." + std::to_string(block) + "." + layer + ".weight";
+        const std::vector<Slice> sums = Named(trace, rank, sum);
+        const std::vector<Slice> products = Named(trace, rank, "beside " + sum);
+        const std::vector<Slice> waits = Named(trace, rank, "wait for " + sum);
+        ASSERT_EQ(sums.size(), static_cast<size_t>(kTraced)) << sum;
+        ASSERT_EQ(products.size(), sums.size()) << sum;
+        for (size_t i = 0; i < sums.size(); ++i) {
+          EXPECT_EQ(products[i].stream, "compute");
+          EXPECT_LE(products[i].end, waits[i].begin) << sum;
+        }
+      }
+    }
+  }
+}
+
 TEST(TrainTraceTest, AFileNameAsInEarlierVersionsIsRefused) {
   const Outcome run = RunTrainer(With(Reference(Scratch() / "out"), {"--trace=trace.json"}));
   EXPECT_EQ(run.exit_code, 1);

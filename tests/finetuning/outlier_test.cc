@@ -115,6 +115,36 @@ TEST(OutlierTest, WaitingForTheVerdictChangesNoBit) {
   }
 }
 
+// Tensor ranks all have the undivided parameters, which a norm counts once; so the scores that skip
+// a step are the same, however many there are.
+TEST(OutlierTest, ScoresAreTheSameAtAnyNumberOfTensorRanks) {
+  std::vector<WatchedRun> runs;
+  for (const int tensor_ranks : {1, 2}) {
+    for (const int data_ranks : {1, 2}) {
+      TinySetup setup = Watching({"full_shard", data_ranks * tensor_ranks, 0}, 6, 6);
+      setup.trainer.tensor.size = tensor_ranks;
+      setup.trainer.tensor.deterministic = 2;
+      const absl::StatusOr<WatchedRun> run = Train(setup, /*odd=*/1);
+      ASSERT_TRUE(run.ok()) << run.status();
+      runs.push_back(*run);
+    }
+  }
+  // By data ranks, whose batches differ.
+  for (const auto& [one, two] : {std::pair(0, 2), std::pair(1, 3)}) {
+    const WatchedRun& whole = runs[static_cast<size_t>(one)];
+    const WatchedRun& divided = runs[static_cast<size_t>(two)];
+    ASSERT_EQ(whole.results.size(), divided.results.size());
+    for (size_t i = 0; i < whole.results.size(); ++i) {
+      EXPECT_EQ(whole.results[i].grad_norm, divided.results[i].grad_norm) << "step " << i;
+      EXPECT_EQ(whole.results[i].loss_zscore, divided.results[i].loss_zscore) << "step " << i;
+      EXPECT_EQ(whole.results[i].grad_norm_zscore, divided.results[i].grad_norm_zscore) << i;
+      EXPECT_EQ(whole.results[i].outlier, i == static_cast<size_t>(OutlierDetector::kWindow));
+      EXPECT_EQ(divided.results[i].outlier, whole.results[i].outlier) << "step " << i;
+    }
+    EXPECT_TRUE(whole.weights == divided.weights);
+  }
+}
+
 TEST(OutlierTest, LimitsOutOfRangeAreRefused) {
   const auto refused = [](const TinySetup& setup) {
     return RunTiny(setup, [](TinyRank&) { return absl::OkStatus(); }).code();

@@ -151,6 +151,55 @@ TEST(TensorTrafficTest, EachOfMuonsMatricesIsComputedByOneRankOfAll) {
   }
 }
 
+// docs/optimizers.md: all-to-alls over the ranks of all parts of a matrix; broadcasts, between
+// copies of these, of each matrix. Two tensor ranks of each of two data ranks.
+TEST(TensorTrafficTest, MuonExchangesWhatTheTableSays) {
+  constexpr int64_t kMatrixBytes = kBlocks * 12 * kWidth * kWidth * 4;
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    SCOPED_TRACE(strategy);
+    std::mutex mutex;
+    std::vector<ByOp> ranks;
+    std::map<std::string, int64_t> bytes;  // of all ranks, by what they are for
+    size_t rounds = 0;
+    TrainerOptions options = Divided(false);
+    options.sharding.strategy = strategy;
+    options.optimizer = "muon";
+    const absl::Status status =
+        RunSmallGpt2(4, options, [&](Trainer& trainer, Device&, int rank) -> absl::Status {
+          const std::vector<Communicator*> groups = trainer.sharding().communicators();
+          for (Communicator* group : groups) group->stats().EnableRecord(true);
+          ZEROTH_RETURN_IF_ERROR(trainer.Step(MicroBatches(rank / 2, 0, 1), 1e-2).status());
+          const std::lock_guard<std::mutex> lock(mutex);
+          rounds = std::max(rounds,
+                            dynamic_cast<const Muon&>(trainer.optimizer()).own_matrices().size());
+          ByOp sent;
+          for (Communicator* group : groups) {
+            for (const CommStats::Entry& entry : group->stats().TakeRecord()) {
+              if (!absl::StartsWith(entry.label, "muon ")) continue;
+              ++sent[entry.op].calls;
+              sent[entry.op].bytes += entry.bytes;
+              bytes[entry.label.substr(entry.label.rfind(' ') + 1)] += entry.bytes;
+            }
+          }
+          ranks.push_back(std::move(sent));
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    const bool is_copied = std::string(strategy) == "no_shard";
+    for (const ByOp& sent : ranks) {
+      EXPECT_EQ(sent.at(CollectiveOp::kAllToAll).calls, 2 * static_cast<int64_t>(rounds));
+      EXPECT_EQ(sent.size(), is_copied ? 2u : 1u);
+    }
+    EXPECT_EQ(bytes["in"], bytes["out"]) << "what comes in goes out";
+    EXPECT_LT(bytes["in"], kMatrixBytes) << "what a rank has of its own matrices stays";
+    if (!is_copied) continue;
+    // Of each matrix one rank computes, which has half of it; either half of the result goes from
+    // the rank of one copy to that of the other, which both count it.
+    EXPECT_EQ(bytes["in"], kMatrixBytes / 2);
+    EXPECT_EQ(bytes["copy"], 2 * kMatrixBytes);
+  }
+}
+
 TEST(TensorTrafficTest, WhatCannotBeDividedIsSaid) {
   const auto expect_error = [](int world_size, const TrainerOptions& options,
                                const std::string& words) {
