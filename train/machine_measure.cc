@@ -42,17 +42,10 @@ absl::StatusOr<double> CopySeconds(Communicator& world, Device& device, int64_t 
   return MedianSeconds(world, device, copy, kRounds, times);
 }
 
-// The part of the rate of products in `dtype`, which all ranks reach together, that attention's
-// forward and backward do.
-absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kernels& kernels,
-                                      DType dtype, double products) {
-  AttentionShape shape;
-  shape.batch = 1;
-  shape.seq = 512;
-  shape.heads = shape.kv_heads = 8;
-  shape.head_dim = 64;
-  const int64_t width = shape.heads * shape.head_dim;
-  const Shape outputs({shape.batch, shape.seq, width});
+// Seconds of attention's forward and backward on every rank.
+absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Kernels& kernels,
+                                        DType dtype, const AttentionShape& shape) {
+  const Shape outputs({shape.batch, shape.seq, shape.heads * shape.head_dim});
   const Shape packed({shape.batch, shape.seq, shape.packed_dim()});
   AttentionBackwardArgs args;
   args.shape = shape;
@@ -69,11 +62,31 @@ absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kerne
     return kernels::AttentionBackward(kernels, args);
   };
   ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, both, 1, 1).status());
-  ZEROTH_ASSIGN_OR_RETURN(const double seconds, MedianSeconds(world, device, both, kRounds, 4));
-  // As a plan counts them: two products of which the mask leaves half, and five for these two.
-  const auto seq = static_cast<double>(shape.seq);
-  const double flops = 3.5 * 2 * seq * seq * static_cast<double>(shape.batch * width);
-  return std::min(1.0, flops * world.size() / seconds / products);
+  return MedianSeconds(world, device, both, kRounds, 1);
+}
+
+// The part of the rate of products in `dtype`, which all ranks reach together, that attention does.
+absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kernels& kernels,
+                                      DType dtype, double products) {
+  // As products are measured: what is over sooner measures how fast kernels start.
+  constexpr double kLongEnough = 2e-3;
+  constexpr int64_t kMostSequences = 256;
+  AttentionShape shape;
+  shape.seq = 512;
+  shape.heads = shape.kv_heads = 8;
+  shape.head_dim = 64;
+  double rate = 0;
+  for (shape.batch = 1; shape.batch <= kMostSequences; shape.batch *= 4) {
+    ZEROTH_ASSIGN_OR_RETURN(const double seconds,
+                            AttentionSeconds(world, device, kernels, dtype, shape));
+    // As a plan counts them: two products of which the mask leaves half, and five for these two.
+    const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
+    const double flops =
+        3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
+    rate = flops * world.size() / seconds;
+    if (seconds >= kLongEnough) break;
+  }
+  return std::min(1.0, rate / products);
 }
 
 struct ExchangeTime {
@@ -83,10 +96,11 @@ struct ExchangeTime {
 };
 
 // Of an all-gather and a reduce-scatter in a row, or of an all-reduce: both send the same.
-absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, bool in_a_row) {
+// `floats` are those of all pieces of the large one.
+absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, int64_t floats,
+                                          bool in_a_row) {
   constexpr int64_t kSmall = 16;
   constexpr int kSmallCalls = 50;
-  constexpr int64_t kLarge = int64_t{4} << 20;  // floats of all pieces: as a unit of a model has
   const auto seconds = [&](int64_t piece, int times) -> absl::StatusOr<double> {
     ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, Zeros(device, Shape({piece}), DType::kFloat32));
     ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
@@ -102,7 +116,7 @@ absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, b
   };
   ExchangeTime time;
   ZEROTH_ASSIGN_OR_RETURN(time.latency, seconds(kSmall, kSmallCalls));
-  const int64_t piece = std::max<int64_t>(1, kLarge / world.size());
+  const int64_t piece = std::max<int64_t>(1, floats / world.size());
   ZEROTH_ASSIGN_OR_RETURN(time.seconds, seconds(piece, 1));
   time.seconds = std::max(time.seconds - time.latency, 0.1 * time.seconds);
   const int64_t full = piece * world.size() * static_cast<int64_t>(sizeof(float));
@@ -115,17 +129,20 @@ absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, b
 absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
   const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;
+  // As a unit of a model has, of those that are trained there.
+  const int64_t floats = int64_t{machine.is_gpu ? 64 : 4} << 20;
   if (ranks_per_node > 1) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> node,
                             world.Split(world.rank() / ranks_per_node, world.rank()));
-    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime ring, TimeExchange(*node, device, true));
-    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime reduction, TimeExchange(*node, device, false));
+    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime ring, TimeExchange(*node, device, floats, true));
+    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime reduction,
+                            TimeExchange(*node, device, floats, false));
     machine.link_latency = ring.latency / (2.0 * (ranks_per_node - 1));
     machine.link_bandwidth = ring.bytes / ring.seconds;
     machine.all_reduce_share = std::min(1.0, reduction.seconds / ring.seconds);
   }
   if (nodes == 1) return absl::OkStatus();
-  ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime across, TimeExchange(world, device, true));
+  ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime across, TimeExchange(world, device, floats, true));
   const double between = across.latency / 2 - (world.size() - nodes) * machine.link_latency;
   machine.network_latency = std::max(between / (nodes - 1), machine.link_latency);
   machine.network_bandwidth = across.bytes / ranks_per_node / across.seconds;
@@ -152,7 +169,7 @@ absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
 
 absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
                           Machine& machine) {
-  constexpr int64_t kCopied = int64_t{32} << 20;  // caches of processors hold less
+  const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // caches hold less
   constexpr int64_t kNothing = 64;
   const int on_node = std::min(ranks_per_node, world.size());
   const int nodes = (world.size() + on_node - 1) / on_node;
@@ -180,8 +197,8 @@ absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_nod
   ZEROTH_ASSIGN_OR_RETURN(machine.attention_share, AttentionShare(world, device, *kernels, trained,
                                                                   machine.is_gpu ? bf16 : fp32));
   ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, kNothing, 1000));
-  ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, kCopied, 1));
-  machine.memory_bandwidth = 2.0 * kCopied * world.size() / copy / units;
+  ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, copied, 1));
+  machine.memory_bandwidth = 2.0 * static_cast<double>(copied) * world.size() / copy / units;
   machine.host_bandwidth = machine.memory_bandwidth / 2;
   if (machine.is_gpu) {
     ZEROTH_ASSIGN_OR_RETURN(machine.host_bandwidth, HostBandwidth(world, device));
