@@ -92,7 +92,11 @@ absl::Status Scheduler::SyncGradients(Unit& unit) {
   ZEROTH_RETURN_IF_ERROR(reduce_stream_->Wait(written));
   ZEROTH_RETURN_IF_ERROR(MarkBegin(*reduce_stream_, "reduce", unit));
   const GradientSync sync = is_last_backward_ ? GradientSync::kFinish : GradientSync::kAccumulate;
-  ZEROTH_RETURN_IF_ERROR(strategy_.SyncGradients(unit, *reduce_stream_, sync));
+  // What is not kept for the next unit goes back by way of the compute stream, which waits until it
+  // is read.
+  ZEROTH_RETURN_IF_ERROR(
+      TimedWait(options_.timeline, device_.compute_stream(), kWaitForReduce, unit.name(),
+                [&] { return strategy_.SyncGradients(unit, *reduce_stream_, sync); }));
   ZEROTH_RETURN_IF_ERROR(MarkEnd(*reduce_stream_, "reduce", unit));
   if (!is_last_backward_) return absl::OkStatus();
   return unit.ExpectGradientState(GradientState::kReduced, "hand out reduced gradients");

@@ -26,7 +26,7 @@ void LateRanks::Add(int64_t step, absl::Span<const double> waited, double step_s
     const auto before = static_cast<double>(step - period.since);
     period.mean_seconds = (period.mean_seconds * before + late) / (before + 1);
     period.worst_seconds = std::max(period.worst_seconds, late);
-    period.seconds = late;
+    period.seconds = std::max(0.0, late);
     period.until = step;
     if (rank.sum > most_sum_) {
       most_sum_ = rank.sum;

@@ -18,7 +18,7 @@ struct LateRank {
   int rank = 0;
   int64_t since = 0;   // the first step of the period
   int64_t until = 0;   // the last
-  double seconds = 0;  // in the last step
+  double seconds = 0;  // in the last step; 0 if it was in time then
   double mean_seconds = 0;
   double worst_seconds = 0;
 

@@ -63,6 +63,17 @@ TEST(LateRanksTest, RanksThatAreLateInTurnAreNoPeriod) {
   EXPECT_FALSE(ranks.most().has_value());
 }
 
+// One early step does not end a period, and is no delay below nothing.
+TEST(LateRanksTest, AnEarlyStepOfAPeriodIsNotLate) {
+  LateRanks ranks(2);
+  ranks.Add(1, {0.0, 0.9}, 1);
+  ranks.Add(2, {0.2, 0.0}, 1);
+  ASSERT_TRUE(ranks.now().has_value());
+  EXPECT_EQ(ranks.now()->rank, 0);
+  EXPECT_EQ(ranks.now()->seconds, 0);
+  EXPECT_NEAR(ranks.now()->mean_seconds, (0.9 - 0.2) / 2, 1e-12);
+}
+
 TEST(LateRanksTest, NobodyWaitsForARankAlone) {
   LateRanks ranks(1);
   ranks.Add(1, {0.5}, 1);

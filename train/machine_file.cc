@@ -5,14 +5,9 @@
 // Its errors are values.
 #define TOML_EXCEPTIONS 0
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,11 +18,7 @@
 #include "zeroth/core/base/did_you_mean.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/core/comm/local/local.h"
-#include "zeroth/core/device/device.h"
-#include "zeroth/core/tensor/tensor.h"
-#include "zeroth/kernels/kernels.h"
-#include "zeroth/train/gemm_rate.h"
+#include "zeroth/train/machine_measure.h"
 
 namespace zeroth {
 namespace {
@@ -124,6 +115,7 @@ constexpr Field kFields[] = {
     {.name = "launch_seconds", .number = &Machine::launch_seconds, .may_be_zero = true},
     {"link_bandwidth", &Machine::link_bandwidth},
     {.name = "link_latency", .number = &Machine::link_latency, .may_be_zero = true},
+    {"all_reduce_share", &Machine::all_reduce_share},
     {"network_bandwidth", &Machine::network_bandwidth},
     {.name = "network_latency", .number = &Machine::network_latency, .may_be_zero = true},
     {"host_bandwidth", &Machine::host_bandwidth},
@@ -199,95 +191,6 @@ absl::StatusOr<Machine> ReadMachine(const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat(path, " lacks ", absl::StrJoin(missing, ", "),
                    "; give them, or like = \"H100\" for those of a machine that is known"));
-}
-
-constexpr int kRounds = 9;  // the machine may be busy in some
-
-// Bytes that all ranks together read and write in a second, copying at once.
-absl::StatusOr<double> CopyRate(Communicator& world, Device& device) {
-  constexpr int64_t kBytes = int64_t{32} << 20;  // caches hold less
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Tensor::Zeros(device, Shape({kBytes}), DType::kUInt8,
-                                                           MemoryCategory::kWorkspace));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Tensor::Zeros(device, Shape({kBytes}), DType::kUInt8,
-                                                         MemoryCategory::kWorkspace));
-  const auto copy = [&] {
-    return device.Copy(to.data<uint8_t>(), from.data<uint8_t>(), kBytes, device.compute_stream());
-  };
-  ZEROTH_ASSIGN_OR_RETURN(const double seconds, MedianSeconds(world, device, copy, kRounds, 1));
-  return 2.0 * kBytes * world.size() / seconds;
-}
-
-// Seconds of an all-gather and a reduce-scatter, one after the other, of `count` floats a rank's
-// piece: together they send what an all-reduce does.
-absl::StatusOr<double> ExchangeSeconds(Communicator& world, Device& device, int64_t count,
-                                       int times) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor piece, Tensor::Zeros(device, Shape({count}), DType::kFloat32,
-                                                            MemoryCategory::kWorkspace));
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
-                          Tensor::Zeros(device, Shape({count * world.size()}), DType::kFloat32,
-                                        MemoryCategory::kWorkspace));
-  Stream& stream = device.compute_stream();
-  const auto exchange = [&]() -> absl::Status {
-    ZEROTH_RETURN_IF_ERROR(world.AllGather(piece, all, stream, "measuring"));
-    return world.ReduceScatter(all, piece, ReduceOp::kSum, stream, "measuring");
-  };
-  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, exchange, 1, 1).status());
-  return MedianSeconds(world, device, exchange, kRounds, times);
-}
-
-// The inverse of what a planned communicator takes for a call inside a node. The small calls are
-// all latency: a step for each other rank, twice.
-absl::Status MeasureLink(Communicator& world, Device& device, Machine& machine) {
-  constexpr int64_t kFloats = int64_t{4} << 20;  // of all pieces: as a unit of a model has
-  constexpr int kSmallCalls = 50;
-  const double steps = 2.0 * (world.size() - 1);
-  ZEROTH_ASSIGN_OR_RETURN(const double small, ExchangeSeconds(world, device, 16, kSmallCalls));
-  const int64_t piece = std::max<int64_t>(1, kFloats / world.size());
-  ZEROTH_ASSIGN_OR_RETURN(const double large, ExchangeSeconds(world, device, piece, 1));
-  machine.link_latency = small / steps;
-  machine.link_bandwidth =
-      steps * static_cast<double>(piece) * sizeof(float) / std::max(large - small, 0.1 * large);
-  return absl::OkStatus();
-}
-
-// What all ranks reach at once, `cores` of them at a time.
-absl::Status MeasureRates(Communicator& world, int cores, Machine& cpu) {
-  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
-                          DeviceRegistry::Create("cpu", DeviceOptions()));
-  device->BindThread();
-  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
-                          KernelRegistry::Create(*device, device->compute_stream()));
-  ZEROTH_ASSIGN_OR_RETURN(const double fp32,
-                          MeasureGemmRate(world, *device, *kernels, DType::kFloat32));
-  ZEROTH_ASSIGN_OR_RETURN(const double bf16,
-                          MeasureGemmRate(world, *device, *kernels, DType::kBFloat16));
-  ZEROTH_ASSIGN_OR_RETURN(const double copied, CopyRate(world, *device));
-  cpu.fp32_flops = cpu.tf32_flops = fp32 / cores;
-  cpu.bf16_flops = bf16 / cores;
-  cpu.memory_bandwidth = copied / cores;
-  return MeasureLink(world, *device, cpu);
-}
-
-absl::StatusOr<Machine> MeasureCpu() {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  Machine cpu;
-  cpu.name = absl::StrCat("this CPU of ", cores, cores == 1 ? " core" : " cores");
-  cpu.is_gpu = false;
-  cpu.devices_per_node = cores;
-  cpu.memory_bytes =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  // A link needs two ends.
-  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(std::max(2, cores), [&](Communicator& world) {
-    Machine measured = cpu;
-    const absl::Status status = MeasureRates(world, cores, measured);
-    if (world.rank() == 0) cpu = measured;
-    return status;
-  }));
-  cpu.host_bandwidth = cpu.memory_bandwidth / 2;
-  // Of other nodes nothing is known here: what a card of 10 Gb/s gives.
-  cpu.network_bandwidth = 1.1 * kGiga;
-  cpu.network_latency = 50 * kMicro;
-  return cpu;
 }
 
 }  // namespace

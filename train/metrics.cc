@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,14 +22,31 @@
 namespace zeroth {
 namespace {
 
+// JSON has no numbers for these.
+const char* NameOfNonFinite(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
 // The shortest text that reads back as the same value.
 template <typename T>
 std::string Number(T value) {
-  if (std::isnan(value)) return "\"nan\"";
-  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  if (!std::isfinite(value)) return absl::StrCat("\"", NameOfNonFinite(value), "\"");
   char text[64];
   const std::to_chars_result result = std::to_chars(text, text + sizeof(text), value);
   return std::string(text, result.ptr);
+}
+
+// Text of a value whose numbers that are not finite are strings, as in a step's line.
+std::string Dump(nlohmann::json value) {
+  const std::function<void(nlohmann::json&)> spell = [&](nlohmann::json& node) {
+    if (node.is_structured()) {
+      for (nlohmann::json& child : node) spell(child);
+    } else if (node.is_number_float() && !std::isfinite(node.get<double>())) {
+      node = NameOfNonFinite(node.get<double>());
+    }
+  };
+  spell(value);
+  return value.dump();
 }
 
 }  // namespace
@@ -67,7 +85,7 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
     absl::StrAppend(&line, ", \"gemm_utilization\": ", Number(*metrics.gemm_utilization));
   if (metrics.mfu.has_value()) absl::StrAppend(&line, ", \"mfu\": ", Number(*metrics.mfu));
   if (metrics.late.has_value())
-    absl::StrAppend(&line, ", \"late\": ", LateRankJson(*metrics.late).dump());
+    absl::StrAppend(&line, ", \"late\": ", Dump(LateRankJson(*metrics.late)));
   if (metrics.skipped_steps > 0)
     absl::StrAppend(&line, ", \"skipped_steps\": ", metrics.skipped_steps);
   if (metrics.loss_scale.has_value())
@@ -84,7 +102,7 @@ absl::Status MetricsWriter::Write(const StepMetrics& metrics) {
 }
 
 absl::Status MetricsWriter::WriteSummary(const nlohmann::json& summary) {
-  return file_.Append(nlohmann::json{{"summary", summary}}.dump() + "\n");
+  return file_.Append(Dump({{"summary", summary}}) + "\n");
 }
 
 nlohmann::json LateRankJson(const LateRank& late) {

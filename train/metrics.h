@@ -60,7 +60,7 @@ class MetricsWriter {
 
   // A number that is not there has no key.
   absl::Status Write(const StepMetrics& metrics);
-  // The last line: {"summary": ...}.
+  // The last line: {"summary": ...}, its numbers by the same rule.
   absl::Status WriteSummary(const nlohmann::json& summary);
 
  private:

@@ -178,5 +178,24 @@ TEST(MetricsTest, AResumedRunWritesItsStepsAgain) {
   EXPECT_NE(after[3].find("\"loss\": 7"), std::string::npos);
 }
 
+TEST(MetricsTest, ASummarysNumbersFollowTheRuleOfTheLines) {
+  const std::string path = testing::TempDir() + "/summary.jsonl";
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer
+                  ->WriteSummary({{"loss", std::nan("")},
+                                  {"losses", {1.5, kInfinity, -kInfinity}},
+                                  {"late", {{"seconds", kInfinity}}}})
+                  .ok());
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(
+      nlohmann::json::parse(line)["summary"],
+      nlohmann::json(
+          {{"loss", "nan"}, {"losses", {1.5, "inf", "-inf"}}, {"late", {{"seconds", "inf"}}}}));
+}
+
 }  // namespace
 }  // namespace zeroth

@@ -245,8 +245,26 @@ absl::StatusOr<ModelSource> ModelSource::FromDirectory(std::string name, HfDirec
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::Build() const {
+  return BuildFrom(config_);
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildWithLayers(int64_t layers) const {
+  nlohmann::json config = config_;
+  for (const char* const key : {"num_hidden_layers", "n_layer"}) {
+    if (!config.contains(key)) continue;
+    config[key] = layers;
+    return BuildFrom(config);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      name_,
+      ": its configuration has neither num_hidden_layers nor n_layer, so that its layers "
+      "cannot be counted"));
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> ModelSource::BuildFrom(
+    const nlohmann::json& config) const {
   absl::StatusOr<std::unique_ptr<LanguageModel>> model =
-      ModelRegistry::Create(config_, model_options_);
+      ModelRegistry::Create(config, model_options_);
   if (!model.ok() && directory_.has_value())
     return Annotate(model.status(), directory_->config().where());
   if (!model.ok()) return Annotate(model.status(), name_);

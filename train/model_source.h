@@ -77,6 +77,8 @@ class ModelSource {
   const std::string& name() const { return name_; }
   // A new model without values; one per rank.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Build() const;
+  // The same with so many layers. InvalidArgument if the configuration says nothing of layers.
+  absl::StatusOr<std::unique_ptr<LanguageModel>> BuildWithLayers(int64_t layers) const;
   // Fills a sharding of such a model: from the files, each rank reading its own ranges, or by its
   // initializers from `seed`, as adapters are that the files do not have. Weights that are missing,
   // unexpected or of another shape are an error that lists them.
@@ -93,6 +95,7 @@ class ModelSource {
  private:
   // Those of --tokenizer=`choice`.
   std::vector<std::string> TokenizerFiles(const std::string& choice) const;
+  absl::StatusOr<std::unique_ptr<LanguageModel>> BuildFrom(const nlohmann::json& config) const;
   // That nothing says how text becomes the model's tokens, and what to do.
   absl::Status NoTokenizer(int64_t vocab_size) const;
 

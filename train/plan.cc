@@ -3,6 +3,7 @@
 #include "zeroth/train/plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -26,30 +27,8 @@ namespace {
 constexpr int kSteps = 3;
 constexpr int kComputeStream = 0;  // a device's first
 
-// What is known of how other systems differ from this one under equal options. Both are PyTorch's,
-// whose allocator reserves 1.0 to 1.4 GiB more than is in use in published runs.
-struct System {
-  const char* name;
-  // Each parameter is a tensor of its own, copied out of the gathered buffer and, as a gradient,
-  // into the one to be reduced. The others compute in these buffers.
-  bool copies_in_and_out;
-  int64_t reserved_unused_bytes;
-};
-
+// What PyTorch's allocator reserves beyond what is in use: 1.0 to 1.4 GiB in published runs.
 constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
-constexpr System kSystems[] = {
-    {"zeroth", false, 0},
-    {"fsdp2", true, kReservedByPyTorch},
-    {"megatron_fsdp", false, kReservedByPyTorch},
-};
-
-absl::StatusOr<System> SystemNamed(const std::string& name) {
-  for (const System& system : kSystems) {
-    if (name == system.name) return system;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--like=", name, ": expected zeroth, fsdp2 or megatron_fsdp"));
-}
 
 // The machine as a rank has it.
 Machine ForRanks(Machine machine, const TrainOptions& options) {
@@ -92,26 +71,52 @@ Batch EmptyBatch(const TrainOptions& options) {
   return batch;
 }
 
+// The last labelled work of the compute stream up to `entry`; nullptr before the first.
+const WorkLedger::Entry* LastComputed(const WorkLedger& ledger, int entry) {
+  for (; entry >= 0; --entry) {
+    const WorkLedger::Entry& at = ledger.entries()[static_cast<size_t>(entry)];
+    if (at.stream == kComputeStream && !at.work.label.empty()) return &at;
+  }
+  return nullptr;
+}
+
+int64_t TotalOf(const Timeline::MemorySample& sample) {
+  return std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0});
+}
+
+// Of what happens while the compute stream is at one place, the highest and the last.
+std::vector<Timeline::MemorySample> MemoryOverTime(
+    const WorkLedger& ledger, const std::vector<PlannedAllocator::Moment>& moments) {
+  std::vector<Timeline::MemorySample> samples;
+  for (const PlannedAllocator::Moment& moment : moments) {
+    const WorkLedger::Entry* const at = LastComputed(ledger, moment.entry);
+    const double seconds = at == nullptr ? 0 : at->begin;
+    const size_t count = samples.size();
+    if (count >= 2 && samples[count - 2].seconds == seconds) {
+      if (TotalOf(samples[count - 1]) > TotalOf(samples[count - 2])) {
+        samples[count - 2] = samples[count - 1];
+      }
+      samples.pop_back();
+    }
+    samples.push_back({seconds, moment.categories});
+  }
+  return samples;
+}
+
 // Where in the step an entry of the ledger is: the innermost span of the compute stream around the
 // last that it has computed until then.
 std::string MomentOf(const WorkLedger& ledger, int entry,
                      const std::vector<Timeline::Span>& spans) {
-  const std::vector<WorkLedger::Entry>& entries = ledger.entries();
-  while (entry >= 0) {
-    const WorkLedger::Entry& at = entries[static_cast<size_t>(entry)];
-    if (at.stream == kComputeStream && !at.work.label.empty()) break;
-    --entry;
-  }
-  if (entry < 0) return "the step's beginning";
-  const WorkLedger::Entry& at = entries[static_cast<size_t>(entry)];
-  const double middle = (at.begin + at.end) / 2;
+  const WorkLedger::Entry* const at = LastComputed(ledger, entry);
+  if (at == nullptr) return "the step's beginning";
+  const double middle = (at->begin + at->end) / 2;
   const Timeline::Span* inside = nullptr;
   for (const Timeline::Span& span : spans) {
     const bool around = span.stream == "compute" && span.begin <= middle && middle <= span.end;
     if (around && (inside == nullptr || span.begin >= inside->begin)) inside = &span;
   }
   return absl::StrCat(inside == nullptr ? "between the units" : inside->label, ", at ",
-                      at.work.label);
+                      at->work.label);
 }
 
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
@@ -152,15 +157,16 @@ void ReadTimes(const WorkLedger& ledger, Plan& plan) {
 }  // namespace
 
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
-                             std::unique_ptr<LanguageModel> model) {
-  ZEROTH_ASSIGN_OR_RETURN(const System system, SystemNamed(options.like));
+                             std::unique_ptr<LanguageModel> model, PlanTimeline* shown) {
   const Machine on = ForRanks(machine, options);
   DeviceOptions device_options;
   device_options.threads = ThreadsPerRank(options);
   PlannedDevice device(on, device_options);
   PlannedCommunicator::Options comm;
   comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
-  comm.copies_in_and_out = system.copies_in_and_out;
+  // FSDP2's parameters are tensors of their own, copied out of the gathered buffer and, as
+  // gradients, into the one to be reduced. The others compute in these buffers.
+  comm.copies_in_and_out = options.like == "fsdp2";
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
@@ -181,18 +187,23 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   WorkLedger& ledger = device.ledger();
   for (int step = 0; step < kSteps; ++step) {
     ledger.Clear();
+    if (shown != nullptr && step == kSteps - 1) device.allocator().RecordMoments();
     timeline.set_recording(true);
     ZEROTH_RETURN_IF_ERROR(trainer->Step(batches, options.lr).status());
     timeline.set_recording(false);
     ledger.Run();
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<Timeline::Span> spans, timeline.Take());
+    ZEROTH_ASSIGN_OR_RETURN(std::vector<Timeline::Span> spans, timeline.Take());
     const PlannedAllocator::Moment& peak = device.allocator().peak();
     if (peak.epoch == ledger.epoch()) plan.moment = MomentOf(ledger, peak.entry, spans);
+    if (shown == nullptr || step < kSteps - 1) continue;
+    shown->memory = MemoryOverTime(ledger, device.allocator().moments());
+    shown->spans = std::move(spans);
   }
   plan.memory_peak_bytes = device.allocator().peak().bytes;
   plan.memory = device.allocator().peak().categories;
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
-  plan.memory_reserved_bytes = plan.memory_peak_bytes + system.reserved_unused_bytes;
+  plan.memory_reserved_bytes =
+      plan.memory_peak_bytes + (options.like == "zeroth" ? 0 : kReservedByPyTorch);
   plan.fits = plan.memory_reserved_bytes <= plan.memory_limit_bytes;
   ReadTimes(ledger, plan);
   const auto tokens =

@@ -12,12 +12,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
 #include "zeroth/core/device/memory.h"
 #include "zeroth/core/device/planned/machine.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/options.h"
 
@@ -41,10 +43,19 @@ struct Plan {
   std::map<std::string, int64_t> bytes;      // that a rank sends in a step, by kind of collective
 };
 
+// When what of the step happens, as a run with --trace would record it of a rank.
+struct PlanTimeline {
+  std::vector<Timeline::Span> spans;
+  // The account after all that changes it, when the compute stream is there.
+  std::vector<Timeline::MemorySample> memory;
+};
+
 // Of `options`, which are validated and whose world size is known, for `model`, which is theirs.
-// Nothing is started: no rank, no thread, no memory of the model's. The errors of Trainer::Create.
+// Nothing is started: no rank, no thread, no memory of the model's. Fills `timeline` in if there is
+// one. The errors of Trainer::Create.
 absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine,
-                             std::unique_ptr<LanguageModel> model);
+                             std::unique_ptr<LanguageModel> model,
+                             PlanTimeline* timeline = nullptr);
 
 // For people, and for programs.
 std::string PlanText(const Plan& plan, const TrainOptions& options, const Machine& machine);

@@ -27,10 +27,10 @@ absl::StatusOr<TensorRanks*> RanksOf(Context& context, const Parameter& paramete
 // `beside` runs in any case.
 absl::StatusOr<Tensor> AllRows(Context& context, const Tensor& x, absl::string_view label,
                                const TensorRanks::Beside& beside = nullptr);
-Shape ShapeOfAllRows(const Context& context, const Shape& shape);
 // The same, for what every rank computes in whole from them: the gradient, which is then the same
 // on every rank, is not summed.
 absl::StatusOr<Value> AllRowsOp(Context& context, const Value& x, absl::string_view label);
+Shape ShapeOfAllRows(const Context& context, const Shape& shape);
 
 // The sum of `x` over ranks: all of it, in place, or this rank's share of its rows.
 absl::StatusOr<Tensor> SumOverRanks(Context& context, const Tensor& x, absl::string_view label,

@@ -57,6 +57,22 @@ TEST_F(TrainMpiTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_TRUE(bits == Read(Scratch() / "local" / kWeights));
 }
 
+// The file that the planner writes is of the collectives over MPI.
+TEST_F(TrainMpiTest, ThePlannerMeasuresProcesses) {
+  const fs::path file = Scratch() / "node.toml";
+  Mpirun run;
+  run.ranks = 2;
+  run.program = {fs::absolute("tools/plan/plan").string(), "--measure=" + file.string()};
+  const MpirunOutcome ranks = RunMpirun(run);
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
+  const std::string text = Read(file);
+  for (const char* const field : {"fp32_flops", "link_bandwidth", "link_latency"}) {
+    const size_t at = text.find(absl::StrCat("\n", field, " = "));
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_GT(std::atof(text.c_str() + text.find('=', at) + 1), 0) << text;
+  }
+}
+
 // Not two runs beside each other.
 TEST_F(TrainMpiTest, WithoutCommAndOutProcessesAreOneRunInOneDirectory) {
   const fs::path home = Scratch() / "home";

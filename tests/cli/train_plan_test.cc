@@ -77,5 +77,31 @@ TEST(TrainPlanTest, WhatDoesNotFitComesWithWhatWould) {
   EXPECT_NE(Read(log).find("to fit    the fastest changes"), std::string::npos) << Read(log);
 }
 
+TEST(TrainPlanTest, ThePlannerFindsTheLargestThatFits) {
+  const fs::path log = Scratch() / "log";
+  const Flags flags = {
+      "--model=llama3_8b", "--world_size=8", "--machine=H100", "--param_dtype=bf16",
+      "--seq_len=8192",    "--batch_size=1", "--json",         "--largest=batch"};
+  ASSERT_EQ(Wait(Start(flags, log, "", {}, "tools/plan/plan")), 0) << Logs(log);
+  const nlohmann::json json = nlohmann::json::parse(Read(log), nullptr, false);
+  ASSERT_TRUE(json.is_object()) << Logs(log);
+  EXPECT_EQ(json["largest"], "batch");
+  EXPECT_GE(json["value"].get<int>(), 1);
+  EXPECT_TRUE(json["plan"]["fits"].get<bool>());
+  const Flags wrong = {"--machine=H100", "--largest=batch", "--search"};
+  EXPECT_NE(Wait(Start(wrong, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("each is a question of its own"), std::string::npos) << Logs(log);
+}
+
+TEST(TrainPlanTest, ThePlannerMeasuresTheCpu) {
+  const fs::path log = Scratch() / "log";
+  const fs::path file = Scratch() / "cpu.toml";
+  ASSERT_EQ(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0)
+      << Logs(log);
+  EXPECT_NE(Read(file).find("link_bandwidth = "), std::string::npos) << Read(file);
+  EXPECT_NE(Wait(Start({"--measure=cpu.txt"}, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("ends in .toml"), std::string::npos) << Logs(log);
+}
+
 }  // namespace
 }  // namespace zeroth::testing

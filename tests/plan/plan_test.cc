@@ -5,11 +5,13 @@
 
 #include "zeroth/train/plan.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/machine_file.h"
@@ -158,6 +161,33 @@ TEST(PlanTest, TheStepIsComputeAndWaiting) {
   for (const auto& [kind, seconds] : plan.exposed) exposed += seconds;
   EXPECT_NEAR(exposed, plan.exposed_communication_seconds, 1e-12);
   EXPECT_DOUBLE_EQ(plan.tokens_per_second_per_rank, 2 * 64 / plan.step_seconds);
+}
+
+// What is drawn as waiting is what the plan says is exposed.
+TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
+  const Machine machine = Named("A100-80");
+  for (const char* const strategy : kStrategies) {
+    TrainOptions options = OptionsOf("gpt2_124m", 64, strategy);
+    options.param_dtype = "bf16";
+    PlanTimeline timeline;
+    const absl::StatusOr<Plan> plan = PlanRun(options, machine, *Build(options.model), &timeline);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    double waited = 0;
+    for (const Timeline::Span& span : timeline.spans) {
+      const bool waits = absl::StartsWith(span.label, kWaitFor) || span.bytes >= 0;
+      if (span.stream == "compute" && waits) waited += span.end - span.begin;
+    }
+    EXPECT_NEAR(waited, plan->exposed_communication_seconds,
+                0.05 * plan->exposed_communication_seconds)
+        << strategy;
+    int64_t peak = 0;
+    for (const Timeline::MemorySample& sample : timeline.memory) {
+      peak = std::max(peak, std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0}));
+      EXPECT_GE(sample.seconds, 0);
+      EXPECT_LE(sample.seconds, plan->step_seconds);
+    }
+    EXPECT_EQ(peak, plan->memory_peak_bytes) << strategy;
+  }
 }
 
 TEST(PlanTest, FasterLinksExposeLess) {

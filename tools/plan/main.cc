@@ -4,15 +4,16 @@
 // traffic of a rank out.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
@@ -20,13 +21,18 @@
 #include "zeroth/core/base/command_line.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/device/timeline.h"
 #include "zeroth/nn/language_model.h"
+#include "zeroth/tools/plan/measure.h"
+#include "zeroth/train/config_file.h"
 #include "zeroth/train/flags.h"
 #include "zeroth/train/machine_file.h"
 #include "zeroth/train/model_source.h"
 #include "zeroth/train/options.h"
 #include "zeroth/train/plan.h"
+#include "zeroth/train/plan_largest.h"
 #include "zeroth/train/plan_search.h"
+#include "zeroth/train/step_trace.h"
 #include "zeroth/train/version.h"
 
 namespace zeroth {
@@ -48,10 +54,21 @@ std::string Help() {
       "  --search\n"
       "      Strategies x checkpointing x micro-batches of the same step, the fastest that fit\n"
       "      first.\n"
+      "  --largest=batch|sequence|layers\n"
+      "      The most sequences of a micro-batch, tokens of a sequence or layers with which the "
+      "run\n"
+      "      fits, everything else being as it is.\n"
+      "  --save=FOLDER\n"
+      "      Also write plan.json, config.toml and trace.json there: tools/report draws memory "
+      "over\n"
+      "      the step and what traffic hides behind what, and Perfetto opens the trace.\n"
       "  --json\n"
       "      For programs.\n"
       "  --measure=FILE.toml\n"
-      "      Measure the CPU at hand, and write it to such a file, and nothing else.\n"
+      "      Measure the machine at hand, and write it to such a file, and nothing else: its "
+      "cores\n"
+      "      as threads, or with a launcher the ranks that it starts (mpirun -n 8, one for each\n"
+      "      core; torchrun with --device=cuda --machine=H100, which says what is not measured).\n"
       "  --show_machine\n"
       "      Print the machine as such a file, and nothing else.\n");
 }
@@ -77,17 +94,57 @@ absl::Status Say(const Plan& plan, const TrainOptions& options, const Machine& m
   return absl::OkStatus();
 }
 
-// The CPU at hand, as a file for --machine.
-absl::Status MeasureInto(const std::string& path, const TrainOptions& given) {
-  if (!absl::EndsWith(path, ".toml") || given.device != "cpu" || !given.machine.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--measure=", path, " with --device=", given.device,
-        given.machine.empty() ? "" : absl::StrCat(" and --machine=", given.machine),
-        ": it measures the CPU at hand, for a file whose name ends in .toml; leave the other flags "
-        "out, and for a GPU begin with --show_machine and a machine like it"));
+absl::Status SaySearch(const TrainOptions& options, const Machine& machine,
+                       const ModelBuilder& build, bool json) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> runs, SearchPlans(options, machine, build));
+  if (!json) {
+    std::fputs(SearchText(runs, kRows).c_str(), stdout);
+    return absl::OkStatus();
   }
-  ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine("cpu"));
-  return WriteFileDurably(path, MachineText(machine));
+  nlohmann::json rows = nlohmann::json::array();
+  for (const PlannedRun& run : runs) {
+    rows.push_back({{"flags", run.change}, {"plan", PlanJson(run.plan)}});
+  }
+  std::printf("%s\n", rows.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status SayLargest(const std::string& what, const TrainOptions& options,
+                        const Machine& machine, const ModelSource& source, bool json) {
+  ZEROTH_ASSIGN_OR_RETURN(const LargestPlan largest,
+                          LargestThatFits(what, options, machine, source));
+  if (json) {
+    const nlohmann::json text = {{"largest", what},
+                                 {"value", largest.value},
+                                 {"bound", largest.bound},
+                                 {"parameters", largest.parameters},
+                                 {"plan", PlanJson(largest.plan)}};
+    std::printf("%s\n", text.dump(2).c_str());
+    return absl::OkStatus();
+  }
+  std::fputs(LargestText(largest).c_str(), stdout);
+  std::fputs(PlanText(largest.plan, largest.options, machine).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+// What tools/report makes a page of.
+absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTimeline& timeline,
+                      const TrainOptions& options, const Machine& machine) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, ": ", error.message(), "; expected a folder that is there or can be made"));
+  }
+  nlohmann::json json = PlanJson(plan);
+  json["machine"] = machine.name;
+  json["text"] = PlanText(plan, options, machine);
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(folder, "/plan.json"), json.dump(2) + "\n"));
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
+      absl::StrCat(folder, "/", kTraceFile),
+      absl::StrCat("{\"traceEvents\": [\n",
+                   ChromeTraceEvents(timeline.spans, timeline.memory, 0, 0), "\n]}\n")));
+  return WriteConfig(folder, options);
 }
 
 absl::Status Main(int argc, char** argv) {
@@ -95,13 +152,17 @@ absl::Status Main(int argc, char** argv) {
   bool json = false;
   bool search = false;
   bool show_machine = false;
+  std::optional<std::string> largest;
   std::optional<std::string> measure;
+  std::optional<std::string> save;
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions given,
                           ReadCommandLine(argc, argv, VersionText(), Help(),
                                           {{"json", &json},
                                            {"search", &search},
                                            {"show_machine", &show_machine},
-                                           {.name = "measure", .text = &measure}}));
+                                           {.name = "largest", .text = &largest},
+                                           {.name = "measure", .text = &measure},
+                                           {.name = "save", .text = &save}}));
   if (measure.has_value()) return MeasureInto(*measure, given);
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) {
@@ -111,22 +172,19 @@ absl::Status Main(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   const ModelBuilder build = [&source] { return source.Build(); };
-  if (search) {
-    ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> runs,
-                            SearchPlans(options, machine, build));
-    if (!json) {
-      std::fputs(SearchText(runs, kRows).c_str(), stdout);
-      return absl::OkStatus();
-    }
-    nlohmann::json rows = nlohmann::json::array();
-    for (const PlannedRun& run : runs) {
-      rows.push_back({{"flags", run.change}, {"plan", PlanJson(run.plan)}});
-    }
-    std::printf("%s\n", rows.dump(2).c_str());
-    return absl::OkStatus();
+  if (search + largest.has_value() + save.has_value() > 1) {
+    return absl::InvalidArgumentError(
+        "--search, --largest and --save: each is a question of its own; give one of them");
   }
+  if (search) return SaySearch(options, machine, build, json);
+  if (largest.has_value()) return SayLargest(*largest, options, machine, source, json);
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());
-  ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(model)));
+  PlanTimeline timeline;
+  ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(model),
+                                                   save.has_value() ? &timeline : nullptr));
+  if (save.has_value()) {
+    ZEROTH_RETURN_IF_ERROR_WITH(SaveInto(*save, plan, timeline, options, machine), "--save");
+  }
   if (!json) return Say(plan, options, machine, build);
   std::printf("%s\n", PlanJson(plan).dump(2).c_str());
   return absl::OkStatus();

@@ -5,8 +5,9 @@
     tools/report/report.py OUT... [--output=report.html]
 
 OUT is what --out was: a run's folder, with metrics.jsonl and config.toml, or a folder of such runs, of which
-the latest is taken. The page is one HTML file that fetches nothing and needs no JavaScript. What --trace has
-written into a run's folder becomes a timeline.
+the latest is taken; or the folder of a plan, as //tools/plan writes it with --save. The page is one HTML file that
+fetches nothing and needs no JavaScript. What --trace has written into a run's folder becomes a timeline, and so does
+the step of a plan.
 """
 
 import argparse
@@ -17,11 +18,14 @@ import os
 import sys
 import tomllib
 
-COLORS = ["#2563a8", "#c2571a", "#2e7d4f", "#8a3f8f", "#a8881f", "#4d6570"]
+COLORS = ["#2563a8", "#c2571a", "#2e7d4f", "#8a3f8f", "#a8881f", "#4d6570", "#c97b9f", "#3aa3b8"]
 WIDTH, HEIGHT = 620, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 12, 34
 MOST_POINTS = 600  # of a line; more are averaged
 MOST_SLICES = 4000  # of a timeline
+TIMELINE_WIDTH, LANES = 1280, 160  # the latter left of its lanes
+PLAN_FILE = "plan.json"
+WAIT_COLOR = "#c0271d"
 
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:1320px;margin:2em auto;padding:0 1.5em}
@@ -79,10 +83,45 @@ def flatten(table, prefix=""):
     return values
 
 
-class Run:
+def read_config(folder):
+    """The options of a run or of a plan by name; none without a config.toml."""
+    config = os.path.join(folder, "config.toml")
+    if not os.path.isfile(config):
+        return {}
+    try:
+        with open(config, "rb") as file:
+            return flatten(tomllib.load(file))
+    except tomllib.TOMLDecodeError as error:
+        raise ReportError("%s: %s; it should be as the trainer wrote it" % (config, error)) from error
+
+
+class Folder:
+    """What runs and plans have in common."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.name = os.path.relpath(folder)
+        self.config = read_config(folder)
+
+    def trace(self):
+        return os.path.join(self.folder, "trace.json")
+
+
+class Plan(Folder):
+    def __init__(self, folder):
+        super().__init__(folder)
+        path = os.path.join(folder, PLAN_FILE)
+        try:
+            with open(path, encoding="utf-8") as file:
+                self.text = json.load(file)["text"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReportError("%s: expected a plan as //tools/plan writes it with --save: %s" %
+                              (path, error)) from error
+
+
+class Run(Folder):
     def __init__(self, path):
-        self.folder = run_folder(path)
-        self.name = os.path.relpath(self.folder)
+        super().__init__(run_folder(path))
         self.steps = []
         self.summary = {}
         metrics = os.path.join(self.folder, "metrics.jsonl")
@@ -103,14 +142,6 @@ class Run:
                 self.steps.append(entry)
         if not self.steps:
             raise ReportError("%s: it has no steps yet; make the report when the run has taken some" % metrics)
-        config = os.path.join(self.folder, "config.toml")
-        self.config = {}
-        if os.path.isfile(config):
-            try:
-                with open(config, "rb") as file:
-                    self.config = flatten(tomllib.load(file))
-            except tomllib.TOMLDecodeError as error:
-                raise ReportError("%s: %s; it should be as the trainer wrote it" % (config, error)) from error
 
     def series(self, key, x):
         """[(x, value)] of the steps that have this key."""
@@ -120,9 +151,6 @@ class Run:
     def last(self, key):
         values = self.series(key, "step")
         return values[-1][1] if values else None
-
-    def trace(self):
-        return os.path.join(self.folder, "trace.json")
 
 
 # ------------------------------------------------------------------------------------------- charts
@@ -167,8 +195,10 @@ def escape(text):
     return html.escape(str(text), quote=True)
 
 
-def chart(title, lines, x_title, dots=(), format_value=short, from_zero=False):
-    """A figure; `lines` and `dots` are [(name, color, [(x, y)])]. Empty if nothing is finite."""
+def chart(title, lines, x_title, dots=(), format_value=short, from_zero=False, stacked=False,
+          left=LEFT, width=WIDTH):
+    """A figure; `lines` and `dots` are [(name, color, [(x, y)])]. Empty if nothing is finite. Stacked lines lie above
+    each other, the area under each is filled, and a value stays until the next one."""
     finite = [point for _, _, points in list(lines) + list(dots) for point in points if math.isfinite(point[1])]
     if not finite:
         return ""
@@ -183,23 +213,30 @@ def chart(title, lines, x_title, dots=(), format_value=short, from_zero=False):
 
     def place(x, y):
         across = 0.5 if high_x == low_x else (x - low_x) / (high_x - low_x)
-        return (LEFT + across * (WIDTH - LEFT - RIGHT), TOP + (high - y) / (high - low) * (HEIGHT - TOP - BOTTOM))
+        return (left + across * (width - left - RIGHT), TOP + (high - y) / (high - low) * (HEIGHT - TOP - BOTTOM))
 
     out = ['<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" width="%d" height="%d" role="img" '
-           'aria-label="%s">' % (escape(title), WIDTH, HEIGHT, WIDTH, HEIGHT, escape(title))]
+           'aria-label="%s">' % (escape(title), width, HEIGHT, width, HEIGHT, escape(title))]
     for i in range(int(round((high - low) / step)) + 1):
         value = low + i * step
         _, y = place(low_x, value)
         out.append('<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#e3e8ee"/><text x="%d" y="%.1f" '
-                   'text-anchor="end">%s</text>' % (LEFT, y, WIDTH - RIGHT, y, LEFT - 6, y + 4, format_value(value)))
+                   'text-anchor="end">%s</text>' % (left, y, width - RIGHT, y, left - 6, y + 4, format_value(value)))
     step_x = nice_step(high_x - low_x, 6)
     tick = math.ceil(low_x / step_x) * step_x
     while tick <= high_x:
         x, _ = place(tick, low)
         out.append('<text x="%.1f" y="%d" text-anchor="middle">%s</text>' % (x, HEIGHT - BOTTOM + 16, short(tick)))
         tick += step_x
-    out.append('<text x="%d" y="%d" text-anchor="end">%s</text>' % (WIDTH - RIGHT, HEIGHT - 2, escape(x_title)))
-    for name, color, points in lines:
+    out.append('<text x="%d" y="%d" text-anchor="end">%s</text>' % (width - RIGHT, HEIGHT - 2, escape(x_title)))
+    for name, color, points in reversed(lines) if stacked else ():
+        path = ["M%.1f %.1f" % place(points[0][0], low)]
+        for (x, y), (until, _) in zip(points, points[1:] + points[-1:]):
+            path.append("L%.1f %.1fL%.1f %.1f" % (*place(x, y), *place(until, y)))
+        path.append("L%.1f %.1fZ" % place(points[-1][0], low))
+        out.append('<path d="%s" fill="%s" stroke="#fff" stroke-width=".4"><title>%s</title></path>' %
+                   ("".join(path), color, escape(name)))
+    for name, color, points in () if stacked else lines:
         path, pen_down = [], False
         for x, y in averaged(points):
             if not math.isfinite(y):
@@ -225,12 +262,13 @@ def gibibytes(value):
     return "%.4g GiB" % (value / 2**30) if value >= 2**30 else "%.4g MiB" % (value / 2**20)
 
 
-def memory_chart(title, lines, x_title):
+def memory_chart(title, lines, x_title, **how):
     """A chart of bytes, in the unit that gives its marks round numbers."""
     most = max((y for _, _, points in lines for _, y in points if math.isfinite(y)), default=0)
     unit, name = (2**30, "GiB") if most >= 2**30 else (2**20, "MiB")
     return chart("%s, %s" % (title, name), [(label, color, [(x, y / unit) for x, y in points])
-                                            for label, color, points in lines], x_title, from_zero=True)
+                                            for label, color, points in lines],
+                 x_title, from_zero=True, **how)
 
 
 def charts(runs):
@@ -275,6 +313,11 @@ def lane_color(name):
     return "#4d6570"
 
 
+def slice_color(lane, label):
+    """That of its stream; what the stream stands still for is exposed, and red."""
+    return WAIT_COLOR if label.startswith("wait for ") else lane_color(lane)
+
+
 def timeline(path):
     events = trace_events(path)
     processes, threads = {}, {}
@@ -293,7 +336,7 @@ def timeline(path):
     begin = slices[0]["ts"]
     span = max(event["ts"] + event.get("dur", 0) for event in slices) - begin or 1
     lanes = sorted({(event.get("pid"), event.get("tid")) for event in slices}, key=str)
-    width, row = 1280, 26
+    width, row = TIMELINE_WIDTH, 26
     out = ['<svg viewBox="0 0 %d %d" width="%d" role="img" aria-label="timeline">' %
            (width, row * len(lanes) + 24, width)]
     for index, lane in enumerate(lanes):
@@ -307,31 +350,54 @@ def timeline(path):
             end = event["ts"] + event.get("dur", 0)
             depth_ends = [other for other in depth_ends if other > event["ts"]] + [end]
             inset = 3 * min(len(depth_ends) - 1, 3)
-            left = 160 + (event["ts"] - begin) / span * (width - 170)
+            left = LANES + (event["ts"] - begin) / span * (width - LANES - RIGHT)
             out.append('<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" fill-opacity="%.2f" stroke="#fff" '
                        'stroke-width=".4"><title>%s: %.3f ms</title></rect>' %
-                       (left, index * row + 3 + inset, max(event.get("dur", 0) / span * (width - 170), 0.6),
-                        row - 6 - inset, lane_color(name), 0.55 if len(depth_ends) == 1 else 0.85,
+                       (left, index * row + 3 + inset, max(event.get("dur", 0) / span * (width - LANES - RIGHT), 0.6),
+                        row - 6 - inset, slice_color(name, event.get("name", "")),
+                        0.55 if len(depth_ends) == 1 else 0.85,
                         escape(event.get("name", "")), event.get("dur", 0) / 1e3))
-    out.append('<text x="160" y="%d">0</text><text x="%d" y="%d" text-anchor="end">%.4g ms</text></svg>' %
-               (row * len(lanes) + 18, width - 10, row * len(lanes) + 18, span / 1e3))
-    return "".join(out) + note + memory_of(events)
+    out.append('<text x="%d" y="%d">0</text><text x="%d" y="%d" text-anchor="end">%.4g ms</text></svg>' %
+               (LANES, row * len(lanes) + 18, width - RIGHT, row * len(lanes) + 18, span / 1e3))
+    kinds = [("compute", lane_color("compute")), ("compute stands still", WAIT_COLOR)]
+    kinds += [(name, lane_color(name)) for name in sorted(set(threads.values())) if name != "compute"]
+    keys = " ".join('<span class=key style="background:%s"></span>%s' % (color, escape(name)) for name, color in kinds)
+    return "".join(out) + "<p>%s</p>" % keys + note + memory_of(events, begin, span)
 
 
-def memory_of(events):
-    """The counters of the trace, one line for each category."""
-    series = {}
-    for event in events:
-        if event.get("ph") == "C":
-            for name, value in event.get("args", {}).items():
-                if number(value) is not None:
-                    series.setdefault(name, []).append((event["ts"] / 1e3, number(value)))
-    lines = [(name, COLORS[i % len(COLORS)], sorted(points)) for i, (name, points) in enumerate(sorted(series.items()))]
-    if not lines:
+def memory_of(events, begin, span):
+    """The counters of the trace's first rank, its categories on top of each other, below the timeline."""
+    counters = [event for event in events if event.get("ph") == "C"]
+    rank = min((event.get("pid") for event in counters), key=str, default=None)
+    samples = []
+    for event in counters:
+        values = {name: number(value) for name, value in event.get("args", {}).items() if number(value) is not None}
+        if event.get("pid") == rank:
+            samples.append((min(max(event["ts"] - begin, 0), span) / 1e3, values))
+    if not samples:
         return ""
+    samples = highest(sorted(samples, key=lambda sample: sample[0]))
+    samples = [(0, samples[0][1])] + samples + [(span / 1e3, samples[-1][1])]
+    names = sorted({name for _, values in samples for name in values if any(v.get(name) for _, v in samples)},
+                   key=lambda name: min(v.get(name, 0) for _, v in samples), reverse=True)
+    if not names:
+        return ""
+    # What is always there lies at the bottom.
+    lines, below = [], [0.0] * len(samples)
+    for i, name in enumerate(names):
+        below = [b + values.get(name, 0) for b, (_, values) in zip(below, samples)]
+        lines.append((name.replace("_", " "), COLORS[i % len(COLORS)], [(at, b) for (at, _), b in zip(samples, below)]))
     keys = " ".join('<span class=key style="background:%s"></span>%s' % (color, escape(name))
-                    for name, color, _ in lines)
-    return memory_chart("Memory over the steps", lines, "ms") + "<p>%s</p>" % keys
+                    for name, color, _ in reversed(lines))
+    drawing = memory_chart("Memory of a rank over time", lines, "ms", stacked=True, left=LANES, width=TIMELINE_WIDTH)
+    return drawing + "<p>%s</p>" % keys
+
+
+def highest(samples):
+    """At most MOST_POINTS of [(time, values)], the highest of neighbours each."""
+    size = max(1, math.ceil(len(samples) / MOST_POINTS))
+    return [max(samples[begin:begin + size], key=lambda sample: sum(sample[1].values()))
+            for begin in range(0, len(samples), size)]
 
 
 # --------------------------------------------------------------------------------------------- page
@@ -379,7 +445,7 @@ def memory_by_category(runs):
 def configurations(runs):
     keys = sorted({key for run in runs for key in run.config})
     if not keys:
-        return "<p class=note>No run has a config.toml.</p>"
+        return "<p class=note>There is no config.toml.</p>"
 
     def row(key):
         return ["<code>%s</code>" % escape(key)] + [escape(json.dumps(run.config[key], ensure_ascii=False, default=str))
@@ -390,22 +456,27 @@ def configurations(runs):
     out = []
     if len(runs) > 1:
         out.append(table(head, [row(key) for key in differing]) if differing
-                   else "<p>All options are the same in these runs.</p>")
+                   else "<p>All options are the same.</p>")
     out.append("<details%s><summary>All options</summary>%s</details>" %
                (" open" if len(runs) == 1 else "", table(head, [row(key) for key in keys])))
     return "".join(out)
 
 
-def page(runs):
+def page(folders):
+    runs = [folder for folder in folders if isinstance(folder, Run)]
     out = ['<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
            'content="width=device-width"><title>Training report</title><style>%s</style></head><body>' % STYLE,
-           "<h1>Training report</h1>", overview(runs), '<h2>Course</h2><div class=charts>%s</div>' % charts(runs)]
-    for run in runs:
-        drawing = timeline(run.trace()) if os.path.isfile(run.trace()) else ""
+           "<h1>Training report</h1>"]
+    if runs:
+        out += [overview(runs), "<h2>Course</h2><div class=charts>%s</div>" % charts(runs)]
+    for folder in folders:
+        if isinstance(folder, Plan):
+            out.append("<h2>Plan: %s</h2><pre>%s</pre>" % (escape(folder.name), escape(folder.text)))
+        drawing = timeline(folder.trace()) if os.path.isfile(folder.trace()) else ""
         if drawing:
-            out.append("<h2>Timeline: %s</h2>%s" % (escape(run.name), drawing))
-    out += [memory_by_category(runs), "<h2>%s</h2>" % ("How the runs differ" if len(runs) > 1 else "Configuration"), configurations(runs),
-            "</body></html>\n"]
+            out.append("<h2>Timeline: %s</h2>%s" % (escape(folder.name), drawing))
+    out += [memory_by_category(runs), "<h2>%s</h2>" % ("How they differ" if len(folders) > 1 else "Configuration"),
+            configurations(folders), "</body></html>\n"]
     return "".join(out)
 
 
@@ -415,13 +486,17 @@ def main():
     parser.add_argument("--output", default="report.html", help="the file that is written (default: report.html)")
     arguments = parser.parse_args()
     try:
-        runs = [Run(path) for path in arguments.runs]
-        text = page(runs)
+        folders = [Plan(path) if os.path.isfile(os.path.join(path, PLAN_FILE)) else Run(path)
+                   for path in arguments.runs]
+        text = page(folders)
         with open(arguments.output, "w", encoding="utf-8") as file:
             file.write(text)
     except (ReportError, OSError) as error:
         sys.exit("report: %s" % error)
-    print("%s: %d run%s" % (arguments.output, len(runs), "" if len(runs) == 1 else "s"))
+    plans = sum(isinstance(folder, Plan) for folder in folders)
+    counts = [(len(folders) - plans, "run"), (plans, "plan")]
+    print("%s: %s" % (arguments.output, ", ".join("%d %s%s" % (count, what, "" if count == 1 else "s")
+                                                  for count, what in counts if count)))
 
 
 if __name__ == "__main__":

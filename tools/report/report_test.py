@@ -2,7 +2,7 @@
 # Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 """Reports about runs of the trainer itself, read back by a parser, and by a browser where there is one.
 
-    report_test.py REPORT TRAINER TEXT
+    report_test.py REPORT TRAINER PLANNER TEXT
 """
 
 import html.parser
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-REPORT, TRAINER, TEXT = (os.path.abspath(path) for path in sys.argv[1:4])
+REPORT, TRAINER, PLANNER, TEXT = (os.path.abspath(path) for path in sys.argv[1:5])
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
@@ -57,6 +57,11 @@ class ReportTest(unittest.TestCase):
                             "--seq_len=32", "--eval_every=6", "--eval_data=" + TEXT, "--trace=4:5"],
                            check=True, stdout=subprocess.DEVNULL)
 
+        cls.plan = os.path.join(cls.folder, "plan")
+        subprocess.run([PLANNER, "--model=gpt2_124m", "--world_size=8", "--machine=H100", "--param_dtype=bf16",
+                        "--batch_size=4", "--seq_len=512", "--save=" + cls.plan],
+                       check=True, stdout=subprocess.DEVNULL)
+
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.folder)
@@ -77,6 +82,13 @@ class ReportTest(unittest.TestCase):
             file.write("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
         return run
 
+    def write_plan(self, name, text):
+        folder = os.path.join(self.folder, name)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "plan.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return folder
+
     def test_two_runs(self):
         text, said = self.report("slow", "fast")
         self.assertIn("2 runs", said)
@@ -91,11 +103,41 @@ class ReportTest(unittest.TestCase):
         self.assertIn("finished", page.text)
         self.assertNotIn("script", page.count)
         # The first table of options has what differs, and no other.
-        differing = text[text.index("How the runs differ"):text.index("<details")]
+        differing = text[text.index("How they differ"):text.index("<details")]
         self.assertIn("<code>lr</code>", differing)
         self.assertIn("0.003", differing)
         self.assertNotIn("seq_len", differing)
         self.assertIn("seq_len", text)
+
+    def test_a_plan(self):
+        text, said = self.report("plan")
+        self.assertIn(": 1 plan\n", said)
+        page = Page(text)
+        self.assertIn("8 ranks of H100", page.text)
+        self.assertIn("wait for gather", text)
+        self.assertIn("activations", page.text[page.text.index("Memory of a rank over time"):])
+        self.assertIn("seq_len", page.text)
+        self.assertNotIn("<h2>Course", text)
+
+    def test_a_plan_beside_a_run(self):
+        text, said = self.report("slow", "plan")
+        self.assertIn("1 run, 1 plan", said)
+        self.assertEqual(text.count("<h2>Timeline"), 2)
+        differing = text[text.index("How they differ"):text.index("<details")]
+        self.assertIn("world_size", differing)
+        Page(text)
+
+    def test_the_memory_of_a_plan_has_its_peak(self):
+        with open(os.path.join(self.plan, "plan.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        with open(os.path.join(self.plan, "trace.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        counters = [event for event in events if event["ph"] == "C"]
+        peak = max(counters, key=lambda event: sum(event["args"].values()))
+        self.assertEqual(peak["args"], plan["memory"])
+        last = max(event["ts"] + event.get("dur", 0) for event in events if event["ph"] == "X")
+        self.assertAlmostEqual(last / 1e6, plan["step_seconds"], delta=0.01 * plan["step_seconds"])
+        self.assertTrue(all(0 <= event["ts"] <= 1.000001e6 * plan["step_seconds"] for event in counters))
 
     def test_numbers_of_the_summary(self):
         text, _ = self.report("fast")
@@ -132,7 +174,8 @@ class ReportTest(unittest.TestCase):
     def test_wrong_input(self):
         for wrong, message in (("nothing", "there is no such folder"),
                                (self.write_run("empty", []), "no steps yet"),
-                               (self.write_run("broken", ["{", '{"step": 1}']), "metrics.jsonl:1: expected a JSON")):
+                               (self.write_run("broken", ["{", '{"step": 1}']), "metrics.jsonl:1: expected a JSON"),
+                               (self.write_plan("wrong_plan", "[]"), "plan.json: expected a plan")):
             text, said = self.report(wrong)
             self.assertIsNone(text)
             self.assertIn(message, said)
@@ -142,11 +185,11 @@ class ReportTest(unittest.TestCase):
         browser = shutil.which("chromium") or shutil.which("google-chrome")
         if browser is None:
             self.skipTest("there is no Chromium")
-        self.report("slow", "fast")
+        self.report("slow", "fast", "plan")
         picture = os.path.join(os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", self.folder), "report.png")
         result = subprocess.run(
             [browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + self.folder + "/profile",
-             "--window-size=1400,2400", "--screenshot=" + picture, "--dump-dom",
+             "--window-size=1400,3400", "--screenshot=" + picture, "--dump-dom",
              "file://" + os.path.join(self.folder, "report.html")],
             capture_output=True, text=True, check=False, timeout=300)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -97,6 +97,7 @@ PlannedCommunicator::Time PlannedCommunicator::TimeOf(const Collective& collecti
   const double by_link = local_ == 1 ? 0 : inside / machine_.link_bandwidth;
   const double by_network = nodes_ == 1 ? 0 : outside / machine_.network_bandwidth;
   time.seconds = std::max(by_link, by_network);
+  if (twice && nodes_ == 1) time.seconds *= machine_.all_reduce_share;
   time.crosses_nodes = by_network > by_link;
   const double steps = twice ? 2 : 1;
   const double ring = steps * ((ranks - nodes_) * machine_.link_latency +

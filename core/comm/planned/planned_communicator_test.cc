@@ -52,6 +52,16 @@ TEST(PlannedCommunicatorTest, InsideANodeTheLinkCounts) {
   EXPECT_FALSE(time.crosses_nodes);
 }
 
+TEST(PlannedCommunicatorTest, AnAllReduceInsideANodeTakesItsShareOfARing) {
+  Machine machine = TwoSpeeds();
+  machine.all_reduce_share = 0.75;
+  const Collective call = Call(CollectiveOp::kAllReduce, 8'000'000, 8'000'000);
+  const auto node = *PlannedCommunicator::CreateWorld(machine, 8, 0, {});
+  EXPECT_DOUBLE_EQ(node->TimeOf(call).seconds, 0.75 * 2 * 7 * 4e6 / 100e9);
+  const auto nodes = *PlannedCommunicator::CreateWorld(machine, 16, 0, {});
+  EXPECT_DOUBLE_EQ(nodes->TimeOf(call).seconds, World(16)->TimeOf(call).seconds);
+}
+
 TEST(PlannedCommunicatorTest, ARingOverNodesHasTheNetworkCardsOfAllItsDevices) {
   const auto world = World(32);
   const PlannedCommunicator::Time time =

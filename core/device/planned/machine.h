@@ -23,10 +23,13 @@ struct Machine {
   // Tiles of a product that are worked on at a time: a product takes whole rounds of them. 0: its
   // shape makes no difference.
   int multiprocessors = 0;
-  double memory_bandwidth = 0;   // of what a kernel reads and writes
-  double launch_seconds = 0;     // what each kernel takes besides
-  double link_bandwidth = 0;     // to devices of the node
-  double link_latency = 0;       // of one step of a ring
+  double memory_bandwidth = 0;  // of what a kernel reads and writes
+  double launch_seconds = 0;    // what each kernel takes besides
+  double link_bandwidth = 0;    // to devices of the node
+  double link_latency = 0;      // of one step of a ring
+  // Of the time of a reduce-scatter and an all-gather in a row, that an all-reduce of as much takes
+  // inside a node. Ranks that read each other's memory, and switches that add, take less than all.
+  double all_reduce_share = 1;
   double network_bandwidth = 0;  // to other nodes: a device's share of the node's network cards
   double network_latency = 0;
   double host_bandwidth = 0;  // to what state is offloaded to

@@ -105,6 +105,18 @@ class PlannedStore final : public OffloadStore {
 
 }  // namespace
 
+PlannedAllocator::Moment PlannedAllocator::Now() const {
+  const MemoryStats& stats = account_.stats();
+  Moment now;
+  now.bytes = stats.total.current_bytes;
+  for (size_t i = 0; i < now.categories.size(); ++i) {
+    now.categories[i] = stats.categories[i].current_bytes;
+  }
+  now.epoch = ledger_.epoch();
+  now.entry = static_cast<int>(ledger_.entries().size()) - 1;
+  return now;
+}
+
 absl::StatusOr<void*> PlannedAllocator::AllocateRaw(size_t bytes, MemoryCategory category) {
   constexpr uintptr_t kAlignment = 64;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -112,21 +124,15 @@ absl::StatusOr<void*> PlannedAllocator::AllocateRaw(size_t bytes, MemoryCategory
   void* const data = reinterpret_cast<void*>(next_);
   next_ += (bytes + kAlignment) / kAlignment * kAlignment;
   account_.Allocated(bytes, category);
-  const MemoryStats& stats = account_.stats();
-  if (stats.total.current_bytes > peak_.bytes) {
-    peak_.bytes = stats.total.current_bytes;
-    for (size_t i = 0; i < peak_.categories.size(); ++i) {
-      peak_.categories[i] = stats.categories[i].current_bytes;
-    }
-    peak_.epoch = ledger_.epoch();
-    peak_.entry = static_cast<int>(ledger_.entries().size()) - 1;
-  }
+  if (account_.stats().total.current_bytes > peak_.bytes) peak_ = Now();
+  if (records_) moments_.push_back(Now());
   return data;
 }
 
 void PlannedAllocator::FreeRaw(void*, size_t bytes, MemoryCategory category) {
   std::lock_guard<std::mutex> lock(mutex_);
   account_.Freed(bytes, category);
+  if (records_) moments_.push_back(Now());
 }
 
 PlannedDevice::PlannedDevice(Machine machine, const DeviceOptions& options)

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,7 +26,7 @@ namespace zeroth {
 
 inline constexpr char kPlannedDeviceType[] = "planned";
 
-// The account of memory when it was at its highest.
+// The account of memory when it was at its highest, and, if asked for, after each change.
 class PlannedAllocator final : public AccountingAllocator {
  public:
   explicit PlannedAllocator(const WorkLedger& ledger) : ledger_(ledger) {}
@@ -37,8 +38,13 @@ class PlannedAllocator final : public AccountingAllocator {
     int entry = WorkLedger::kNothing;  // the last that had been enqueued
   };
   const Moment& peak() const { return peak_; }
+  // From here on every allocation, and every end of one, is a moment.
+  void RecordMoments() { records_ = true; }
+  const std::vector<Moment>& moments() const { return moments_; }
 
  private:
+  Moment Now() const;
+
   absl::StatusOr<void*> AllocateRaw(size_t bytes, MemoryCategory category) override;
   void FreeRaw(void* data, size_t bytes, MemoryCategory category) override;
   void TrimLocked() override {}
@@ -46,6 +52,8 @@ class PlannedAllocator final : public AccountingAllocator {
   const WorkLedger& ledger_;
   uintptr_t next_ = uintptr_t{1} << 40;
   Moment peak_;
+  bool records_ = false;
+  std::vector<Moment> moments_;
 };
 
 // All of it is used by one thread.

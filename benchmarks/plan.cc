@@ -1,0 +1,237 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Plans for the CPU at hand beside what they are about: the steps of train_step, and collectives
+// between threads. In each round the ranks measure the machine, as tools/plan --measure does, then
+// the work is planned for it and done. ratio_to_floor is the planned time over the measured one, in
+// the median of the rounds: 1 is right, less is a plan that promises too much.
+
+#include "zeroth/train/plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "benchmark/benchmark.h"
+#include "nlohmann/json.hpp"
+
+#include "zeroth/benchmarks/rank_stopwatch.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/comm/planned/planned_communicator.h"
+#include "zeroth/core/device/device.h"
+#include "zeroth/core/device/planned/planned_device.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/data/loader.h"
+#include "zeroth/nn/language_model.h"
+#include "zeroth/train/job.h"
+#include "zeroth/train/machine_measure.h"
+#include "zeroth/train/options.h"
+#include "zeroth/train/trainer.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int kRounds = 5;
+
+struct Round {
+  double planned = 0;  // seconds
+  double measured = 0;
+};
+
+// What is planned and done.
+struct Work {
+  std::function<absl::Status()> run;                              // on each rank
+  std::function<absl::StatusOr<double>(const Machine&)> planned;  // its seconds
+  int times = 1;                                                  // in a round
+};
+using WorkMaker = std::function<absl::StatusOr<Work>(Communicator& world, Device& device)>;
+
+absl::Status RunRank(const WorkMaker& make, Communicator& world, RankStopwatch& stopwatch,
+                     std::vector<Round>& rounds) {
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                          DeviceRegistry::Create("cpu", DeviceOptions()));
+  device->BindThread();
+  ZEROTH_ASSIGN_OR_RETURN(const Work work, make(world, *device));
+  // Touches all memory for the first time, and learns the order of units.
+  for (int i = 0; i < 2; ++i) ZEROTH_RETURN_IF_ERROR(work.run());
+  for (int i = 0; i < kRounds; ++i) {
+    Machine machine = CpuAtHand();
+    ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, kRanks, machine));
+    Round round;
+    if (world.rank() == 0) {
+      ZEROTH_ASSIGN_OR_RETURN(round.planned, work.planned(machine));
+    }
+    std::vector<double> seconds;
+    for (int time = 0; time < work.times; ++time) {
+      ZEROTH_ASSIGN_OR_RETURN(const double taken,
+                              stopwatch.Time(world, device->compute_stream(), work.run));
+      seconds.push_back(taken);
+    }
+    std::sort(seconds.begin(), seconds.end());
+    round.measured = seconds[seconds.size() / 2];
+    if (world.rank() == 0) rounds.push_back(round);
+  }
+  return absl::OkStatus();
+}
+
+void Compare(benchmark::State& state, const WorkMaker& make) {
+  RankStopwatch stopwatch(kRanks);
+  std::vector<Round> rounds;
+  const absl::Status status = RunLocalRanks(
+      kRanks, [&](Communicator& world) { return RunRank(make, world, stopwatch, rounds); });
+  if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
+  std::sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) {
+    return a.planned / a.measured < b.planned / b.measured;
+  });
+  const Round& middle = rounds[rounds.size() / 2];
+  for (auto _ : state) state.SetIterationTime(middle.measured);
+  state.counters["planned_ms"] = 1e3 * middle.planned;
+  state.counters["ratio_to_floor"] = middle.planned / middle.measured;
+  state.counters["least_ratio"] = rounds.front().planned / rounds.front().measured;
+  state.counters["greatest_ratio"] = rounds.back().planned / rounds.back().measured;
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> BuildModel() {
+  ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("gpt2_124m"));
+  config["vocab_size"] = 50304;
+  return ModelRegistry::Create(config);
+}
+
+// train_step's.
+TrainOptions StepOptions(const std::string& strategy, const std::string& dtype) {
+  TrainOptions options;
+  options.data = "none";
+  options.strategy = strategy;
+  options.param_dtype = dtype;
+  options.comm = "local";
+  options.world_size = kRanks;
+  options.threads_per_rank = 1;
+  options.batch_size = 4;
+  options.seq_len = 256;
+  return options;
+}
+
+absl::StatusOr<Work> StepWork(const TrainOptions& options, Communicator& world, Device& device) {
+  ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, BuildModel());
+  ZEROTH_ASSIGN_OR_RETURN(
+      std::shared_ptr<Trainer> trainer,
+      Trainer::Create(world, device, std::move(model), TrainerOptionsFor(options, nullptr)));
+  ZEROTH_RETURN_IF_ERROR(trainer->sharding().Initialize(1));
+  Batch batch;
+  batch.batch = options.batch_size;
+  batch.seq = options.seq_len;
+  for (int64_t i = 0; i < batch.batch * batch.seq; ++i) {
+    batch.inputs.push_back(static_cast<int32_t>((i * 7919 + world.rank() * 104729) % 50304));
+    batch.targets.push_back(batch.inputs.back());
+  }
+  Work work;
+  work.times = 3;
+  work.run = [trainer, batches = std::vector<Batch>{std::move(batch)}] {
+    return trainer->Step(batches, 1e-4).status();
+  };
+  work.planned = [options](const Machine& machine) -> absl::StatusOr<double> {
+    ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> planned, BuildModel());
+    ZEROTH_ASSIGN_OR_RETURN(const Plan plan, PlanRun(options, machine, std::move(planned)));
+    return plan.step_seconds;
+  };
+  return work;
+}
+
+void BM_PlannedStep(benchmark::State& state, const char* strategy, const char* dtype) {
+  const TrainOptions options = StepOptions(strategy, dtype);
+  Compare(state,
+          [&](Communicator& world, Device& device) { return StepWork(options, world, device); });
+}
+
+using Collective =
+    std::function<absl::Status(Communicator&, const Tensor& piece, const Tensor& full, Stream&)>;
+
+absl::Status Call(const Collective& call, Communicator& world, Device& device, const Tensor& full) {
+  const int64_t count = full.numel() / world.size();
+  return call(world, full.View(world.rank() * count, Shape({count})), full,
+              device.compute_stream());
+}
+
+absl::StatusOr<Tensor> FullBuffer(Device& device, int64_t mebibytes) {
+  return Tensor::Zeros(device, Shape({(mebibytes << 20) / int64_t{sizeof(float)}}), DType::kFloat32,
+                       MemoryCategory::kCommunication);
+}
+
+void CompareCollective(benchmark::State& state, const Collective& call) {
+  const int64_t mebibytes = state.range(0);
+  Compare(state, [&](Communicator& world, Device& device) -> absl::StatusOr<Work> {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor full, FullBuffer(device, mebibytes));
+    Work work;
+    work.times = 30;
+    work.run = [&world, &device, &call, full] { return Call(call, world, device, full); };
+    work.planned = [&call, mebibytes](Machine machine) -> absl::StatusOr<double> {
+      machine.devices_per_node = kRanks;
+      PlannedDevice planned(machine, DeviceOptions());
+      ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> ranks,
+                              PlannedCommunicator::CreateWorld(machine, kRanks, 0, {}));
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor buffer, FullBuffer(planned, mebibytes));
+      WorkLedger& ledger = planned.ledger();
+      ledger.Clear();
+      ZEROTH_RETURN_IF_ERROR(Call(call, *ranks, planned, buffer));
+      ledger.Run();
+      double seconds = 0;
+      for (const WorkLedger::Entry& entry : ledger.entries()) {
+        seconds = std::max(seconds, entry.end);
+      }
+      return seconds;
+    };
+    return work;
+  });
+}
+
+void BM_PlannedAllGather(benchmark::State& state) {
+  CompareCollective(
+      state, [](Communicator& world, const Tensor& piece, const Tensor& full, Stream& stream) {
+        return world.AllGather(piece, full, stream, "all_gather");
+      });
+}
+
+void BM_PlannedReduceScatter(benchmark::State& state) {
+  CompareCollective(
+      state, [](Communicator& world, const Tensor& piece, const Tensor& full, Stream& stream) {
+        return world.ReduceScatter(full, piece, ReduceOp::kMean, stream, "reduce_scatter");
+      });
+}
+
+void BM_PlannedAllReduce(benchmark::State& state) {
+  CompareCollective(state,
+                    [](Communicator& world, const Tensor&, const Tensor& full, Stream& stream) {
+                      return world.AllReduce(full, ReduceOp::kMean, stream, "all_reduce");
+                    });
+}
+
+#define ZEROTH_PLANNED_STEP(strategy, dtype)                               \
+  BENCHMARK_CAPTURE(BM_PlannedStep, strategy##_##dtype, #strategy, #dtype) \
+      ->UseManualTime()                                                    \
+      ->Iterations(1)                                                      \
+      ->Unit(benchmark::kMillisecond)
+
+ZEROTH_PLANNED_STEP(no_shard, fp32);
+ZEROTH_PLANNED_STEP(shard_grad_op, fp32);
+ZEROTH_PLANNED_STEP(full_shard, fp32);
+ZEROTH_PLANNED_STEP(no_shard, bf16);
+ZEROTH_PLANNED_STEP(full_shard, bf16);
+
+void Sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("MiB")->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+  for (int mebibytes : {1, 4, 16, 64}) benchmark->Arg(mebibytes);
+}
+
+BENCHMARK(BM_PlannedAllGather)->Apply(Sizes);
+BENCHMARK(BM_PlannedReduceScatter)->Apply(Sizes);
+BENCHMARK(BM_PlannedAllReduce)->Apply(Sizes);
+
+}  // namespace
+}  // namespace zeroth

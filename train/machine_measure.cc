@@ -1,0 +1,239 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/train/machine_measure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+#include "zeroth/core/base/dtype.h"
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/core/comm/comm_stats.h"
+#include "zeroth/core/comm/local/local.h"
+#include "zeroth/core/tensor/tensor.h"
+#include "zeroth/kernels/attention/attention.h"
+#include "zeroth/kernels/kernels.h"
+#include "zeroth/train/gemm_rate.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int kRounds = 9;  // the machine may be busy in some
+constexpr char kLabel[] = "measuring";
+
+absl::StatusOr<Tensor> Zeros(Device& device, Shape shape, DType dtype) {
+  return Tensor::Zeros(device, shape, dtype, MemoryCategory::kWorkspace);
+}
+
+// Seconds of one of many copies of `bytes` that follow each other on every rank.
+absl::StatusOr<double> CopySeconds(Communicator& world, Device& device, int64_t bytes, int times) {
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor from, Zeros(device, Shape({bytes}), DType::kUInt8));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor to, Zeros(device, Shape({bytes}), DType::kUInt8));
+  const auto copy = [&] {
+    return device.Copy(to.raw_data(), from.raw_data(), static_cast<size_t>(bytes),
+                       device.compute_stream());
+  };
+  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, copy, 1, 1).status());
+  return MedianSeconds(world, device, copy, kRounds, times);
+}
+
+// Seconds of attention's forward and backward on every rank.
+absl::StatusOr<double> AttentionSeconds(Communicator& world, Device& device, Kernels& kernels,
+                                        DType dtype, const AttentionShape& shape) {
+  const Shape outputs({shape.batch, shape.seq, shape.heads * shape.head_dim});
+  const Shape packed({shape.batch, shape.seq, shape.packed_dim()});
+  AttentionBackwardArgs args;
+  args.shape = shape;
+  ZEROTH_ASSIGN_OR_RETURN(args.qkv, Zeros(device, packed, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.dqkv, Zeros(device, packed, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.out, Zeros(device, outputs, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(args.dout, Zeros(device, outputs, dtype));
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.lse, Zeros(device, Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
+  const auto both = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(kernels::Attention(
+        kernels,
+        {.shape = shape, .qkv = args.qkv, .starts = {}, .out = args.out, .lse = args.lse}));
+    return kernels::AttentionBackward(kernels, args);
+  };
+  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, both, 1, 1).status());
+  return MedianSeconds(world, device, both, kRounds, 1);
+}
+
+// The part of the rate of products in `dtype`, which all ranks reach together, that attention does.
+absl::StatusOr<double> AttentionShare(Communicator& world, Device& device, Kernels& kernels,
+                                      DType dtype, double products) {
+  // As products are measured: what is over sooner measures how fast kernels start.
+  constexpr double kLongEnough = 2e-3;
+  constexpr int64_t kMostSequences = 256;
+  AttentionShape shape;
+  shape.seq = 512;
+  shape.heads = shape.kv_heads = 8;
+  shape.head_dim = 64;
+  double rate = 0;
+  for (shape.batch = 1; shape.batch <= kMostSequences; shape.batch *= 4) {
+    ZEROTH_ASSIGN_OR_RETURN(const double seconds,
+                            AttentionSeconds(world, device, kernels, dtype, shape));
+    // As a plan counts them: two products of which the mask leaves half, and five for these two.
+    const auto pairs = static_cast<double>(shape.seq * shape.seq) / 2;
+    const double flops =
+        3.5 * 4 * pairs * static_cast<double>(shape.batch * shape.heads * shape.head_dim);
+    rate = flops * world.size() / seconds;
+    if (seconds >= kLongEnough) break;
+  }
+  return std::min(1.0, rate / products);
+}
+
+struct ExchangeTime {
+  double latency = 0;
+  double seconds = 0;  // beyond it
+  double bytes = 0;    // that a rank sends
+};
+
+// Of an all-gather and a reduce-scatter in a row, or of an all-reduce: both send the same.
+// `floats` are those of all pieces of the large one.
+absl::StatusOr<ExchangeTime> TimeExchange(Communicator& world, Device& device, int64_t floats,
+                                          bool in_a_row) {
+  constexpr int64_t kSmall = 16;
+  constexpr int kSmallCalls = 50;
+  const auto seconds = [&](int64_t piece, int times) -> absl::StatusOr<double> {
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor mine, Zeros(device, Shape({piece}), DType::kFloat32));
+    ZEROTH_ASSIGN_OR_RETURN(const Tensor all,
+                            Zeros(device, Shape({piece * world.size()}), DType::kFloat32));
+    Stream& stream = device.compute_stream();
+    const auto exchange = [&]() -> absl::Status {
+      if (!in_a_row) return world.AllReduce(all, ReduceOp::kSum, stream, kLabel);
+      ZEROTH_RETURN_IF_ERROR(world.AllGather(mine, all, stream, kLabel));
+      return world.ReduceScatter(all, mine, ReduceOp::kSum, stream, kLabel);
+    };
+    ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, exchange, 1, 1).status());
+    return MedianSeconds(world, device, exchange, kRounds, times);
+  };
+  ExchangeTime time;
+  ZEROTH_ASSIGN_OR_RETURN(time.latency, seconds(kSmall, kSmallCalls));
+  const int64_t piece = std::max<int64_t>(1, floats / world.size());
+  ZEROTH_ASSIGN_OR_RETURN(time.seconds, seconds(piece, 1));
+  time.seconds = std::max(time.seconds - time.latency, 0.1 * time.seconds);
+  const int64_t full = piece * world.size() * static_cast<int64_t>(sizeof(float));
+  time.bytes = static_cast<double>(CollectiveBytes(CollectiveOp::kAllReduce, full, world.size()));
+  return time;
+}
+
+// The inverse of what a planned communicator takes for a call: a step of a ring for each other
+// rank, those between nodes apart from those inside.
+absl::Status MeasureLinks(Communicator& world, Device& device, int ranks_per_node,
+                          Machine& machine) {
+  const int nodes = (world.size() + ranks_per_node - 1) / ranks_per_node;
+  // As a unit of a model has, of those that are trained there.
+  const int64_t floats = int64_t{machine.is_gpu ? 64 : 4} << 20;
+  if (ranks_per_node > 1) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> node,
+                            world.Split(world.rank() / ranks_per_node, world.rank()));
+    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime ring, TimeExchange(*node, device, floats, true));
+    ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime reduction,
+                            TimeExchange(*node, device, floats, false));
+    machine.link_latency = ring.latency / (2.0 * (ranks_per_node - 1));
+    machine.link_bandwidth = ring.bytes / ring.seconds;
+    machine.all_reduce_share = std::min(1.0, reduction.seconds / ring.seconds);
+  }
+  if (nodes == 1) return absl::OkStatus();
+  ZEROTH_ASSIGN_OR_RETURN(const ExchangeTime across, TimeExchange(world, device, floats, true));
+  const double between = across.latency / 2 - (world.size() - nodes) * machine.link_latency;
+  machine.network_latency = std::max(between / (nodes - 1), machine.link_latency);
+  machine.network_bandwidth = across.bytes / ranks_per_node / across.seconds;
+  return absl::OkStatus();
+}
+
+// What state that is offloaded comes and goes by, one way.
+absl::StatusOr<double> HostBandwidth(Communicator& world, Device& device) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<OffloadStore> store, device.CreateOffloadStore({}));
+  ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<OffloadRegion> region, store->Reserve(kBytes));
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor state, Zeros(device, Shape({kBytes}), DType::kUInt8));
+  Stream& stream = device.compute_stream();
+  const auto move = [&]() -> absl::Status {
+    ZEROTH_RETURN_IF_ERROR(region->Write(0, state.raw_data(), kBytes, stream));
+    return region->Read(0, state.raw_data(), kBytes, stream);
+  };
+  ZEROTH_RETURN_IF_ERROR(MedianSeconds(world, device, move, 1, 1).status());
+  ZEROTH_ASSIGN_OR_RETURN(const double seconds, MedianSeconds(world, device, move, kRounds, 1));
+  return 2.0 * kBytes / seconds;
+}
+
+}  // namespace
+
+absl::Status MeasureRanks(Communicator& world, Device& device, int ranks_per_node,
+                          Machine& machine) {
+  const int64_t copied = int64_t{machine.is_gpu ? 512 : 32} << 20;  // caches hold less
+  constexpr int64_t kNothing = 64;
+  const int on_node = std::min(ranks_per_node, world.size());
+  const int nodes = (world.size() + on_node - 1) / on_node;
+  // What all ranks reach together, they reach on so many: a rank has a device, or a core unless
+  // there are fewer.
+  const int units =
+      nodes * (machine.is_gpu ? on_node : std::min(on_node, machine.devices_per_node));
+  ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> kernels,
+                          KernelRegistry::Create(device, device.compute_stream()));
+  ZEROTH_ASSIGN_OR_RETURN(const double fp32,
+                          MeasureGemmRate(world, device, *kernels, DType::kFloat32));
+  ZEROTH_ASSIGN_OR_RETURN(const double bf16,
+                          MeasureGemmRate(world, device, *kernels, DType::kBFloat16));
+  machine.fp32_flops = machine.tf32_flops = fp32 / units;
+  machine.bf16_flops = bf16 / units;
+  const KernelOptions tf32 = {.fp32_precision = Fp32Precision::kTf32};
+  if (KernelRegistry::Check(device.type(), tf32).ok()) {
+    ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Kernels> rounding,
+                            KernelRegistry::Create(device, device.compute_stream(), tf32));
+    ZEROTH_ASSIGN_OR_RETURN(const double rate,
+                            MeasureGemmRate(world, device, *rounding, DType::kFloat32));
+    machine.tf32_flops = rate / units;
+  }
+  const DType trained = machine.is_gpu ? DType::kBFloat16 : DType::kFloat32;
+  ZEROTH_ASSIGN_OR_RETURN(machine.attention_share, AttentionShare(world, device, *kernels, trained,
+                                                                  machine.is_gpu ? bf16 : fp32));
+  ZEROTH_ASSIGN_OR_RETURN(machine.launch_seconds, CopySeconds(world, device, kNothing, 1000));
+  ZEROTH_ASSIGN_OR_RETURN(const double copy, CopySeconds(world, device, copied, 1));
+  machine.memory_bandwidth = 2.0 * static_cast<double>(copied) * world.size() / copy / units;
+  machine.host_bandwidth = machine.memory_bandwidth / 2;
+  if (machine.is_gpu) {
+    ZEROTH_ASSIGN_OR_RETURN(machine.host_bandwidth, HostBandwidth(world, device));
+  }
+  return MeasureLinks(world, device, on_node, machine);
+}
+
+Machine CpuAtHand() {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Machine cpu;
+  cpu.name = absl::StrCat("this CPU of ", cores, cores == 1 ? " core" : " cores");
+  cpu.is_gpu = false;
+  cpu.devices_per_node = cores;
+  cpu.memory_bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  cpu.network_bandwidth = cpu.link_bandwidth = 1.1e9;
+  cpu.network_latency = cpu.link_latency = 50e-6;
+  return cpu;
+}
+
+absl::StatusOr<Machine> MeasureCpu() {
+  Machine cpu = CpuAtHand();
+  // A link needs two ends.
+  const int ranks = std::max(2, cpu.devices_per_node);
+  const auto measure = [&](Communicator& world) -> absl::Status {
+    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
+                            DeviceRegistry::Create("cpu", DeviceOptions()));
+    device->BindThread();
+    Machine measured = CpuAtHand();
+    ZEROTH_RETURN_IF_ERROR(MeasureRanks(world, *device, ranks, measured));
+    if (world.rank() == 0) cpu = measured;
+    return absl::OkStatus();
+  };
+  ZEROTH_RETURN_IF_ERROR(RunLocalRanks(ranks, measure));
+  return cpu;
+}
+
+}  // namespace zeroth
