@@ -116,25 +116,27 @@ TEST(SafetensorsFormatTest, SurvivesEveryChangedByte) {
 TEST(SafetensorsFormatTest, ChecksTheJson) {
   EXPECT_THAT(ErrorOf(FileOf("[]", 0)), HasSubstr("does not begin with"));
   EXPECT_THAT(ErrorOf(FileOf(" {}", 0)), HasSubstr("does not begin with"));
-  EXPECT_THAT(ErrorOf(FileOf("{} x", 0)), HasSubstr("not JSON at byte 11"));
-  EXPECT_THAT(ErrorOf(FileOf("{\"a\":", 0)), HasSubstr("not JSON"));
-  EXPECT_THAT(ErrorOf(FileOf("{\"\xff\":{}}", 0)), HasSubstr("not JSON"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":1})", 0)),
-              HasSubstr("tensor \"a\": expected an object, found the number 1"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":[]})", 0)),
-              HasSubstr("tensor \"a\": expected an object, found an array"));
+  EXPECT_THAT(ErrorOf(FileOf("{} x", 0)), HasSubstr("bad JSON"));
+  EXPECT_THAT(ErrorOf(FileOf("{\"a\":", 0)), HasSubstr("bad JSON"));
+  EXPECT_THAT(ErrorOf(FileOf("{\"\xff\":{}}", 0)), HasSubstr("bad JSON"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":1})", 0)), HasSubstr("tensor \"a\": 1, expected an object"));
+  EXPECT_THAT(ErrorOf(FileOf(R"({"a":[]})", 0)), HasSubstr("tensor \"a\": [], expected an object"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"dtype":{}}})", 0)),
-              HasSubstr("expected a string, found an object"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":"x"}})", 0)),
-              HasSubstr("expected an array of unsigned integers"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[[1]]}})", 0)),
-              HasSubstr("expected an unsigned integer, found an array"));
-  EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"colour":1}})", 0)),
+              HasSubstr("tensor \"a\": \"dtype\": {}, expected a string"));
+  EXPECT_THAT(ErrorOf(FileOf("{" + Entry("a", "F32", "\"x\"", "[0,0]") + "}", 0)),
+              HasSubstr("\"shape\": \"x\", expected an array"));
+  EXPECT_THAT(ErrorOf(FileOf("{" + Entry("a", "F32", "[true]", "[0,0]") + "}", 0)),
+              HasSubstr("\"shape\": true, expected an integer"));
+  EXPECT_THAT(ErrorOf(FileOf("{" + Entry("a", "F32", "[0],\"colour\":1", "[0,0]") + "}", 0)),
               HasSubstr("field \"colour\" is unknown"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{"a":1}})", 0)),
-              HasSubstr("key \"a\": expected a string"));
+              HasSubstr("\"__metadata__\": \"a\": 1, expected a string"));
+  for (const char* other : {"[]", "null", "1", "\"pt\""}) {
+    EXPECT_THAT(ErrorOf(FileOf(absl::StrCat("{\"__metadata__\":", other, "}"), 0)),
+                HasSubstr("expected an object"));
+  }
   EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"shape":[],"shape":[]}})", 0)),
-              HasSubstr("field \"shape\" appears twice"));
+              HasSubstr("\"shape\" appears twice"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"__metadata__":{},"__metadata__":{}})", 0)),
               HasSubstr("appears twice"));
 }
@@ -142,11 +144,11 @@ TEST(SafetensorsFormatTest, ChecksTheJson) {
 TEST(SafetensorsFormatTest, HostileJsonCostsNothing) {
   std::string deep = "{\"a\":";
   deep.append(20'000'000, '[');
-  EXPECT_THAT(ErrorOf(FileOf(deep, 0)), HasSubstr("expected an object"));
-  std::string dims = "{\"a\":{\"shape\":[1";
+  EXPECT_THAT(ErrorOf(FileOf(deep, 0)), HasSubstr("nested deeper than 3 levels"));
+  std::string dims = "[1";
   for (int i = 0; i < 1000; ++i) dims += ",1";
-  EXPECT_THAT(ErrorOf(FileOf(dims + "]}}", 0)),
-              HasSubstr(absl::StrCat("more than ", Shape::kMaxRank, " numbers")));
+  EXPECT_THAT(ErrorOf(FileOf("{" + Entry("a", "F32", dims + "]", "[0,4]") + "}", 4)),
+              HasSubstr(absl::StrCat("at most ", Shape::kMaxRank, " are supported")));
 }
 
 TEST(SafetensorsFormatTest, ChecksEachEntry) {
@@ -161,14 +163,15 @@ TEST(SafetensorsFormatTest, ChecksEachEntry) {
   EXPECT_THAT(one("F32", "[2]", "[0,8]", 4), HasSubstr("leave the 4 bytes of data"));
   EXPECT_THAT(one("F32", "[1]", "[0,4,8]", 8), HasSubstr("expected [begin, end]"));
   EXPECT_THAT(one("F32", "[1]", "[-4,0]", 4),
-              HasSubstr("expected an unsigned integer, found the number -4"));
-  EXPECT_THAT(one("F32", "[1.5]", "[0,4]", 4), HasSubstr("found the number 1.5"));
-  EXPECT_THAT(one("F32", "[18446744073709551615]", "[0,4]", 4), HasSubstr("does not fit 63 bits"));
+              HasSubstr("\"data_offsets\": -4, expected an integer from 0"));
+  EXPECT_THAT(one("F32", "[1.5]", "[0,4]", 4), HasSubstr("\"shape\": 1.5, expected an integer"));
+  EXPECT_THAT(one("F32", "[18446744073709551615]", "[0,4]", 4),
+              HasSubstr("\"shape\": 18446744073709551615, expected an integer from 0 to 92"));
   // 2^62 * 4 elements of 4 bytes: the product wraps to 0 in 64 bits.
   EXPECT_THAT(one("F32", "[4611686018427387904,4]", "[0,0]", 0), HasSubstr("overflows 63 bits"));
   EXPECT_THAT(one("F4", "[3]", "[0,2]", 2), HasSubstr("no whole bytes"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"w":{"dtype":"F32","shape":[1]}})", 0)),
-              HasSubstr("no field \"data_offsets\""));
+              HasSubstr("no \"data_offsets\""));
 }
 
 TEST(SafetensorsFormatTest, ChecksThatTensorsTileTheData) {
@@ -185,7 +188,7 @@ TEST(SafetensorsFormatTest, ChecksThatTensorsTileTheData) {
   EXPECT_THAT(two("[0,8]", "[8,16]", 17), HasSubstr("[16, 17) after the last tensor"));
   const std::string entry = Entry("a", "F32", "[1]", "[0,4]");
   EXPECT_THAT(ErrorOf(FileOf("{" + entry + "," + entry + "}", 4)),
-              HasSubstr("tensor \"a\" appears twice"));
+              HasSubstr("the key \"a\" appears twice"));
 }
 
 TEST(SafetensorsFormatTest, NamesAndSizesOfTypes) {

@@ -306,12 +306,9 @@ absl::Status AdamW::Update(const Tensor& grad_factor) {
 
 namespace {
 
-const OptimizerRegistration registration(
-    "adamw",
-    [](Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
-       absl::Span<const ParameterGroup> groups) -> absl::StatusOr<std::unique_ptr<Optimizer>> {
-      return AdamW::Create(sharding, kernels, options, groups);
-    });
+const OptimizerRegistration registration("adamw", [](auto&&... arguments) {
+  return AdamW::Create(arguments...);
+});
 
 }  // namespace
 }  // namespace zeroth

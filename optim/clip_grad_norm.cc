@@ -2,9 +2,6 @@
 
 #include "zeroth/optim/clip_grad_norm.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,8 +13,6 @@
 
 namespace zeroth {
 namespace {
-
-constexpr double kEpsilon = 1e-6;  // torch's
 
 // Adds the squares that this rank answers for: of what several ranks hold only one does.
 absl::Status AddOwnSquares(Sharding& sharding, Kernels& kernels, const Tensor& sum) {
@@ -68,19 +63,6 @@ absl::StatusOr<Tensor> SumOfSquares(Sharding& sharding, Kernels& kernels) {
 }
 
 }  // namespace
-
-absl::StatusOr<ClipResult> ClipGradNorm(Sharding& sharding, Kernels& kernels, double max_norm,
-                                        double grad_scale) {
-  ZEROTH_ASSIGN_OR_RETURN(const Tensor sum, SumOfSquares(sharding, kernels));
-  ZEROTH_ASSIGN_OR_RETURN(const std::vector<int64_t> words, sum.ToHost<int64_t>());
-  ClipResult result;
-  result.norm = std::sqrt(ExactSum::Decode(words)) * grad_scale;
-  if (max_norm > 0) result.scale = std::min(1.0, max_norm / (result.norm + kEpsilon));
-  if (!std::isfinite(static_cast<float>(result.norm))) {
-    result.scale = std::numeric_limits<double>::quiet_NaN();
-  }
-  return result;
-}
 
 absl::StatusOr<Tensor> GradNormAndScale(Sharding& sharding, Kernels& kernels, double max_norm,
                                         double grad_scale) {

@@ -13,7 +13,7 @@
 #include "zeroth/core/base/philox.h"
 #include "zeroth/kernels/adamw/adamw.h"
 #include "zeroth/optim/adamw.h"
-#include "zeroth/optim/testing_ranks.h"
+#include "zeroth/optim/testing/ranks.h"
 
 namespace zeroth {
 namespace {

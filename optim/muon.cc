@@ -378,12 +378,9 @@ absl::Status Muon::Apply(Round& round, const Tensor& grad_factor) {
 
 namespace {
 
-const OptimizerRegistration registration(
-    "muon",
-    [](Sharding& sharding, Kernels& kernels, const OptimizerOptions& options,
-       absl::Span<const ParameterGroup> groups) -> absl::StatusOr<std::unique_ptr<Optimizer>> {
-      return Muon::Create(sharding, kernels, options, groups);
-    });
+const OptimizerRegistration registration("muon", [](auto&&... arguments) {
+  return Muon::Create(arguments...);
+});
 
 }  // namespace
 }  // namespace zeroth

@@ -25,7 +25,7 @@
 #include "zeroth/core/comm/local/local.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/optim/clip_grad_norm.h"
-#include "zeroth/optim/testing_ranks.h"
+#include "zeroth/optim/testing/ranks.h"
 
 namespace zeroth::testing {
 namespace {

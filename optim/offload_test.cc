@@ -22,7 +22,7 @@
 #include "zeroth/core/device/testing/faulty_store.h"
 #include "zeroth/optim/adamw.h"
 #include "zeroth/optim/clip_grad_norm.h"
-#include "zeroth/optim/testing_ranks.h"
+#include "zeroth/optim/testing/ranks.h"
 
 namespace zeroth {
 namespace {

@@ -19,6 +19,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/agree.h"
 #include "zeroth/core/comm/mesh.h"
+#include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/strategies/scheduler.h"
@@ -46,8 +47,7 @@ struct Subject {
 };
 
 absl::StatusOr<uint64_t> HashOf(const StateTensor& state, Device& device) {
-  Stream& stream = device.compute_stream();
-  ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
+  ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
   if (!state.is_offloaded() && device.MemoryIsHost()) {
     const Tensor& tensor = state.tensor();
     return ChecksumOf(absl::MakeConstSpan(static_cast<const uint8_t*>(tensor.raw_data()),
@@ -56,24 +56,11 @@ absl::StatusOr<uint64_t> HashOf(const StateTensor& state, Device& device) {
   const auto element = static_cast<int64_t>(SizeOf(state.dtype()));
   const int64_t most = std::min(state.numel(), kPieceBytes / element);
   std::vector<uint8_t> host(static_cast<size_t>(most * element));
-  Tensor staging;
-  if (state.is_offloaded()) {
-    ZEROTH_ASSIGN_OR_RETURN(staging, Tensor::Empty(device, Shape({most}), state.dtype(),
-                                                   MemoryCategory::kOffloadStaging));
-  }
   ChecksumStream sum;
   for (int64_t begin = 0; begin < state.numel(); begin += most) {
     const int64_t count = std::min(most, state.numel() - begin);
-    Tensor piece;
-    if (state.is_offloaded()) {
-      piece = staging.View(0, Shape({count}));
-      ZEROTH_RETURN_IF_ERROR(state.Read(begin, piece, stream));
-    } else {
-      piece = state.tensor().View(begin, Shape({count}));
-    }
-    ZEROTH_RETURN_IF_ERROR(device.CopyToHost(host.data(), piece.raw_data(), piece.bytes(), stream));
-    ZEROTH_RETURN_IF_ERROR(stream.Synchronize());
-    sum.Add(absl::MakeConstSpan(host.data(), piece.bytes()));
+    ZEROTH_RETURN_IF_ERROR(CopyStateToHost(device, state, begin, count, host.data()));
+    sum.Add(absl::MakeConstSpan(host).subspan(0, static_cast<size_t>(count * element)));
   }
   return sum.Value();
 }

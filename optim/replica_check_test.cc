@@ -17,7 +17,7 @@
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/adamw.h"
-#include "zeroth/optim/testing_ranks.h"
+#include "zeroth/optim/testing/ranks.h"
 #include "zeroth/optim/weight_ema.h"
 
 namespace zeroth {

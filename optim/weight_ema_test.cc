@@ -12,7 +12,7 @@
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/optim/adamw.h"
-#include "zeroth/optim/testing_ranks.h"
+#include "zeroth/optim/testing/ranks.h"
 
 namespace zeroth {
 namespace {

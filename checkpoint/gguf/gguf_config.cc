@@ -267,11 +267,12 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
 void SetRope(const HfConfigFacts& facts, ConfigBuilder& out) {
   const std::string type = out.TextOr("rope.scaling.type", "none");
   if (facts.rope) {
-    out["rope_scaling"] = {{"rope_type", "llama3"},
-                           {"factor", ShortDecimal(facts.rope->factor)},
-                           {"low_freq_factor", facts.rope->low_freq_factor},
-                           {"high_freq_factor", facts.rope->high_freq_factor},
-                           {"original_max_position_embeddings", facts.rope->original_context}};
+    out["rope_scaling"] = {
+        {"rope_type", "llama3"},
+        {"factor", ShortDecimal(facts.rope->factor)},
+        {"low_freq_factor", facts.rope->low_freq_factor},
+        {"high_freq_factor", facts.rope->high_freq_factor},
+        {"original_max_position_embeddings", static_cast<int64_t>(facts.rope->original_context)}};
   } else if (type == "linear") {
     out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", out.Double("rope.scaling.factor")}};
   } else if (type != "none") {

@@ -16,27 +16,18 @@
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
 #include "zeroth/checkpoint/hf_config.h"
+#include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
 
-// Llama 3.1's stretching of rotary embeddings to longer contexts ("The Llama 3 Herd of Models",
-// 2024). Hugging Face stores its four numbers, GGUF what they do to each frequency.
-
-struct Llama3Rope {
-  // Wave lengths above original_context / low_freq_factor are stretched by `factor`, those below
-  // original_context / high_freq_factor not at all, those between by something between.
-  double factor = 8.0;
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;
-  int64_t original_context = 8192;
-};
-
+// Llama 3.1's stretching of rotary embeddings to longer contexts is a RopeSpec of type kLlama3, of
+// which Hugging Face stores the four numbers, and GGUF what they do to each frequency.
+//
 // What each of the head_dim / 2 frequencies is divided by, the highest frequency first.
-std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim);
-
+std::vector<float> Llama3RopeFactors(const RopeSpec& rope, int64_t head_dim);
 // The numbers behind `factors`, if they are those of a published Llama 3 model in all but `factor`
-// (every one of them has the defaults above). Unimplemented otherwise.
-absl::StatusOr<Llama3Rope> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
+// (every one of them has the same others). Unimplemented otherwise.
+absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
 
 // general.architecture and the architecture's own keys. InvalidArgument, naming file and key, for a
 // config that is incomplete or contradicts itself; Unimplemented for a family without a mapping and
@@ -56,7 +47,7 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
 
 // The rotary scaling that a config asks for with rope_type "llama3"; nothing if it asks for none.
 // GGUF has no keys for it, but a tensor (Llama3RopeFactors).
-absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config);
+absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config);
 
 // What a config.json needs beyond the metadata.
 struct HfConfigFacts {
@@ -66,7 +57,7 @@ struct HfConfigFacts {
   bool tie_word_embeddings = false;
   // "float32", ...: transformers loads in this type.
   std::string torch_dtype = "float32";
-  std::optional<Llama3Rope> rope;
+  std::optional<RopeSpec> rope;
   // Whether Llama's projections have biases, which is for the file's tensors to say.
   bool attention_bias = false;
   bool mlp_bias = false;

@@ -189,11 +189,11 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
 absl::StatusOr<std::vector<float>> RopeFactors(const HfConfig& config,
                                                const GgufMetadata& metadata) {
   if (!metadata.Has("llama.block_count")) return std::vector<float>();
-  ZEROTH_ASSIGN_OR_RETURN(const std::optional<Llama3Rope> rope, Llama3RopeOf(config));
+  ZEROTH_ASSIGN_OR_RETURN(std::optional<RopeSpec> rope, Llama3RopeOf(config));
   if (!rope) return std::vector<float>();
-  ZEROTH_ASSIGN_OR_RETURN(const double theta, metadata.GetDouble("llama.rope.freq_base"));
+  ZEROTH_ASSIGN_OR_RETURN(rope->theta, metadata.GetDouble("llama.rope.freq_base"));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t head_dim, metadata.GetInt("llama.rope.dimension_count"));
-  return Llama3RopeFactors(*rope, theta, head_dim);
+  return Llama3RopeFactors(*rope, head_dim);
 }
 
 // Whether two tensors hold the same bytes of one type and shape.
@@ -252,7 +252,7 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
   return plan;
 }
 
-absl::StatusOr<std::optional<Llama3Rope>> ReadRopeFactors(const GgufFile& model) {
+absl::StatusOr<std::optional<RopeSpec>> ReadRopeFactors(const GgufFile& model) {
   const SafetensorsEntry* const entry = model.Find(kGgufRopeFactors);
   if (entry == nullptr) return std::nullopt;
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<float> factors,

@@ -12,9 +12,20 @@
 
 #include "zeroth/checkpoint/gguf/gguf_config.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/kernels/rope/rope.h"
 
 namespace zeroth {
+namespace {
+
+// As in every published Llama 3 model.
+RopeSpec Llama3Rope(double theta) {
+  RopeSpec rope;
+  rope.theta = theta;
+  rope.type = RopeSpec::Type::kLlama3;
+  rope.original_context = 8192;
+  return rope;
+}
+
+}  // namespace
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   HfRope rope;
@@ -32,18 +43,21 @@ absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config) {
   return rope;
 }
 
-absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
+absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config) {
   ZEROTH_ASSIGN_OR_RETURN(const HfRope config_rope, HfRopeOf(config));
   if (config_rope.type != "llama3") return std::nullopt;
   const auto key = [&](absl::string_view name) {
     return absl::StrCat(config_rope.where, ".", name);
   };
-  Llama3Rope rope;
+  RopeSpec rope = Llama3Rope(config_rope.theta);
   ZEROTH_ASSIGN_OR_RETURN(rope.factor, config.GetDouble(key("factor")));
-  ZEROTH_ASSIGN_OR_RETURN(rope.low_freq_factor, config.GetDoubleOr(key("low_freq_factor"), 1.0));
-  ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor, config.GetDoubleOr(key("high_freq_factor"), 4.0));
-  ZEROTH_ASSIGN_OR_RETURN(rope.original_context,
+  ZEROTH_ASSIGN_OR_RETURN(rope.low_freq_factor,
+                          config.GetDoubleOr(key("low_freq_factor"), rope.low_freq_factor));
+  ZEROTH_ASSIGN_OR_RETURN(rope.high_freq_factor,
+                          config.GetDoubleOr(key("high_freq_factor"), rope.high_freq_factor));
+  ZEROTH_ASSIGN_OR_RETURN(const int64_t context,
                           config.GetIntOr(key("original_max_position_embeddings"), 8192));
+  rope.original_context = static_cast<double>(context);
   if (!(rope.factor > 0 && rope.low_freq_factor > 0 &&
         rope.high_freq_factor > rope.low_freq_factor && rope.original_context > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -53,17 +67,11 @@ absl::StatusOr<std::optional<Llama3Rope>> Llama3RopeOf(const HfConfig& config) {
   return rope;
 }
 
-std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64_t head_dim) {
+std::vector<float> Llama3RopeFactors(const RopeSpec& rope, int64_t head_dim) {
   RopeSpec plain;
-  plain.theta = theta;
-  RopeSpec scaled = plain;
-  scaled.type = RopeSpec::Type::kLlama3;
-  scaled.factor = rope.factor;
-  scaled.low_freq_factor = rope.low_freq_factor;
-  scaled.high_freq_factor = rope.high_freq_factor;
-  scaled.original_context = static_cast<double>(rope.original_context);
+  plain.theta = rope.theta;
   const std::vector<double> before = RopeFrequencies(plain, head_dim);
-  const std::vector<double> after = RopeFrequencies(scaled, head_dim);
+  const std::vector<double> after = RopeFrequencies(rope, head_dim);
   std::vector<float> factors;
   for (size_t i = 0; i < before.size(); ++i) {
     factors.push_back(static_cast<float>(before[i] / after[i]));
@@ -71,13 +79,13 @@ std::vector<float> Llama3RopeFactors(const Llama3Rope& rope, double theta, int64
   return factors;
 }
 
-absl::StatusOr<Llama3Rope> RecoverLlama3Rope(absl::Span<const float> factors, double theta) {
+absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, double theta) {
   // Writers compute in float32 or float64.
   constexpr double kTolerance = 1e-4;
-  Llama3Rope rope;
+  RopeSpec rope = Llama3Rope(theta);
   rope.factor = factors.empty() ? 1.0 : *std::max_element(factors.begin(), factors.end());
   const std::vector<float> expected =
-      Llama3RopeFactors(rope, theta, 2 * static_cast<int64_t>(factors.size()));
+      Llama3RopeFactors(rope, 2 * static_cast<int64_t>(factors.size()));
   for (size_t i = 0; i < factors.size(); ++i) {
     if (!(std::abs(factors[i] / expected[i] - 1.0f) <= kTolerance)) {
       return absl::UnimplementedError(

@@ -14,6 +14,8 @@
 namespace zeroth {
 namespace {
 
+constexpr int64_t kCacheLine = 64;
+
 absl::Status CheckView(const BufferView& view, absl::string_view name) {
   if (view.count < 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, ".count is ", view.count));
@@ -93,11 +95,21 @@ int64_t ByteSize(const BufferView& view) {
   return view.count * static_cast<int64_t>(SizeOf(view.dtype));
 }
 
-BufferView Piece(const BufferView& view, int64_t piece, int64_t count) {
+BufferView Range(const BufferView& view, int64_t begin, int64_t count) {
   // An empty buffer may be null, and null admits no arithmetic.
   if (count == 0) return BufferView(view.data, 0, view.dtype);
-  const int64_t offset = piece * count * static_cast<int64_t>(SizeOf(view.dtype));
+  const int64_t offset = begin * static_cast<int64_t>(SizeOf(view.dtype));
   return BufferView(static_cast<char*>(view.data) + offset, count, view.dtype);
+}
+
+BufferView Piece(const BufferView& view, int64_t piece, int64_t count) {
+  return Range(view, piece * count, count);
+}
+
+Pieces Pieces::OfLines(const BufferView& buffer, int size) {
+  const int64_t line = kCacheLine / static_cast<int64_t>(SizeOf(buffer.dtype));
+  const int64_t lines = (buffer.count + line - 1) / line;
+  return {(lines + size - 1) / size * line, buffer.count};
 }
 
 absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size) {
@@ -140,11 +152,8 @@ absl::Status CheckAllReduce(const BufferView& buffer, ReduceOp op) {
 BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size) {
   if (counts.empty()) return Piece(view, piece, view.count / size);
   const auto first = counts.begin();
-  const int64_t begin = std::accumulate(first, first + piece, int64_t{0});
-  const int64_t count = counts[static_cast<size_t>(piece)];
-  // As in Piece, which this is in units of one element.
-  return count == 0 ? BufferView(view.data, 0, view.dtype)
-                    : BufferView(Piece(view, begin, 1).data, count, view.dtype);
+  return Range(view, std::accumulate(first, first + piece, int64_t{0}),
+               counts[static_cast<size_t>(piece)]);
 }
 
 absl::Status CheckAllToAll(const BufferView& send, const BufferView& recv, int size,

@@ -1,11 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a rank can check about its own arguments before it talks to anybody: shared by the back
-// ends. All return InvalidArgument with both values where two must agree.
+// What a rank can check about its own arguments before it talks to anybody, and how buffers are cut
+// into pieces: shared by the back ends. All checks return InvalidArgument with both values where
+// two must agree.
 
 #ifndef ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
 #define ZEROTH_CORE_COMM_COLLECTIVE_CHECKS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -17,11 +19,28 @@ namespace zeroth {
 
 // Bytes that the view spans.
 int64_t ByteSize(const BufferView& view);
+// Elements [begin, begin + count) of `view`.
+BufferView Range(const BufferView& view, int64_t begin, int64_t count);
 // Elements [piece * count, (piece + 1) * count) of `view`.
 BufferView Piece(const BufferView& view, int64_t piece, int64_t count);
 // Piece `piece` of `view` cut into pieces of `counts`, or, if there are none, into `size` equal
 // ones.
 BufferView PieceOf(const BufferView& view, absl::Span<const int64_t> counts, int piece, int size);
+
+// How a buffer is divided into one piece for each rank: the last ones may be shorter, or empty.
+struct Pieces {
+  // Of whole cache lines, so that two ranks do not write to one.
+  static Pieces OfLines(const BufferView& buffer, int size);
+
+  int64_t Begin(int rank) const { return std::min(rank * piece, count); }
+  int64_t Count(int rank) const { return Begin(rank + 1) - Begin(rank); }
+  BufferView Of(const BufferView& buffer, int rank) const {
+    return Range(buffer, Begin(rank), Count(rank));
+  }
+
+  int64_t piece = 0;  // elements of the first, and longest, one
+  int64_t count = 0;  // of all
+};
 
 absl::Status CheckAllGather(const BufferView& send, const BufferView& recv, int rank, int size);
 absl::Status CheckReduceScatter(const BufferView& send, const BufferView& recv, ReduceOp op,

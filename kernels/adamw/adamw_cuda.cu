@@ -319,8 +319,7 @@ absl::Status Launch(const AdamWLaunch& launch, const LaunchTarget& target) {
                          MapShape(items, target.multiprocessors, kEightBitBlocks<P>), target.stream,
                          launch.table);
   } else {
-    return ZEROTH_LAUNCH((AdamWKernel<P, G, M>), MapShape(items, target.multiprocessors),
-                         target.stream, launch.table);
+    return ZEROTH_MAP((AdamWKernel<P, G, M>), items, target, launch.table);
   }
 }
 

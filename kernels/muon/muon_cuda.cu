@@ -94,22 +94,17 @@ __global__ void __launch_bounds__(kMapThreads, kBlocksPerMultiprocessor) Mirror(
 }
 
 absl::Status MuonMomentum(const MuonMomentumCall& call, CudaKernels& kernels) {
-  if (call.count == 0) return absl::OkStatus();
-  const LaunchTarget target = kernels.target();
   return DispatchType(call.grad_dtype, [&](auto tag) {
     using G = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(Momentum<G>, MapShape(call.count, target.multiprocessors), target.stream,
-                         call.count, call.coefficients, call.grad_factor,
-                         static_cast<const G*>(call.grad), call.m, call.u);
+    return ZEROTH_MAP(Momentum<G>, call.count, kernels.target(), call.count, call.coefficients,
+                      call.grad_factor, static_cast<const G*>(call.grad), call.m, call.u);
   });
 }
 const OnCuda<MuonMomentum> momentum;
 
 absl::Status MuonUpdate(const MuonUpdateCall& call, CudaKernels& kernels) {
-  if (call.count == 0) return absl::OkStatus();
-  const LaunchTarget target = kernels.target();
-  return ZEROTH_LAUNCH(UpdateParams, MapShape(call.count, target.multiprocessors), target.stream,
-                       call.count, call.coefficients, call.grad_factor, call.x, call.param);
+  return ZEROTH_MAP(UpdateParams, call.count, kernels.target(), call.count, call.coefficients,
+                    call.grad_factor, call.x, call.param);
 }
 const OnCuda<MuonUpdate> update;
 
@@ -124,24 +119,20 @@ absl::Status MuonTrace(const MuonTraceCall& call, CudaKernels& kernels) {
 const OnCuda<MuonTrace> trace;
 
 absl::Status MuonPolynomial(const MuonPolynomialCall& call, CudaKernels& kernels) {
-  if (call.n == 0) return absl::OkStatus();
-  const LaunchTarget target = kernels.target();
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(Polynomial<T>, MapShape(call.n * call.n, target.multiprocessors),
-                         target.stream, call.n, static_cast<const T*>(call.s),
-                         static_cast<T*>(call.s2), call.norm_squared, call.a, call.b, call.c);
+    return ZEROTH_MAP(Polynomial<T>, call.n * call.n, kernels.target(), call.n,
+                      static_cast<const T*>(call.s), static_cast<T*>(call.s2), call.norm_squared,
+                      call.a, call.b, call.c);
   });
 }
 const OnCuda<MuonPolynomial> polynomial;
 
 absl::Status MuonMirror(const MuonMirrorCall& call, CudaKernels& kernels) {
-  if (call.n == 0) return absl::OkStatus();
-  const LaunchTarget target = kernels.target();
   return DispatchType(call.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ZEROTH_LAUNCH(Mirror<T>, MapShape(call.n * call.n, target.multiprocessors),
-                         target.stream, call.n, static_cast<T*>(call.s));
+    return ZEROTH_MAP(Mirror<T>, call.n * call.n, kernels.target(), call.n,
+                      static_cast<T*>(call.s));
   });
 }
 const OnCuda<MuonMirror> mirror;

@@ -2,7 +2,6 @@
 
 #include "zeroth/core/comm/local/local_collectives.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
@@ -14,8 +13,6 @@
 
 namespace zeroth {
 namespace {
-
-constexpr int64_t kCacheLine = 64;
 
 using Pointers = absl::InlinedVector<void*, 16>;
 using ConstPointers = absl::InlinedVector<const void*, 16>;
@@ -53,24 +50,18 @@ absl::Status ReduceScatter(const Collective& own, int rank, absl::Span<const Loc
 // this rank touches that piece, so no second pass is needed to hand results around.
 absl::Status AllReduce(const Collective& own, int rank, absl::Span<const LocalBuffers> ranks,
                        LocalMover& mover) {
-  const auto size = static_cast<int64_t>(ranks.size());
-  const auto element_bytes = static_cast<int64_t>(SizeOf(own.recv.dtype));
-  // Whole cache lines, so that two ranks do not write to one.
-  const int64_t line = kCacheLine / element_bytes;
-  const int64_t lines = (own.recv.count + line - 1) / line;
-  const int64_t piece = (lines + size - 1) / size * line;
-  const int64_t begin = std::min(rank * piece, own.recv.count);
-  const int64_t count = std::min(piece, own.recv.count - begin);
+  const int size = static_cast<int>(ranks.size());
+  const Pieces pieces = Pieces::OfLines(own.recv, size);
+  const int64_t count = pieces.Count(rank);
   if (count == 0) return absl::OkStatus();
   // This rank's copy first among the destinations: it is the one that is written while the block is
   // computed.
   Pointers destinations;
   ConstPointers sources;
-  for (int64_t step = 0; step < size; ++step) {
+  for (int step = 0; step < size; ++step) {
     const auto peer = static_cast<size_t>((rank + step) % size);
-    destinations.push_back(static_cast<char*>(ranks[peer].recv.data) + begin * element_bytes);
-    sources.push_back(static_cast<const char*>(ranks[static_cast<size_t>(step)].recv.data) +
-                      begin * element_bytes);
+    destinations.push_back(pieces.Of(ranks[peer].recv, rank).data);
+    sources.push_back(pieces.Of(ranks[static_cast<size_t>(step)].recv, rank).data);
   }
   return mover.Reduce(ReductionOf(own, sources, destinations, count));
 }

@@ -39,11 +39,6 @@ Message Receive(int peer, const BufferView& view) {
   return {Way::kReceive, peer, view.data, ByteSize(view)};
 }
 
-BufferView Range(const BufferView& view, int64_t begin, int64_t count) {
-  return {static_cast<char*>(view.data) + begin * static_cast<int64_t>(SizeOf(view.dtype)), count,
-          view.dtype};
-}
-
 void Copy(const BufferView& from, const BufferView& to) {
   if (from.count > 0 && from.data != to.data) {
     std::memcpy(to.data, from.data, static_cast<size_t>(ByteSize(from)));
@@ -63,21 +58,6 @@ std::vector<Message> Exchange(const Channel& channel, Outgoing send, Arrivals re
     messages.push_back(Receive(from, receive(from)));
   }
   return messages;
-}
-
-// How a buffer is divided into one piece for each rank: the last ones may be shorter, or empty.
-struct Pieces {
-  int64_t piece = 0;
-  int64_t count = 0;
-  int64_t Begin(int rank) const { return std::min(rank * piece, count); }
-  int64_t Count(int rank) const { return Begin(rank + 1) - Begin(rank); }
-};
-
-// Of whole cache lines, for an all-reduce.
-Pieces AllReducePieces(const BufferView& buffer, int size) {
-  const int64_t line = kCacheLine / static_cast<int64_t>(SizeOf(buffer.dtype));
-  const int64_t lines = (buffer.count + line - 1) / line;
-  return {(lines + size - 1) / size * line, buffer.count};
 }
 
 bool IsSmall(const BufferView& buffer, int size) {
@@ -235,15 +215,13 @@ absl::Status SmallAllReduce(const Collective& collective, Channel& channel, char
 absl::Status AllReduce(const Collective& collective, Channel& channel, char* scratch) {
   const BufferView& buffer = collective.recv;
   if (IsSmall(buffer, channel.size())) return SmallAllReduce(collective, channel, scratch);
-  const Pieces pieces = AllReducePieces(buffer, channel.size());
-  const auto piece_of = [&](int rank) {
-    return Range(buffer, pieces.Begin(rank), pieces.Count(rank));
-  };
-  ZEROTH_RETURN_IF_ERROR(
-      PieceReduction(collective, buffer, piece_of(channel.rank()), pieces, channel, scratch).Run());
-  return channel.Move(Exchange(
-                          channel, [&](int) { return piece_of(channel.rank()); }, piece_of),
-                      collective.call);
+  const Pieces pieces = Pieces::OfLines(buffer, channel.size());
+  const BufferView own = pieces.Of(buffer, channel.rank());
+  ZEROTH_RETURN_IF_ERROR(PieceReduction(collective, buffer, own, pieces, channel, scratch).Run());
+  return channel.Move(
+      Exchange(
+          channel, [&](int) { return own; }, [&](int from) { return pieces.Of(buffer, from); }),
+      collective.call);
 }
 
 }  // namespace
@@ -256,7 +234,7 @@ size_t ScratchBytes(const Collective& collective, int size) {
       return BlockScratchBytes({buffer.count, collective.send.count}, collective.send.dtype, size);
     case CollectiveOp::kAllReduce:
       if (IsSmall(buffer, size)) return static_cast<size_t>(ByteSize(buffer) * (size - 1));
-      return BlockScratchBytes(AllReducePieces(buffer, size), buffer.dtype, size);
+      return BlockScratchBytes(Pieces::OfLines(buffer, size), buffer.dtype, size);
     case CollectiveOp::kAllGather:
     case CollectiveOp::kAllToAll:
     case CollectiveOp::kBroadcast:
