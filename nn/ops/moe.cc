@@ -12,6 +12,7 @@
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/kept_outputs.h"
 
 namespace zeroth {
 namespace {
@@ -224,8 +225,9 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
     ZEROTH_ASSIGN_OR_RETURN(gemm.b, FullValuesOf(weights));
     gemm.transpose_b = true;
     gemm.c = Matrix(y).Columns(column, OutFeatures(weights));
-    ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
-                                weights.front()->name());
+    const absl::Status made = MakeOrTakeProduct(
+        context, {gemm.c}, [&] { return kernels::GroupedGemm(context.kernels(), gemm); });
+    ZEROTH_RETURN_IF_ERROR_WITH(made, weights.front()->name());
     column += OutFeatures(weights);
   }
   Value result = context.MakeValue(std::move(y));

@@ -255,6 +255,21 @@ TEST(PlanTest, LikeAnotherSystem) {
   EXPECT_EQ(copying.bytes, ours.bytes);
 }
 
+TEST(PlanTest, SelectiveCheckpointingIsBetweenNoneAndBlocks) {
+  TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.seq_len = 4096;
+  std::vector<Plan> plans;
+  for (const char* const what : {"none", "selective", "block"}) {
+    options.activation_checkpointing = what;
+    plans.push_back(PlanOf(options, Named("H100")));
+  }
+  for (size_t i = 1; i < plans.size(); ++i) {
+    EXPECT_LT(plans[i].memory_peak_bytes, plans[i - 1].memory_peak_bytes);
+    EXPECT_GT(plans[i].compute_seconds, plans[i - 1].compute_seconds);
+  }
+}
+
 TEST(PlanTest, SaysWhetherItFitsAndWhere) {
   TrainOptions options = OptionsOf("gpt2_nano", 2, "no_shard");
   const Machine machine = Named("H100");
@@ -277,8 +292,8 @@ TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
   const absl::StatusOr<std::vector<PlannedRun>> runs =
       SearchPlans(options, Named("A100-40"), Builder("gpt2_124m"));
   ASSERT_TRUE(runs.ok()) << runs.status();
-  // Five strategies, four ways of checkpointing, micro-batches of 1, 2, 4 and 8.
-  EXPECT_EQ(runs->size(), 5u * 4 * 4);
+  // Five strategies, five ways of checkpointing, micro-batches of 1, 2, 4 and 8.
+  EXPECT_EQ(runs->size(), 5u * 5 * 4);
   EXPECT_TRUE(runs->front().plan.fits);
   EXPECT_FALSE(runs->back().plan.fits);
   for (size_t i = 1; i < runs->size(); ++i) {
@@ -290,7 +305,7 @@ TEST(PlanSearchTest, TheFastestThatFitComeFirst) {
     }
     EXPECT_EQ((*runs)[i].options.batch_size * (*runs)[i].options.grad_accum, 8);
   }
-  EXPECT_TRUE(absl::StrContains(SearchText(*runs, 3), "77 more were tried"));
+  EXPECT_TRUE(absl::StrContains(SearchText(*runs, 3), "97 more were tried"));
 }
 
 TEST(PlanSearchTest, TheCheapestChangesMakeItFit) {
