@@ -255,6 +255,48 @@ TEST(PlanTest, LikeAnotherSystem) {
   EXPECT_EQ(copying.bytes, ours.bytes);
 }
 
+// A sequence more takes what selective checkpointing keeps of it and, of a loss that is not fused,
+// logits in bf16 and three of their size in fp32.
+TEST(PlanTest, LikeFsdp2ASequenceTakesItsLogits) {
+  TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
+  options.param_dtype = "bf16";
+  options.seq_len = 8192;
+  options.activation_checkpointing = "selective";
+  options.like = "fsdp2";
+  options.batch_size = 1;
+  const Plan one = PlanOf(options, Named("H100"));
+  options.batch_size = 2;
+  const Plan two = PlanOf(options, Named("H100"));
+  const double block = 2.0 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 4.0 * 32;
+  const double ends = 2.0 * 3 * 4096;  // the last block's output, normalised, and its gradient
+  const double logits = (2.0 + 3 * 4.0) * 128256;
+  const double expected = 8192 * (32 * block + ends + logits);
+  EXPECT_NEAR(static_cast<double>(two.memory_peak_bytes - one.memory_peak_bytes), expected,
+              0.001 * expected);
+}
+
+// Under no_sync the shards of gradients come when the full ones go.
+TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
+  TrainOptions options = OptionsOf("llama3_8b", 4, "full_shard");
+  options.param_dtype = "bf16";
+  options.master_dtype = "bf16";
+  options.optimizer_state_dtype = "bf16";
+  options.activation_checkpointing = "block";
+  options.seq_len = 4096;
+  options.batch_size = 4;
+  options.grad_accum = 2;
+  options.grad_sync = "last";
+  options.like = "fsdp2";
+  const Plan plan = PlanOf(options, Named("H200"));
+  const double parameters = 8030261248;
+  const double state = parameters * (6.0 / 4 + 4);
+  const double inputs = 2.0 * 4096 * (32 + 3);
+  const double logits = 4 * 2.0 * 128256;
+  const double expected = state + 4 * 4096 * (inputs + logits);
+  EXPECT_NEAR(static_cast<double>(plan.memory_peak_bytes), expected, 0.005 * expected);
+  EXPECT_TRUE(absl::StrContains(plan.moment, "loss")) << plan.moment;
+}
+
 TEST(PlanTest, SelectiveCheckpointingIsBetweenNoneAndBlocks) {
   TrainOptions options = OptionsOf("llama3_8b", 8, "full_shard");
   options.param_dtype = "bf16";
