@@ -7,20 +7,21 @@
 namespace zeroth {
 namespace {
 
-ActivationCheckpointing RoleOf(const Module& module) {
-  switch (module.role()) {
-    case Module::Role::kBlock:
-      return ActivationCheckpointing::kBlock;
-    case Module::Role::kAttention:
-      return ActivationCheckpointing::kAttention;
-    case Module::Role::kMlp:
-      return ActivationCheckpointing::kMlp;
-    case Module::Role::kExperts:
-    case Module::Role::kNorm:
-    case Module::Role::kOther:
+Module::Recomputes Recomputed(Module::Role role, ActivationCheckpointing what) {
+  using Recomputes = Module::Recomputes;
+  switch (what) {
+    case ActivationCheckpointing::kNone:
       break;
+    case ActivationCheckpointing::kBlock:
+      return role == Module::Role::kBlock ? Recomputes::kAll : Recomputes::kNothing;
+    case ActivationCheckpointing::kSelective:
+      return role == Module::Role::kBlock ? Recomputes::kRest : Recomputes::kNothing;
+    case ActivationCheckpointing::kAttention:
+      return role == Module::Role::kAttention ? Recomputes::kAll : Recomputes::kNothing;
+    case ActivationCheckpointing::kMlp:
+      return role == Module::Role::kMlp ? Recomputes::kAll : Recomputes::kNothing;
   }
-  return ActivationCheckpointing::kNone;
+  return Recomputes::kNothing;
 }
 
 }  // namespace
@@ -28,14 +29,16 @@ ActivationCheckpointing RoleOf(const Module& module) {
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name) {
   if (name == "none") return ActivationCheckpointing::kNone;
   if (name == "block") return ActivationCheckpointing::kBlock;
+  if (name == "selective") return ActivationCheckpointing::kSelective;
   if (name == "attention") return ActivationCheckpointing::kAttention;
   if (name == "mlp") return ActivationCheckpointing::kMlp;
-  return absl::InvalidArgumentError(absl::StrCat("unknown activation checkpointing '", name,
-                                                 "', expected none, block, attention or mlp"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown activation checkpointing '", name,
+                   "', expected none, block, selective, attention or mlp"));
 }
 
 void SetActivationCheckpointing(Module& model, ActivationCheckpointing what) {
-  model.set_recomputes(what != ActivationCheckpointing::kNone && RoleOf(model) == what);
+  model.set_recomputes(Recomputed(model.role(), what));
   for (Module* child : model.children()) SetActivationCheckpointing(*child, what);
 }
 

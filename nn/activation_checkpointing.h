@@ -18,11 +18,12 @@ namespace zeroth {
 enum class ActivationCheckpointing : uint8_t {
   kNone,
   kBlock,      // every block: kept are the blocks' inputs, and the activations of one block
+  kSelective,  // the same, but for the outputs that KeptOutputs keeps
   kAttention,  // the attention of every block
   kMlp,        // the MLP of every block
 };
 
-// "none", "block", "attention", "mlp". InvalidArgument lists them.
+// "none", "block", "selective", "attention", "mlp". InvalidArgument lists them.
 absl::StatusOr<ActivationCheckpointing> ParseActivationCheckpointing(absl::string_view name);
 
 // Has the modules of `model` that this is about recompute, and no others. Changes memory and time,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {
@@ -21,28 +22,33 @@ void Collect(const Module& module, std::vector<Parameter*>& out) {
 }
 
 // Activation checkpointing (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost"):
-// what `body` makes of `x`, recording only how to do so again. `body` is kept until then: it must
-// hold nothing that a caller's stack owns, and give the same result each time.
+// what `body` makes of `x`, recording only how to do so again, and what is in `kept` if that is not
+// null. `body` is kept until then: it must hold nothing that a caller's stack owns, and give the
+// same result each time.
 absl::StatusOr<Value> Recomputed(
-    Context& context, const Value& x,
+    Context& context, const Value& x, std::shared_ptr<KeptOutputs> kept,
     const std::function<absl::StatusOr<Value>(Context& context, const Value& x)>& body) {
   Tensor data;
   {
     Tape dropped;
     dropped.set_recording(false);
     const TapeScope scope(context, dropped);
+    const KeptOutputsScope keeps(context, kept.get());
     ZEROTH_ASSIGN_OR_RETURN(const Value first, body(context, x));
     data = first.data;
   }
   Value result = context.MakeValue(std::move(data));
-  context.tape().Record([&context, x, node = result.node, body]() -> absl::Status {
-    if (!node->grad.defined()) return absl::OkStatus();
-    Tape again;
-    const TapeScope scope(context, again);
-    ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
-    second.node->grad = std::move(node->grad);
-    return again.Backward();
-  });
+  if (kept != nullptr) kept->BeginSecond();
+  context.tape().Record(
+      [&context, x, node = result.node, body, kept = std::move(kept)]() -> absl::Status {
+        if (!node->grad.defined()) return absl::OkStatus();
+        Tape again;
+        const TapeScope scope(context, again);
+        const KeptOutputsScope takes(context, kept.get());
+        ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
+        second.node->grad = std::move(node->grad);
+        return again.Backward();
+      });
   return result;
 }
 
@@ -82,11 +88,15 @@ absl::Status Module::EnterForward(Context& context, bool recording) {
 }
 
 absl::StatusOr<Value> Module::HookedOne(Context& context, const Value& x, const OneToOne& body) {
-  const bool recomputes = recomputes_ && context.recording();
+  const Recomputes recomputes = context.recording() ? recomputes_ : Recomputes::kNothing;
   return Hooked(context, [&]() -> absl::StatusOr<Value> {
     ZEROTH_ASSIGN_OR_RETURN(const Value in, CastInput(context, x));
-    ZEROTH_ASSIGN_OR_RETURN(const Value out,
-                            recomputes ? Recomputed(context, in, body) : body(context, in));
+    const auto compute = [&]() -> absl::StatusOr<Value> {
+      if (recomputes == Recomputes::kNothing) return body(context, in);
+      const bool keeps = recomputes == Recomputes::kRest;
+      return Recomputed(context, in, keeps ? std::make_shared<KeptOutputs>() : nullptr, body);
+    };
+    ZEROTH_ASSIGN_OR_RETURN(const Value out, compute());
     return CastOutput(context, out);
   });
 }

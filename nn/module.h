@@ -68,9 +68,13 @@ class Module {
   // Elements of all of them.
   int64_t ParameterCount() const;
 
-  // Keep only the input in forward, and compute the rest again in backward; where the module knows
-  // how (HookedOne).
-  void set_recomputes(bool on) { recomputes_ = on; }
+  // What backward computes again; where the module knows how (HookedOne).
+  enum class Recomputes : uint8_t {
+    kNothing,
+    kAll,   // forward keeps only the input
+    kRest,  // and what KeptOutputs is for
+  };
+  void set_recomputes(Recomputes what) { recomputes_ = what; }
 
   // `hooks` outlives the module's use, or is taken away with nullptr.
   void set_hooks(ModuleHooks* hooks) { hooks_ = hooks; }
@@ -125,7 +129,7 @@ class Module {
   std::vector<std::unique_ptr<Module>> children_;
   std::vector<Module*> child_pointers_;
   ModuleHooks* hooks_ = nullptr;
-  bool recomputes_ = false;
+  Recomputes recomputes_ = Recomputes::kNothing;
 };
 
 }  // namespace zeroth

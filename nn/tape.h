@@ -23,6 +23,7 @@
 
 namespace zeroth {
 
+class KeptOutputs;
 class Kernels;
 class TensorRanks;
 
@@ -141,6 +142,11 @@ class Context {
   // The position of a sequence's first token here.
   int64_t first_position() const { return cache_ == nullptr ? 0 : cache_->size(); }
 
+  // Set while a module is computed whose second forward takes some of the first's outputs; null
+  // otherwise.
+  KeptOutputs* kept_outputs() const { return kept_outputs_; }
+  void set_kept_outputs(KeptOutputs* kept) { kept_outputs_ = kept; }
+
   // Who shares the layers with this rank; nullptr: nobody. Outlives its use.
   TensorRanks* tensor_ranks() const { return tensor_ranks_; }
   void set_tensor_ranks(TensorRanks* ranks) { tensor_ranks_ = ranks; }
@@ -166,6 +172,7 @@ class Context {
   Tensor loss_divisor_;
   Tensor extra_loss_;
   KeyValueCache* cache_ = nullptr;
+  KeptOutputs* kept_outputs_ = nullptr;
   TensorRanks* tensor_ranks_ = nullptr;
   bool rows_are_shared_ = false;
 };

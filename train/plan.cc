@@ -13,10 +13,13 @@
 #include "absl/strings/str_replace.h"
 
 #include "zeroth/core/base/byte_count.h"
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/planned/planned_communicator.h"
 #include "zeroth/core/device/planned/planned_device.h"
 #include "zeroth/core/device/timeline.h"
+#include "zeroth/strategies/sharding.h"
+#include "zeroth/strategies/unit.h"
 #include "zeroth/train/job.h"
 #include "zeroth/train/trainer.h"
 
@@ -29,6 +32,28 @@ constexpr int kComputeStream = 0;  // a device's first
 
 // What PyTorch's allocator reserves beyond what is in use: 1.0 to 1.4 GiB in published runs.
 constexpr int64_t kReservedByPyTorch = (int64_t{6} << 30) / 5;
+
+// What is known of how other systems differ from this one under equal options.
+struct System {
+  // Each parameter is a tensor of its own, copied out of the gathered buffer and, as a gradient,
+  // into the one to be reduced. The others compute in these buffers.
+  bool copies_in_and_out;
+  int64_t reserved_unused_bytes;
+  // PyTorch's own cross-entropy, in the type of the masters: a model that is in bf16 as a whole has
+  // no float() around its logits.
+  bool unfused_loss;
+  // A shard of gradients is made by their reduction, on a stream whose memory nobody else gets.
+  bool late_gradient_shards;
+};
+
+// `name` is a value of --like.
+System SystemNamed(const std::string& name) {
+  const bool is_fsdp2 = name == "fsdp2";
+  return {.copies_in_and_out = is_fsdp2,
+          .reserved_unused_bytes = name == "zeroth" ? 0 : kReservedByPyTorch,
+          .unfused_loss = is_fsdp2,
+          .late_gradient_shards = is_fsdp2};
+}
 
 // The machine as a rank has it.
 Machine ForRanks(Machine machine, const TrainOptions& options) {
@@ -119,6 +144,27 @@ std::string MomentOf(const WorkLedger& ledger, int entry,
                       at->work.label);
 }
 
+// Micro-batches add up in full gradients, and are reduced once.
+bool AddsUpInFull(const TrainOptions& options) {
+  return options.grad_accum > 1 && options.grad_sync == "last";
+}
+
+// Of the reduced gradients that a rank holds when its step ends.
+int64_t GradientShardBytes(Sharding& sharding, MicroBatches how) {
+  int64_t bytes = 0;
+  for (const Unit* unit : sharding.units()) {
+    for (int i = 0; i < unit->segment_count(); ++i) {
+      const ShardLayout::Segment& segment = unit->segment_layout(i);
+      if (!segment.trainable || unit->is_full_gradient(i)) continue;
+      const DType full = unit->full_gradient_dtype(i, how);
+      const DType reduced =
+          full == DType::kFloat32 ? DType::kFloat32 : unit->precision().gradient_dtype();
+      bytes += segment.shard_numel * static_cast<int64_t>(SizeOf(reduced));
+    }
+  }
+  return bytes;
+}
+
 bool IsCollective(const PlannedWork& work) { return *work.collective != '\0'; }
 
 // Fills in what the last step's entries say.
@@ -164,9 +210,8 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   PlannedDevice device(on, device_options);
   PlannedCommunicator::Options comm;
   comm.tree_reduction = on.is_gpu && options.comm != "local" && options.reduction == "tree";
-  // FSDP2's parameters are tensors of their own, copied out of the gathered buffer and, as
-  // gradients, into the one to be reduced. The others compute in these buffers.
-  comm.copies_in_and_out = options.like == "fsdp2";
+  const System system = SystemNamed(options.like);
+  comm.copies_in_and_out = system.copies_in_and_out;
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<PlannedCommunicator> world,
                           PlannedCommunicator::CreateWorld(on, options.world_size, 0, comm));
   const double flops_per_token = model->FlopsPerToken(options.seq_len);
@@ -183,6 +228,18 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                           Trainer::Create(*world, device, std::move(model), trainer_options));
+  int64_t shards = 0;
+  if (system.late_gradient_shards && options.offload == "none" && options.world_size > 1) {
+    shards =
+        GradientShardBytes(trainer->sharding(),
+                           AddsUpInFull(options) ? MicroBatches::kAddedInFull : MicroBatches::kOne);
+  }
+  if (system.unfused_loss) {
+    UnfusedLoss loss;
+    loss.softmax_dtype = options.master_dtype == "fp32" ? DType::kFloat32 : DType::kBFloat16;
+    loss.frees_gathered = options.reshard_after_forward == "true";
+    device.set_unfused_loss(loss);
+  }
   const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
   WorkLedger& ledger = device.ledger();
   for (int step = 0; step < kSteps; ++step) {
@@ -201,9 +258,16 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   }
   plan.memory_peak_bytes = device.allocator().peak().bytes;
   plan.memory = device.allocator().peak().categories;
+  if (AddsUpInFull(options)) {
+    // They come when the sums in full go, which are larger: at the peak they are not there.
+    plan.memory_peak_bytes -= shards;
+    plan.memory[static_cast<size_t>(MemoryCategory::kGradients)] -= shards;
+  }
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
+  // Micro-batches that add up in shards have them at the peak.
+  const bool beside = options.grad_accum == 1 || AddsUpInFull(options);
   plan.memory_reserved_bytes =
-      plan.memory_peak_bytes + (options.like == "zeroth" ? 0 : kReservedByPyTorch);
+      plan.memory_peak_bytes + (beside ? shards : 0) + system.reserved_unused_bytes;
   plan.fits = plan.memory_reserved_bytes <= plan.memory_limit_bytes;
   ReadTimes(ledger, plan);
   const auto tokens =

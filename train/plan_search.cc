@@ -66,7 +66,7 @@ std::vector<Change> Strategies(const TrainOptions& options, const Machine& machi
 
 std::vector<Change> Checkpointing() {
   std::vector<Change> changes;
-  for (const char* const what : {"none", "attention", "mlp", "block"}) {
+  for (const char* const what : {"none", "attention", "mlp", "selective", "block"}) {
     changes.push_back({absl::StrCat("--activation_checkpointing=", what),
                        [what](TrainOptions& o) { o.activation_checkpointing = what; }});
   }
@@ -111,7 +111,7 @@ absl::StatusOr<std::optional<PlannedRun>> Try(const TrainOptions& options, const
 
 bool IsBetter(const PlannedRun& a, const PlannedRun& b) {
   if (a.plan.fits != b.plan.fits) return a.plan.fits;
-  if (!a.plan.fits) return a.plan.memory_peak_bytes < b.plan.memory_peak_bytes;
+  if (!a.plan.fits) return a.plan.memory_reserved_bytes < b.plan.memory_reserved_bytes;
   return a.plan.tokens_per_second_per_rank > b.plan.tokens_per_second_per_rank;
 }
 
@@ -170,7 +170,7 @@ std::string SearchText(const std::vector<PlannedRun>& runs, size_t most) {
   for (size_t i = 0; i < std::min(most, runs.size()); ++i) {
     const Plan& plan = runs[i].plan;
     absl::StrAppendFormat(&text, "%12.1f %10.4g %12.1f %6s  %s\n", plan.tokens_per_second_per_rank,
-                          plan.step_seconds, static_cast<double>(plan.memory_peak_bytes) / kMiB,
+                          plan.step_seconds, static_cast<double>(plan.memory_reserved_bytes) / kMiB,
                           plan.fits ? "yes" : "no", runs[i].change);
   }
   if (runs.size() > most) absl::StrAppend(&text, runs.size() - most, " more were tried\n");
@@ -185,7 +185,7 @@ std::string CheapestText(const std::vector<PlannedRun>& runs, const Plan& asked)
   std::string text = "to fit    the fastest changes:\n";
   for (const PlannedRun& run : runs) {
     const double saved =
-        static_cast<double>(asked.memory_peak_bytes - run.plan.memory_peak_bytes) / kMiB;
+        static_cast<double>(asked.memory_reserved_bytes - run.plan.memory_reserved_bytes) / kMiB;
     absl::StrAppendFormat(&text, "  %s: %.1f MiB less, %.4g s a step\n", run.change, saved,
                           run.plan.step_seconds);
   }
@@ -201,7 +201,7 @@ absl::StatusOr<std::string> TextOfChanges(const TrainOptions& options, const Mac
     return absl::StrFormat(
         "to fit    a step of this run needs %.1f MiB, and a rank may have %.1f by its plan: others "
         "have the rest, or something besides steps needs more\n",
-        static_cast<double>(asked.memory_peak_bytes) / kMiB,
+        static_cast<double>(asked.memory_reserved_bytes) / kMiB,
         static_cast<double>(asked.memory_limit_bytes) / kMiB);
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<PlannedRun> cheapest,

@@ -308,8 +308,10 @@ TEST_F(RecordedStepTest, StepsOfAnotherShapeAreEnqueued) {
 TEST_F(RecordedStepTest, MicroBatchesAndRecomputationAreRecorded) {
   RunSetup setup;
   setup.micro_batches = 3;
-  setup.activation_checkpointing = ActivationCheckpointing::kBlock;
-  EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+  for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+    setup.activation_checkpointing = what;
+    EXPECT_EQ(ExpectTheSameBits(setup, [](TrainingRun& run) { return Steps(run, 5); }), 2);
+  }
 }
 
 TEST_F(RecordedStepTest, Tf32ReachesTheProductsOfTraining) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -153,7 +154,31 @@ int64_t LossChunkRows(const LinearCrossEntropyCall& call, const PlannedKernels& 
   return std::min(call.rows, std::max(bytes / row_bytes / kRowStep * kRowStep, kRowStep));
 }
 
-KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kernels, CallTensors) {
+// Bytes of the logits, of their softmax, its gradient and theirs.
+int64_t UnfusedLossBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss) {
+  const auto type = static_cast<int64_t>(SizeOf(call.dtype));
+  const auto softmax_type = static_cast<int64_t>(SizeOf(loss.softmax_dtype));
+  return call.rows * call.vocab * (type + 3 * softmax_type);
+}
+
+// What is allocated now and is not when such a loss is at its largest: gathered units, the buffers
+// of collectives, and the memory of gradients that begin with this call.
+int64_t AbsentBytes(const LinearCrossEntropyCall& call, const UnfusedLoss& loss,
+                    const PlannedKernels& kernels, CallTensors tensors) {
+  const MemoryStats now = kernels.planned_device().allocator().stats();
+  int64_t bytes = now[MemoryCategory::kCommunication].current_bytes;
+  if (loss.frees_gathered) bytes += now[MemoryCategory::kGatheredParameters].current_bytes;
+  for (const Tensor* tensor : tensors) {
+    const bool begins = call.dweight != nullptr && !call.accumulate_dweight;
+    if (!begins || tensor->raw_data() != call.dweight) continue;
+    bytes += static_cast<int64_t>(tensor->buffer()->bytes());
+    break;
+  }
+  return bytes;
+}
+
+KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kernels,
+                  CallTensors tensors) {
   if (call.rows == 0) return {};
   const int64_t chunk = LossChunkRows(call, kernels);
   const auto chunks = static_cast<double>((call.rows + chunk - 1) / chunk);
@@ -167,15 +192,22 @@ KernelCost CostOf(const LinearCrossEntropyCall& call, const PlannedKernels& kern
       (kernels.FlopsPerSecond(call.dtype) * kernels.Fill(chunk, call.vocab, call.dim));
   // Logits are written, read twice, and replaced by their gradients; only then, the products being
   // made of these, does the next chunk begin: nothing of this hides behind the products.
+  const std::optional<UnfusedLoss>& unfused = kernels.planned_device().unfused_loss();
+  const double passed = unfused.has_value()
+                            ? 2 * static_cast<double>(UnfusedLossBytes(call, *unfused))
+                            : logits * (3.0 * kFloat + type);
   const double passes =
-      logits * (3.0 * kFloat + type) /
-      (kernels.machine().memory_bandwidth * (kernels.is_gpu() ? 1 : kernels.threads()));
+      passed / (kernels.machine().memory_bandwidth * (kernels.is_gpu() ? 1 : kernels.threads()));
   KernelCost cost;
   cost.flops = 1;
   cost.flops_per_second = 1 / (products * product + passes);
   cost.launches = static_cast<int>(chunks) * (products + 1);
   cost.scratch =
       chunk * call.vocab * kFloat + (sums_beside ? call.vocab * call.dim * kFloat : int64_t{0});
+  if (unfused.has_value()) {
+    const int64_t bytes = UnfusedLossBytes(call, *unfused);
+    cost.scratch = std::max<int64_t>(0, bytes - AbsentBytes(call, *unfused, kernels, tensors));
+  }
   return cost;
 }
 

@@ -36,6 +36,7 @@ class PlannedKernels final : public Kernels {
       : Kernels(device, stream, options), device_(device) {}
 
   const Machine& machine() const { return device_.machine(); }
+  PlannedDevice& planned_device() const { return device_; }
   bool is_gpu() const { return device_.machine().is_gpu; }
   int threads() const { return device_.options().threads; }
   // Of matrix products of this type, by all that works for the rank.

@@ -11,6 +11,7 @@
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/linear.h"
+#include "zeroth/nn/ops/moe.h"
 #include "zeroth/nn/ops/pointwise.h"
 
 namespace zeroth {

@@ -11,7 +11,7 @@
 
 #include "zeroth/nn/layers/mlp.h"
 #include "zeroth/nn/module.h"
-#include "zeroth/nn/ops/moe.h"
+#include "zeroth/nn/ops/grouped_linear.h"
 
 namespace zeroth {
 

@@ -10,6 +10,7 @@
 #include "zeroth/kernels/attention/attention.h"
 #include "zeroth/kernels/attention/cached_attention.h"
 #include "zeroth/kernels/rope/rope.h"
+#include "zeroth/nn/kept_outputs.h"
 
 namespace zeroth {
 
@@ -23,6 +24,29 @@ absl::Status TakeShape(const Tensor& qkv, AttentionShape& shape) {
   }
   shape.batch = qkv.dim(0);
   shape.seq = qkv.dim(1);
+  return absl::OkStatus();
+}
+
+// Computes args.out, and args.lse if a backward will follow; or takes what was kept of them.
+absl::Status MakeOrTakeAttention(Context& context, AttentionArgs& args) {
+  KeptOutputs* const kept = context.kept_outputs();
+  if (kept != nullptr && kept->is_second()) {
+    ZEROTH_ASSIGN_OR_RETURN(args.out, kept->Take());
+    ZEROTH_ASSIGN_OR_RETURN(args.lse, kept->Take());
+    return absl::OkStatus();
+  }
+  const AttentionShape& shape = args.shape;
+  ZEROTH_ASSIGN_OR_RETURN(
+      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
+                              args.qkv.dtype()));
+  if (context.recording() || kept != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(
+        args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
+  }
+  ZEROTH_RETURN_IF_ERROR(kernels::Attention(context.kernels(), args));
+  if (kept == nullptr) return absl::OkStatus();
+  kept->Keep(args.out);
+  kept->Keep(args.lse);
   return absl::OkStatus();
 }
 
@@ -65,14 +89,7 @@ absl::StatusOr<Value> AttentionOp(Context& context, const Value& qkv, AttentionS
   args.shape = shape;
   args.qkv = qkv.data;
   args.starts = context.document_starts();
-  ZEROTH_ASSIGN_OR_RETURN(
-      args.out, context.Empty(Shape({shape.batch, shape.seq, shape.heads * shape.head_dim}),
-                              qkv.data.dtype()));
-  if (context.recording()) {
-    ZEROTH_ASSIGN_OR_RETURN(
-        args.lse, context.Empty(Shape({shape.batch, shape.heads, shape.seq}), DType::kFloat32));
-  }
-  ZEROTH_RETURN_IF_ERROR(kernels::Attention(context.kernels(), args));
+  ZEROTH_RETURN_IF_ERROR(MakeOrTakeAttention(context, args));
   Value result = context.MakeValue(args.out);
   if (context.recording() && qkv.node != nullptr) {
     context.tape().Record([&context, args, node = qkv.node, out_node = result.node,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/core/base/status_macros.h"
+#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
 
 namespace zeroth {
@@ -94,9 +95,10 @@ absl::StatusOr<Value> DepthDividedLinearOp(Context& context, const Value& x, con
     if (piece == 0) gemm.bias = bias;
     return kernels::Gemm(context.kernels(), gemm);
   };
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y,
-                          SumOfProducts(context, x.data.shape().WithLast(OutFeatures(part, layout)),
-                                        x.data.dtype(), name, product));
+  const Shape shape = x.data.shape().WithLast(OutFeatures(part, layout));
+  ZEROTH_ASSIGN_OR_RETURN(Tensor y, MakeOrTakeSum(context, [&] {
+                            return SumOfProducts(context, shape, x.data.dtype(), name, product);
+                          }));
   Value result = context.MakeValue(std::move(y));
   RecordBackward(
       context, result,

@@ -18,6 +18,7 @@
 #include "zeroth/kernels/fp8/fp8_format.h"
 #include "zeroth/kernels/gemm/gemm.h"
 #include "zeroth/kernels/kernels.h"
+#include "zeroth/nn/kept_outputs.h"
 
 namespace zeroth {
 namespace {
@@ -170,11 +171,12 @@ absl::StatusOr<Value> Fp8LinearOp(Context& context, const Value& x,
                                     keeps_input ? Layouts::kBoth : Layouts::kStraight));
   int64_t column = 0;
   for (const LinearPart& part : parts) {
-    const int64_t width = OutFeatures(part, layout);
-    ZEROTH_RETURN_IF_ERROR_WITH(
-        ForwardPart(context, part, layout, x_codes.straight, Matrix(y).Columns(column, width)),
-        part.weight->name());
-    column += width;
+    const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
+    column += out_part.cols;
+    const absl::Status made = MakeOrTakeProduct(context, {out_part}, [&] {
+      return ForwardPart(context, part, layout, x_codes.straight, out_part);
+    });
+    ZEROTH_RETURN_IF_ERROR_WITH(made, part.weight->name());
   }
   Value result = context.MakeValue(std::move(y));
   if (context.recording()) {

@@ -12,11 +12,35 @@
 #include "zeroth/kernels/activation/activation.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
 #include "zeroth/nn/ops/divided_linear.h"
 
 namespace zeroth {
 namespace {
+
+// y = activation(x w + b).
+absl::Status ForwardPart(Context& context, const LinearPart& part, WeightLayout layout,
+                         const Tensor& x, Activation activation, const Tensor& gelu_input,
+                         const Matrix& y) {
+  GemmArgs gemm;
+  gemm.a = x;
+  ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
+  Tensor bias;
+  if (part.bias != nullptr) {
+    ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
+  }
+  gemm.transpose_b = layout == WeightLayout::kOutIn;
+  gemm.activation = activation;
+  gemm.pre_activation = gelu_input;
+  for (const WeightBlock& block : BlocksOf(context, part, layout)) {
+    gemm.b = BlockOf(weight, layout, block);
+    gemm.c = y.Columns(block.out, block.outs);
+    if (bias.defined()) gemm.bias = bias.View(block.out, Shape({block.outs}));
+    ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
+  }
+  return absl::OkStatus();
+}
 
 absl::Status BackwardPart(Context& context, const LinearPart& part, WeightLayout layout,
                           const Matrix& x, const Matrix& dy) {
@@ -149,7 +173,8 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
     ZEROTH_ASSIGN_OR_RETURN(all, AllRows(context, x.data, parts[0].weight->name()));
   }
   ZEROTH_ASSIGN_OR_RETURN(Tensor y, context.Empty(all.shape().WithLast(out), all.dtype()));
-  const bool keeps_input = activation == Activation::kGelu && context.recording();
+  const bool keeps_input =
+      activation == Activation::kGelu && (context.recording() || context.kept_outputs() != nullptr);
   if (is_divided && activation != Activation::kNone &&
       context.tensor_ranks()->options().deterministic > 0) {
     return absl::InvalidArgumentError(
@@ -165,23 +190,11 @@ absl::StatusOr<Value> LinearOp(Context& context, const Value& x, absl::Span<cons
   }
   int64_t column = 0;
   for (const LinearPart& part : parts) {
-    GemmArgs gemm;
-    gemm.a = all;
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor weight, FullValues(*part.weight));
-    Tensor bias;
-    if (part.bias != nullptr) {
-      ZEROTH_ASSIGN_OR_RETURN(bias, FullValues(*part.bias));
-    }
-    gemm.transpose_b = layout == WeightLayout::kOutIn;
-    gemm.activation = activation;
-    gemm.pre_activation = gelu_input;
-    for (const WeightBlock& block : BlocksOf(context, part, layout)) {
-      gemm.b = BlockOf(weight, layout, block);
-      gemm.c = Matrix(y).Columns(column + block.out, block.outs);
-      if (bias.defined()) gemm.bias = bias.View(block.out, Shape({block.outs}));
-      ZEROTH_RETURN_IF_ERROR_WITH(kernels::Gemm(context.kernels(), gemm), part.weight->name());
-    }
-    column += OutFeatures(part, layout);
+    const Matrix out_part = Matrix(y).Columns(column, OutFeatures(part, layout));
+    column += out_part.cols;
+    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {out_part, gelu_input}, [&] {
+      return ForwardPart(context, part, layout, all, activation, gelu_input, out_part);
+    }));
   }
   Value result = context.MakeValue(std::move(y));
   if (context.recording()) {

@@ -12,72 +12,14 @@
 #include "zeroth/kernels/basic/basic.h"
 #include "zeroth/kernels/elementwise/elementwise.h"
 #include "zeroth/kernels/gemm/gemm.h"
+#include "zeroth/nn/kept_outputs.h"
 #include "zeroth/nn/ops/divided.h"
-#include "zeroth/nn/ops/divided_linear.h"
+#include "zeroth/nn/ops/grouped_linear.h"
 
 namespace zeroth {
 namespace {
 
-constexpr WeightLayout kLayout = WeightLayout::kOutIn;
 constexpr char kLabel[] = "experts";  // of sums over ranks
-
-int64_t OutFeatures(const ExpertWeights& weights) { return weights.front()->shape().dim(0); }
-
-bool IsDividedByOutputs(const ExpertWeights& weights) {
-  return IsDivided(*weights.front()) && TakesAllInputs(*weights.front(), kLayout);
-}
-bool IsDividedByDepth(const ExpertWeights& weights) {
-  return IsDivided(*weights.front()) && !TakesAllInputs(*weights.front(), kLayout);
-}
-
-std::vector<WeightBlock> BlocksOf(Context& context, const ExpertWeights& weights) {
-  return BlocksOf(context, {weights.front(), nullptr}, kLayout);
-}
-
-// The `index`-th of the pieces that `grouped` has one after the other, each with rows of all pairs
-// of a token and an expert.
-Tensor PieceOf(const Tensor& grouped, int64_t index, int64_t pairs) {
-  const int64_t dim = grouped.dim(-1);
-  return grouped.View(index * pairs * dim, Shape({pairs, dim}));
-}
-
-// That of each expert's matrix.
-absl::StatusOr<std::vector<Matrix>> BlocksOfExperts(const ExpertWeights& weights,
-                                                    const WeightBlock& block) {
-  std::vector<Matrix> matrices;
-  for (const Parameter* weight : weights) {
-    ZEROTH_ASSIGN_OR_RETURN(const Tensor values, FullValues(*weight));
-    matrices.push_back(BlockOf(values, kLayout, block));
-  }
-  return matrices;
-}
-
-absl::Status AddWeightGradients(Context& context, const ExpertWeights& weights,
-                                const Tensor& offsets, const Matrix& dy, const Tensor& x) {
-  const auto is_trained = [](const Parameter* weight) { return weight->requires_grad(); };
-  const auto trained = std::count_if(weights.begin(), weights.end(), is_trained);
-  if (trained == 0) return absl::OkStatus();
-  if (trained != static_cast<std::ptrdiff_t>(weights.size())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        weights.front()->name(), " and the same matrix of the other experts: ", trained, " of ",
-        weights.size(), " are trainable; freeze all of them or none"));
-  }
-  std::vector<Parameter::GradientSlot> slots;
-  for (Parameter* weight : weights) {
-    ZEROTH_ASSIGN_OR_RETURN(slots.emplace_back(), weight->TakeGradient());
-  }
-  for (const WeightBlock& block : BlocksOf(context, weights)) {
-    GroupedGradientArgs args;
-    args.offsets = offsets;
-    args.a = dy.Columns(block.out, block.outs);
-    args.b = Matrix(x).Columns(block.in, block.ins);
-    for (const Parameter::GradientSlot& slot : slots) {
-      args.c.push_back({BlockOf(slot.tensor, kLayout, block), slot.accumulate});
-    }
-    ZEROTH_RETURN_IF_ERROR(kernels::GroupedGradient(context.kernels(), args));
-  }
-  return absl::OkStatus();
-}
 
 // softmax(logits) of each token, [tokens, experts] in fp32.
 absl::StatusOr<Tensor> Probabilities(Context& context, const Tensor& logits) {
@@ -268,8 +210,10 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
     ZEROTH_ASSIGN_OR_RETURN(tokens, context.Empty(like.shape(), grouped.data.dtype()));
     ZEROTH_RETURN_IF_ERROR(piece_of(0, tokens));
   } else {
-    ZEROTH_ASSIGN_OR_RETURN(tokens,
-                            SumOfProducts(context, like.shape(), like.dtype(), kLabel, piece_of));
+    ZEROTH_ASSIGN_OR_RETURN(tokens, MakeOrTakeSum(context, [&] {
+                              return SumOfProducts(context, like.shape(), like.dtype(), kLabel,
+                                                   piece_of);
+                            }));
   }
   Value result = context.MakeValue(std::move(tokens));
   RecordBackward(
@@ -290,102 +234,6 @@ absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const Ro
         ZEROTH_RETURN_IF_ERROR(
             kernels::Scatter(context.kernels(), {all, of.rows, of.weights, dgrouped}));
         return AddGradient(context, *node, std::move(dgrouped));
-      });
-  return result;
-}
-
-namespace {
-
-// One GroupedLinearOp, for backward.
-struct GroupedLinear {
-  Tensor x;
-  Tensor offsets;
-  std::vector<ExpertWeights> projections;
-};
-
-// y of a block of the weights (`transposed`), or the gradient of x.
-absl::Status BlockProduct(Context& context, const GroupedLinear& of, const ExpertWeights& weights,
-                          const WeightBlock& block, const Matrix& in, const Matrix& out,
-                          bool transposed, bool accumulate) {
-  GroupedGemmArgs gemm;
-  gemm.offsets = of.offsets;
-  gemm.a = in;
-  ZEROTH_ASSIGN_OR_RETURN(gemm.b, BlocksOfExperts(weights, block));
-  gemm.transpose_b = transposed;
-  gemm.c = out;
-  gemm.accumulate = accumulate;
-  ZEROTH_RETURN_IF_ERROR_WITH(kernels::GroupedGemm(context.kernels(), gemm),
-                              weights.front()->name());
-  return absl::OkStatus();
-}
-
-// The gradient of x: in `node`, or, of weights that are divided by outputs, for each piece of these
-// a summand of it.
-absl::Status InputGradient(Context& context, const GroupedLinear& of, const Tensor& dy,
-                           GradientNode& node) {
-  const int64_t pairs = of.x.dim(0);
-  const bool in_pieces = IsDividedByOutputs(of.projections.front());
-  NodeSlot slot;
-  if (in_pieces) {
-    const int64_t pieces = context.tensor_ranks()->options().pieces();
-    ZEROTH_ASSIGN_OR_RETURN(slot.tensor, context.Empty(Shape({pieces * pairs, of.x.dim(1)}),
-                                                       SumType(context, of.x.dtype())));
-  } else {
-    ZEROTH_ASSIGN_OR_RETURN(slot, TakeGradient(context, node, of.x));
-  }
-  int64_t column = 0;
-  for (const ExpertWeights& weights : of.projections) {
-    int64_t piece = 0;
-    for (const WeightBlock& block : BlocksOf(context, weights)) {
-      const Matrix in = Matrix(dy).Columns(column + block.out, block.outs);
-      const Matrix out = in_pieces ? Matrix(PieceOf(slot.tensor, piece++, pairs))
-                                   : Matrix(slot.tensor).Columns(block.in, block.ins);
-      ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block, in, out,
-                                          /*transposed=*/false, slot.accumulate || column > 0));
-    }
-    column += OutFeatures(weights);
-  }
-  return in_pieces ? AddGradient(context, node, std::move(slot.tensor)) : absl::OkStatus();
-}
-
-}  // namespace
-
-absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
-                                      const std::vector<ExpertWeights>& projections) {
-  const GroupedLinear of{grouped.data, offsets, projections};
-  const int64_t pairs = of.x.dim(0);
-  const Parameter& first = *projections.front().front();
-  if (IsDivided(first)) ZEROTH_RETURN_IF_ERROR(RanksOf(context, first).status());
-  int64_t out = 0;
-  for (const ExpertWeights& weights : projections) out += OutFeatures(weights);
-  const bool in_pieces = IsDividedByDepth(projections.front());
-  const int64_t pieces = in_pieces ? context.tensor_ranks()->options().pieces() : 1;
-  ZEROTH_ASSIGN_OR_RETURN(Tensor y,
-                          context.Empty(Shape({pieces * pairs, out}),
-                                        in_pieces ? SumType(context, of.x.dtype()) : of.x.dtype()));
-  int64_t column = 0;
-  for (const ExpertWeights& weights : projections) {
-    int64_t piece = 0;
-    for (const WeightBlock& block : BlocksOf(context, weights)) {
-      const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
-                                  : Matrix(y).Columns(column + block.out, block.outs);
-      ZEROTH_RETURN_IF_ERROR(BlockProduct(context, of, weights, block,
-                                          Matrix(of.x).Columns(block.in, block.ins), to,
-                                          /*transposed=*/true, /*accumulate=*/false));
-    }
-    column += OutFeatures(weights);
-  }
-  Value result = context.MakeValue(std::move(y));
-  RecordBackward(
-      context, result, [&context, of, node = grouped.node](const Tensor& dy) -> absl::Status {
-        int64_t first_column = 0;
-        for (const ExpertWeights& weights : of.projections) {
-          const int64_t width = OutFeatures(weights);
-          ZEROTH_RETURN_IF_ERROR(AddWeightGradients(context, weights, of.offsets,
-                                                    Matrix(dy).Columns(first_column, width), of.x));
-          first_column += width;
-        }
-        return node == nullptr ? absl::OkStatus() : InputGradient(context, of, dy, *node);
       });
   return result;
 }

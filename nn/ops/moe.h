@@ -49,15 +49,6 @@ absl::StatusOr<Value> ScatterOp(Context& context, const Value& x, const Tensor& 
 absl::StatusOr<Value> CombineOp(Context& context, const Value& grouped, const RoutedTokens& routed,
                                 const Tensor& like, TensorRanks* ranks);
 
-// Of each projection the weights [out, in] of all experts.
-using ExpertWeights = std::vector<Parameter*>;
-// grouped [rows, in] → [rows, sum of the projections' out]: each row times the matrices of its own
-// expert, side by side. Where weights are divided by outputs the gradient of `grouped` is a rank's
-// summand, as ScatterOp takes it. Where they are divided by depth, the one projection's, so is the
-// result, as CombineOp takes it.
-absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, const Tensor& offsets,
-                                      const std::vector<ExpertWeights>& projections);
-
 }  // namespace zeroth
 
 #endif  // ZEROTH_NN_OPS_MOE_H_

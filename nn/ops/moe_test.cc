@@ -13,6 +13,7 @@
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/nn/ops/basic.h"
+#include "zeroth/nn/ops/grouped_linear.h"
 #include "zeroth/nn/ops/pointwise.h"
 #include "zeroth/nn/testing/gradient_check.h"
 #include "zeroth/nn/testing/one_rank.h"

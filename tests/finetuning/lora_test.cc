@@ -300,10 +300,13 @@ TEST(LoraTensorTest, GradientsAndStepsAreThoseOfUndividedLayers) {
         EXPECT_NEAR(kept->losses[step], trained->losses[step], 1e-4f) << step;
         EXPECT_NEAR(kept->norms[step], trained->norms[step], 1e-3 * trained->norms[step]) << step;
       }
-      divided.trainer.activation_checkpointing = ActivationCheckpointing::kBlock;
-      const absl::StatusOr<Trained> again = TrainAdapters(divided);
-      ASSERT_TRUE(again.ok()) << again.status();
-      EXPECT_TRUE(*again == *kept);
+      for (const auto what :
+           {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+        divided.trainer.activation_checkpointing = what;
+        const absl::StatusOr<Trained> again = TrainAdapters(divided);
+        ASSERT_TRUE(again.ok()) << again.status();
+        EXPECT_TRUE(*again == *kept);
+      }
     }
   }
 }
@@ -329,10 +332,12 @@ TEST_P(LoraModelTest, ComputingBlocksAgainChangesNoBit) {
   TinySetup setup = Adapted(model());
   setup.ranks = {"full_shard", 2, 0};
   const absl::StatusOr<Trained> kept = TrainAdapters(setup);
-  setup.trainer.activation_checkpointing = ActivationCheckpointing::kBlock;
-  const absl::StatusOr<Trained> again = TrainAdapters(setup);
-  ASSERT_TRUE(kept.ok() && again.ok()) << kept.status() << again.status();
-  EXPECT_TRUE(*kept == *again);
+  for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+    setup.trainer.activation_checkpointing = what;
+    const absl::StatusOr<Trained> again = TrainAdapters(setup);
+    ASSERT_TRUE(kept.ok() && again.ok()) << kept.status() << again.status();
+    EXPECT_TRUE(*kept == *again);
+  }
 }
 
 // What one rank has used for state that belongs to training, and has sent to reduce gradients.

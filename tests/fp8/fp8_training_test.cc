@@ -257,8 +257,8 @@ TEST_P(Fp8TrainingTest, StrategiesAndLayoutsGiveTheSameBits) {
 TEST_P(Fp8TrainingTest, WhatIsComputedAgainHasTheSameBits) {
   const Record kept = Train(run_);
   for (const ActivationCheckpointing recompute :
-       {ActivationCheckpointing::kBlock, ActivationCheckpointing::kAttention,
-        ActivationCheckpointing::kMlp}) {
+       {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+        ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp}) {
     run_.recompute = recompute;
     ExpectSameBits(kept, Train(run_));
   }

@@ -51,6 +51,7 @@ EXACT = {
     "rows": "--layout=rows",
     "divide_factor": "--gradient_divide_factor=4",
     "recompute_block": "--activation_checkpointing=block",
+    "recompute_selective": "--activation_checkpointing=selective",
     "recompute_attention": "--activation_checkpointing=attention",
     "recompute_mlp": "--activation_checkpointing=mlp",
     "one_unit": "--min_wrap_numel=1000000000",

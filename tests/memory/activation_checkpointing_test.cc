@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,15 +24,16 @@ namespace {
 constexpr int64_t kBatch = 2;
 constexpr int64_t kSeq = 64;
 
-// The peak of activations in a step of gpt2_nano with `layers` blocks.
-int64_t PeakActivations(int layers, ActivationCheckpointing what) {
+// The peak of activations in a step of the preset with `layers` blocks.
+int64_t PeakActivations(int layers, ActivationCheckpointing what,
+                        const std::string& preset = "gpt2_nano") {
   int64_t peak = 0;
   const auto run = [&](Communicator& world) -> absl::Status {
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device,
                             DeviceRegistry::Create("cpu", DeviceOptions()));
     device->BindThread();
-    ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig("gpt2_nano"));
-    config["n_layer"] = layers;
+    ZEROTH_ASSIGN_OR_RETURN(nlohmann::json config, PresetConfig(preset));
+    config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
     ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, ModelRegistry::Create(config));
     TrainerOptions options;
     options.activation_checkpointing = what;
@@ -79,6 +81,33 @@ TEST(ActivationCheckpointingMemoryTest, HalvesOfBlocksSaveTheirPart) {
   EXPECT_GE(none - mlp, 4 * InputBytes());
   // Queries, keys, values and what attention makes of them.
   EXPECT_GE(none - attention, 4 * InputBytes());
+}
+
+// Floats of a token that a block more keeps.
+int64_t SelectivelyKept(const std::string& preset) {
+  const int64_t few = PeakActivations(3, ActivationCheckpointing::kSelective, preset);
+  const int64_t many = PeakActivations(9, ActivationCheckpointing::kSelective, preset);
+  return (many - few) / (6 * kBatch * kSeq * static_cast<int64_t>(sizeof(float)));
+}
+
+// Of GPT-2's four products the first and the third are kept: queries, keys and values, and the
+// MLP's hidden layer before and after its GELU. Attention has a statistic of each head besides its
+// output.
+TEST(ActivationCheckpointingMemoryTest, SelectiveKeepsEverySecondProductAndAttention) {
+  const nlohmann::json gpt2 = *PresetConfig("gpt2_nano");
+  const auto dim = gpt2.at("n_embd").get<int64_t>();
+  EXPECT_EQ(SelectivelyKept("gpt2_nano"),
+            dim + 3 * dim + dim + gpt2.at("n_head").get<int64_t>() + 2 * 4 * dim);
+}
+
+// Of Llama's seven: queries, values, the gate, and what the block adds to its input.
+TEST(ActivationCheckpointingMemoryTest, SelectiveCountsProductsThatArePackedSideBySide) {
+  const nlohmann::json llama = *PresetConfig("llama_tiny");
+  const auto dim = llama.at("hidden_size").get<int64_t>();
+  const auto heads = llama.at("num_attention_heads").get<int64_t>();
+  const int64_t values = dim / heads * llama.at("num_key_value_heads").get<int64_t>();
+  EXPECT_EQ(SelectivelyKept("llama_tiny"),
+            dim + dim + values + dim + heads + llama.at("intermediate_size").get<int64_t>() + dim);
 }
 
 }  // namespace

@@ -155,8 +155,8 @@ TEST_F(SettingsTest, ActivationCheckpointingChangesNothing) {
       plain.micro_batches = RunsAreShort() ? 1 : 2;
       plain.sync_every_micro_batch = false;
       plain.steps = RunsAreShort() ? 1 : 4;
-      for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kAttention,
-                              ActivationCheckpointing::kMlp}) {
+      for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective,
+                              ActivationCheckpointing::kAttention, ActivationCheckpointing::kMlp}) {
         for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"}) {
           RunSetup setup = plain;
           setup.strategy = strategy;

@@ -114,15 +114,19 @@ TEST_F(TensorSettingsTest, OffloadLayoutAndRecomputationChangeNothing) {
     rows.layout = LayoutKind::kRows;
     RunSetup recomputed = plain;
     recomputed.activation_checkpointing = ActivationCheckpointing::kBlock;
-    for (const RunSetup& variant : {offloaded, rows, recomputed}) {
+    RunSetup selective = plain;
+    selective.activation_checkpointing = ActivationCheckpointing::kSelective;
+    for (const RunSetup& variant : {offloaded, rows, recomputed, selective}) {
       SCOPED_TRACE(variant.ToString());
       ExpectSameBits(Record(plain), Record(variant));
     }
     RunSetup sequence = plain;
     sequence.tensor.sequence = true;
-    RunSetup recomputed_sequence = sequence;
-    recomputed_sequence.activation_checkpointing = ActivationCheckpointing::kBlock;
-    ExpectSameBits(Record(sequence), Record(recomputed_sequence));
+    for (const auto what : {ActivationCheckpointing::kBlock, ActivationCheckpointing::kSelective}) {
+      RunSetup recomputed_sequence = sequence;
+      recomputed_sequence.activation_checkpointing = what;
+      ExpectSameBits(Record(sequence), Record(recomputed_sequence));
+    }
   }
 }
 

@@ -161,15 +161,17 @@ TEST(PlanMemoryOfLeversTest, MicroBatches) {
 }
 
 TEST(PlanMemoryOfLeversTest, ActivationCheckpointing) {
-  for (const char* const what : {"block", "attention", "mlp"}) {
-    TrainOptions options = OptionsOf("gpt2_nano", 2);
-    options.activation_checkpointing = what;
-    ExpectAsMeasured(options);
+  for (const char* const model : {"gpt2_nano", "llama_tiny"}) {
+    for (const char* const what : {"block", "selective", "attention", "mlp"}) {
+      TrainOptions options = OptionsOf(model, 2);
+      options.activation_checkpointing = what;
+      ExpectAsMeasured(options);
+    }
   }
 }
 
 TEST(PlanMemoryOfLeversTest, BalancedExperts) {
-  for (const char* const what : {"none", "block"}) {
+  for (const char* const what : {"none", "block", "selective"}) {
     TrainOptions options = OptionsOf(kBalancedMoe, 2);
     options.activation_checkpointing = what;
     ExpectAsMeasured(options);
@@ -199,8 +201,10 @@ TEST(PlanMemoryOfLeversTest, TensorRanks) {
   TrainOptions options = OptionsOf("gpt2_nano", 4);
   options.tensor_parallel = 4;
   options.sequence_parallel = true;
-  options.activation_checkpointing = "block";
-  ExpectAsMeasured(options);
+  for (const char* const what : {"block", "selective"}) {
+    options.activation_checkpointing = what;
+    ExpectAsMeasured(options);
+  }
 }
 
 // The same for ranks that share layers, alone and with others that have data of their own.

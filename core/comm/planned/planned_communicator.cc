@@ -133,7 +133,9 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, Stream& s
       stream.device());
 }
 
-void PlannedCommunicator::After(const Collective& collective, Stream& stream) const {
+void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
+  // The root's is the last of a backward, which waits for it.
+  if (collective.call.label == "root") reduce_buffer_.reset();
   const bool reduces =
       collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
   if (options_.tree_reduction && reduces) {

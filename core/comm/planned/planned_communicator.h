@@ -69,7 +69,7 @@ class PlannedCommunicator final : public CheckedCommunicator, public KnowsGroups
   void Break(const absl::Status& reason) override { status_.Update(reason); }
   // Memory and passes over it that the options add, before and after the collective itself.
   absl::Status Before(const Collective& collective, Stream& stream);
-  void After(const Collective& collective, Stream& stream) const;
+  void After(const Collective& collective, Stream& stream);
 
   const Machine machine_;
   const std::vector<int> members_;  // ranks of the world

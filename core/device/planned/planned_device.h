@@ -11,12 +11,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/device/device.h"
 #include "zeroth/core/device/memory_account.h"
 #include "zeroth/core/device/planned/machine.h"
@@ -56,6 +58,15 @@ class PlannedAllocator final : public AccountingAllocator {
   std::vector<Moment> moments_;
 };
 
+// How a system without a fused loss computes it: from logits of all tokens, in the type of the
+// parameters, whose softmax, its gradient and that of the logits are made in one piece. At that
+// moment nothing that comes and goes with a unit is there.
+struct UnfusedLoss {
+  DType softmax_dtype = DType::kFloat32;
+  // Whether gathered parameters have been freed before: all, or none if they stay.
+  bool frees_gathered = true;
+};
+
 // All of it is used by one thread.
 class PlannedDevice final : public Device {
  public:
@@ -64,6 +75,9 @@ class PlannedDevice final : public Device {
 
   const Machine& machine() const { return machine_; }
   WorkLedger& ledger() { return ledger_; }
+  // None: the loss is the fused kernel.
+  const std::optional<UnfusedLoss>& unfused_loss() const { return unfused_loss_; }
+  void set_unfused_loss(const UnfusedLoss& loss) { unfused_loss_ = loss; }
   // What works for the rank: one GPU, or as many cores as it has threads.
   int units() const { return machine_.is_gpu ? 1 : options_.threads; }
   // Notes work on `stream`, of a planned device.
@@ -88,6 +102,7 @@ class PlannedDevice final : public Device {
   const Machine machine_;
   const DeviceOptions options_;
   WorkLedger ledger_;
+  std::optional<UnfusedLoss> unfused_loss_;
   const std::shared_ptr<PlannedAllocator> allocator_;
   const std::unique_ptr<Stream> compute_stream_;
 };

@@ -1,0 +1,63 @@
+// Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "zeroth/nn/kept_outputs.h"
+
+#include <utility>
+
+#include "zeroth/core/base/status_macros.h"
+#include "zeroth/kernels/basic/basic.h"
+
+namespace zeroth {
+namespace {
+
+absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {
+  ZEROTH_ASSIGN_OR_RETURN(Tensor copy,
+                          context.Empty(Shape({matrix.rows, matrix.cols}), matrix.tensor.dtype()));
+  ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.a = matrix, .out = copy}));
+  return copy;
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> KeptOutputs::Take() {
+  if (kept_.empty()) {
+    return absl::FailedPreconditionError(
+        "selective activation checkpointing: the second forward has more operations than the "
+        "first; a module that is computed again has to do the same each time");
+  }
+  Tensor output = std::move(kept_.front());
+  kept_.pop_front();
+  return output;
+}
+
+absl::Status MakeOrTakeProduct(Context& context, absl::Span<const Matrix> outputs,
+                               absl::FunctionRef<absl::Status()> make) {
+  KeptOutputs* const kept = context.kept_outputs();
+  if (kept == nullptr || !kept->KeepsNextProduct()) return make();
+  if (!kept->is_second()) ZEROTH_RETURN_IF_ERROR(make());
+  for (const Matrix& output : outputs) {
+    if (!output.tensor.defined()) continue;
+    if (kept->is_second()) {
+      ZEROTH_ASSIGN_OR_RETURN(const Tensor before, kept->Take());
+      ZEROTH_RETURN_IF_ERROR(kernels::Basic(context.kernels(), {.a = before, .out = output}));
+    } else {
+      ZEROTH_ASSIGN_OR_RETURN(Tensor copy, CopyOf(context, output));
+      kept->Keep(std::move(copy));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> MakeOrTakeSum(Context& context,
+                                     absl::FunctionRef<absl::StatusOr<Tensor>()> make) {
+  KeptOutputs* const kept = context.kept_outputs();
+  if (kept == nullptr) return make();
+  kept->KeepsNextProduct();
+  if (kept->is_second()) return kept->Take();
+  ZEROTH_ASSIGN_OR_RETURN(Tensor sum, make());
+  ZEROTH_ASSIGN_OR_RETURN(Tensor copy, CopyOf(context, sum));
+  kept->Keep(copy.Reshape(sum.shape()));
+  return sum;
+}
+
+}  // namespace zeroth
