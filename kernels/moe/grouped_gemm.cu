@@ -90,7 +90,8 @@ bool ArePacks(std::initializer_list<int64_t> sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size % 8 == 0; });
 }
 
-// function(TypeTag<PlainTiles<T>>()), or of MmaTiles for 16-bit floats that these can load.
+// function(TypeTag<PlainTiles<T>>()), or of MmaTiles for 16-bit floats that these can load. Sizes
+// decide, and no strategy: every layout begins parameters at multiples of 64 bytes.
 template <typename T, typename Function>
 absl::Status DispatchEngine(bool packed, const Function& function) {
   if constexpr (!std::is_same_v<T, float>) {
