@@ -71,6 +71,40 @@ TEST(TrainNcclTest, ProcessesTrainTheBitsOfThreads) {
   EXPECT_EQ(Logs(ranks.logs[1]), "");
 }
 
+// Two tensor ranks of each of two data ranks. Muon, so that matrices are put together from their
+// parts over both axes; what it does not update is AdamW's.
+TEST(TrainNcclTest, TensorRanksTrainTheBitsOfThreadsAndTheNumbersOfAWholeModelOnACpu) {
+  ZEROTH_SKIP_BEYOND_NCCL_RANKS(4);
+  const Flags shared = {"--steps=2", "--strategy=full_shard", "--batch_size=1", "--optimizer=muon",
+                        "--muon_precision=fp32"};
+  const Flags divided = With(shared, {"--tensor_parallel=2"});
+  const RankLogs ranks =
+      StartRanks({0, 1, 2, 3}, 4, With(OnCuda(Scratch() / "nccl", "nccl"), divided));
+  for (size_t i = 0; i < ranks.children.size(); ++i) {
+    EXPECT_EQ(Wait(ranks.children[i]), 0) << Logs(ranks.logs[i]);
+  }
+  const Outcome local =
+      RunTrainer(With(OnCuda(Scratch() / "local", "local"), With(divided, {"--world_size=4"})));
+  ASSERT_EQ(local.exit_code, 0) << local.output;
+  const fs::path weights = fs::path("final") / "model.safetensors";
+  const std::string bits = Read(Scratch() / "nccl" / weights);
+  EXPECT_GT(bits.size(), 1000u);
+  EXPECT_TRUE(bits == Read(Scratch() / "local" / weights));
+  const Outcome cpu =
+      RunTrainer(With(Reference(Scratch() / "cpu"), With(shared, {"--world_size=2"})));
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.output;
+  const std::vector<nlohmann::json> steps = StepFacts(Scratch() / "nccl");
+  const std::vector<nlohmann::json> expected = StepFacts(Scratch() / "cpu");
+  ASSERT_EQ(steps.size(), 2u);
+  ASSERT_EQ(expected.size(), steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    // The tolerances of the recorded runs in float64.
+    EXPECT_NEAR(steps[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 2e-5);
+    const double norm = expected[i]["grad_norm"].get<double>();
+    EXPECT_NEAR(steps[i]["grad_norm"].get<double>(), norm, 1e-4 * norm);
+  }
+}
+
 TEST(TrainNcclTest, OneProcessTrainsTheBitsOfOneThread) {
   ZEROTH_SKIP_BEYOND_NCCL_RANKS(1);
   const Flags shared = {"--steps=1", "--batch_size=1"};
