@@ -16,11 +16,17 @@ namespace zeroth::testing {
 class OneRank : public TensorRanks {
  public:
   explicit OneRank(int pieces) : TensorRanks({.size = 1, .deterministic = pieces}, 0) {}
-  absl::Status Sum(const Tensor&, absl::string_view) override { return absl::OkStatus(); }
-  absl::Status Gather(const Tensor&, const Tensor&, absl::string_view label) override {
+
+ private:
+  absl::Status SumBeside(const Tensor&, absl::string_view, const Beside& beside) override {
+    return beside == nullptr ? absl::OkStatus() : beside();
+  }
+  absl::Status GatherBeside(const Tensor&, const Tensor&, absl::string_view label,
+                            const Beside&) override {
     return absl::UnimplementedError(label);
   }
-  absl::Status SumShare(const Tensor&, const Tensor&, absl::string_view label) override {
+  absl::Status SumShareBeside(const Tensor&, const Tensor&, absl::string_view label,
+                              const Beside&) override {
     return absl::UnimplementedError(label);
   }
 };
