@@ -144,7 +144,7 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
   int64_t column = 0;
   for (const ExpertWeights& weights : projections) {
     const Matrix outputs = in_pieces ? Matrix(y) : Matrix(y).Columns(column, OutFeatures(weights));
-    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, [&]() -> absl::Status {
+    const auto multiply = [&]() -> absl::Status {
       int64_t piece = 0;
       for (const WeightBlock& block : BlocksOf(context, weights)) {
         const Matrix to = in_pieces ? Matrix(PieceOf(y, piece++, pairs))
@@ -154,7 +154,8 @@ absl::StatusOr<Value> GroupedLinearOp(Context& context, const Value& grouped, co
                                             /*transposed=*/true, /*accumulate=*/false));
       }
       return absl::OkStatus();
-    }));
+    };
+    ZEROTH_RETURN_IF_ERROR(MakeOrTakeProduct(context, {outputs}, multiply));
     column += OutFeatures(weights);
   }
   Value result = context.MakeValue(std::move(y));

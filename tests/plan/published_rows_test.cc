@@ -3,7 +3,8 @@
 // Plans against tables that others have published: times and memory of runs on machines that are
 // not here. Their software is not ours, so of each group one row gives one efficiency, that of all
 // rates of the GPU, and where the network is not stated another gives its bandwidth. All other rows
-// are predicted, and memory is without any such row. docs/plan.md has the tables that this prints.
+// are predicted, and memory is without any such row. docs/published_runs.md has the tables that
+// this prints.
 
 #include <cmath>
 #include <cstdint>
@@ -49,7 +50,8 @@ struct Row {
   int64_t batch;
   int64_t accumulation;
   double step_seconds;  // that were measured
-  bool missed = false;  // out of reach, as docs/plan.md says: that it misses its bar is held
+  bool missed =
+      false;  // out of reach, as docs/published_runs.md says: that it misses its bar is held
   std::function<void(TrainOptions&)> options = [](TrainOptions&) {};  // beside the group's
 };
 
