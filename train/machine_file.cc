@@ -98,6 +98,7 @@ struct Field {
   int Machine::*count = nullptr;
   bool Machine::*flag = nullptr;
   bool may_be_zero = false;
+  double most = 1e30;
 };
 
 constexpr Field kFields[] = {
@@ -115,7 +116,7 @@ constexpr Field kFields[] = {
     {.name = "launch_seconds", .number = &Machine::launch_seconds, .may_be_zero = true},
     {"link_bandwidth", &Machine::link_bandwidth},
     {.name = "link_latency", .number = &Machine::link_latency, .may_be_zero = true},
-    {"all_reduce_share", &Machine::all_reduce_share},
+    {.name = "all_reduce_share", .number = &Machine::all_reduce_share, .most = 1},
     {"network_bandwidth", &Machine::network_bandwidth},
     {.name = "network_latency", .number = &Machine::network_latency, .may_be_zero = true},
     {"host_bandwidth", &Machine::host_bandwidth},
@@ -149,10 +150,11 @@ absl::Status SetField(const std::string& key, const toml::node& node, Machine& m
   }
   const std::optional<double> value = node.value<double>();
   const double least = field->count != nullptr ? 1 : 1e-12;
-  if (!node.is_number() || !value.has_value() || *value < 0 || *value > 1e30 ||
+  if (!node.is_number() || !value.has_value() || *value < 0 || *value > field->most ||
       (*value < least && !(field->may_be_zero && *value == 0))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ": expected a number above 0", field->may_be_zero ? ", or 0" : ""));
+    return absl::InvalidArgumentError(absl::StrCat(key, ": expected a number above 0",
+                                                   field->may_be_zero ? ", or 0" : "",
+                                                   field->most == 1 ? ", at most 1" : ""));
   }
   if (field->count != nullptr) {
     machine.*field->count = static_cast<int>(std::min(*value, 1e6));

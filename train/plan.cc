@@ -237,7 +237,9 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   if (system.unfused_loss) {
     UnfusedLoss loss;
     loss.softmax_dtype = options.master_dtype == "fp32" ? DType::kFloat32 : DType::kBFloat16;
-    loss.frees_gathered = options.reshard_after_forward == "true";
+    // Only strategies that free units after their forward share buffers.
+    loss.frees_gathered = options.reshard_after_forward == "true" &&
+                          trainer->sharding().strategy().capabilities().shares_buffers;
     device.set_unfused_loss(loss);
   }
   const std::vector<Batch> batches(static_cast<size_t>(options.grad_accum), EmptyBatch(options));
@@ -260,8 +262,15 @@ absl::StatusOr<Plan> PlanRun(const TrainOptions& options, const Machine& machine
   plan.memory = device.allocator().peak().categories;
   if (AddsUpInFull(options)) {
     // They come when the sums in full go, which are larger: at the peak they are not there.
+    constexpr auto kGradients = static_cast<size_t>(MemoryCategory::kGradients);
     plan.memory_peak_bytes -= shards;
-    plan.memory[static_cast<size_t>(MemoryCategory::kGradients)] -= shards;
+    plan.memory[kGradients] -= shards;
+    if (shown != nullptr) {
+      for (Timeline::MemorySample& sample : shown->memory) {
+        int64_t& gradients = sample.bytes[kGradients];
+        gradients -= std::clamp<int64_t>(gradients - shards, 0, shards);
+      }
+    }
   }
   ZEROTH_ASSIGN_OR_RETURN(plan.memory_limit_bytes, MemoryLimit(options, on));
   // Micro-batches that add up in shards have them at the peak.
@@ -287,8 +296,13 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
       "plan      %s on %d %s of %s, %d x %d sequences of %d tokens a rank and step\n",
       options.strategy, options.world_size, options.world_size == 1 ? "rank" : "ranks",
       machine.name, options.grad_accum, options.batch_size, options.seq_len);
-  absl::StrAppendFormat(&text, "memory    %.1f MiB at the peak, of %.1f: %s\n",
-                        static_cast<double>(plan.memory_peak_bytes) / kMiB,
+  absl::StrAppendFormat(&text, "memory    %.1f MiB at the peak",
+                        static_cast<double>(plan.memory_peak_bytes) / kMiB);
+  if (plan.memory_reserved_bytes > plan.memory_peak_bytes) {
+    absl::StrAppendFormat(&text, ", %.1f reserved as %s would",
+                          static_cast<double>(plan.memory_reserved_bytes) / kMiB, options.like);
+  }
+  absl::StrAppendFormat(&text, ", of %.1f: %s\n",
                         static_cast<double>(plan.memory_limit_bytes) / kMiB,
                         plan.fits ? "fits" : "does NOT fit");
   for (size_t i = 0; i < plan.memory.size(); ++i) {
@@ -298,10 +312,6 @@ std::string PlanText(const Plan& plan, const TrainOptions& options, const Machin
         absl::StrReplaceAll(MemoryCategoryName(static_cast<MemoryCategory>(i)), {{"_", " "}}));
   }
   absl::StrAppend(&text, "  at: ", plan.moment, "\n");
-  if (plan.memory_reserved_bytes > plan.memory_peak_bytes) {
-    absl::StrAppendFormat(&text, "reserved  %.1f MiB, as %s would\n",
-                          static_cast<double>(plan.memory_reserved_bytes) / kMiB, options.like);
-  }
   absl::StrAppendFormat(&text,
                         "step      %.4g s: %.4g tokens/s a rank, %.1f %% of the rate of products\n"
                         "compute   %.4g s\n"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -88,9 +89,22 @@ TEST(TrainPlanTest, ThePlannerFindsTheLargestThatFits) {
   EXPECT_EQ(json["largest"], "batch");
   EXPECT_GE(json["value"].get<int>(), 1);
   EXPECT_TRUE(json["plan"]["fits"].get<bool>());
-  const Flags wrong = {"--machine=H100", "--largest=batch", "--search"};
-  EXPECT_NE(Wait(Start(wrong, log, "", {}, "tools/plan/plan")), 0);
-  EXPECT_NE(Logs(log).find("each is a question of its own"), std::string::npos) << Logs(log);
+  for (const char* const second : {"--search", "--show_machine", "--measure=cpu.toml"}) {
+    const Flags wrong = {"--machine=H100", "--largest=batch", second};
+    EXPECT_NE(Wait(Start(wrong, log, "", {}, "tools/plan/plan")), 0);
+    EXPECT_NE(Logs(log).find("each is a question of its own"), std::string::npos) << Logs(log);
+  }
+}
+
+TEST(TrainPlanTest, APlanReplacesNoRun) {
+  const fs::path log = Scratch() / "log";
+  const fs::path run = Scratch() / "run-1";
+  fs::create_directories(run);
+  std::ofstream(run / "config.toml") << "steps = 1\n";
+  const Flags flags = {"--machine=H100", "--model=gpt2_nano", "--save=" + run.string()};
+  EXPECT_NE(Wait(Start(flags, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("expected a folder of the plan's own"), std::string::npos) << Logs(log);
+  EXPECT_EQ(Read(run / "config.toml"), "steps = 1\n");
 }
 
 TEST(TrainPlanTest, ThePlannerMeasuresTheCpu) {
@@ -99,6 +113,9 @@ TEST(TrainPlanTest, ThePlannerMeasuresTheCpu) {
   ASSERT_EQ(Wait(Start({"--measure=" + file.string()}, log, "", {}, "tools/plan/plan")), 0)
       << Logs(log);
   EXPECT_NE(Read(file).find("link_bandwidth = "), std::string::npos) << Read(file);
+  const Flags ranks = {"--measure=" + file.string(), "--world_size=4"};
+  EXPECT_NE(Wait(Start(ranks, log, "", {}, "tools/plan/plan")), 0);
+  EXPECT_NE(Logs(log).find("start the ranks by mpirun"), std::string::npos) << Logs(log);
   EXPECT_NE(Wait(Start({"--measure=cpu.txt"}, log, "", {}, "tools/plan/plan")), 0);
   EXPECT_NE(Logs(log).find("ends in .toml"), std::string::npos) << Logs(log);
 }

@@ -163,6 +163,14 @@ TEST(PlanTest, TheStepIsComputeAndWaiting) {
   EXPECT_DOUBLE_EQ(plan.tokens_per_second_per_rank, 2 * 64 / plan.step_seconds);
 }
 
+int64_t PeakOf(const PlanTimeline& timeline) {
+  int64_t peak = 0;
+  for (const Timeline::MemorySample& sample : timeline.memory) {
+    peak = std::max(peak, std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0}));
+  }
+  return peak;
+}
+
 // What is drawn as waiting is what the plan says is exposed.
 TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
   const Machine machine = Named("A100-80");
@@ -180,13 +188,11 @@ TEST(PlanTest, TheTimelineShowsWhatIsExposed) {
     EXPECT_NEAR(waited, plan->exposed_communication_seconds,
                 0.05 * plan->exposed_communication_seconds)
         << strategy;
-    int64_t peak = 0;
     for (const Timeline::MemorySample& sample : timeline.memory) {
-      peak = std::max(peak, std::accumulate(sample.bytes.begin(), sample.bytes.end(), int64_t{0}));
       EXPECT_GE(sample.seconds, 0);
       EXPECT_LE(sample.seconds, plan->step_seconds);
     }
-    EXPECT_EQ(peak, plan->memory_peak_bytes) << strategy;
+    EXPECT_EQ(PeakOf(timeline), plan->memory_peak_bytes) << strategy;
   }
 }
 
@@ -317,14 +323,35 @@ TEST(PlanTest, LikeFsdp2GradientsThatAddUpInFullHaveNoShardsBeside) {
   options.grad_accum = 2;
   options.grad_sync = "last";
   options.like = "fsdp2";
-  const Plan plan = PlanOf(options, Named("H200"));
+  PlanTimeline timeline;
+  const Plan plan =
+      PlanRun(options, Named("H200"), *Build(options.model), &timeline).value_or(Plan());
+  EXPECT_EQ(PeakOf(timeline), plan.memory_peak_bytes);
   const double parameters = 8030261248;
+  EXPECT_NEAR(static_cast<double>(plan.memory_reserved_bytes - plan.memory_peak_bytes),
+              4 * parameters / 4 + 1.2 * (int64_t{1} << 30), 1e6);
   const double state = parameters * (6.0 / 4 + 4);
   const double inputs = 2.0 * 4096 * (32 + 3);
   const double logits = 4 * 2.0 * 128256;
   const double expected = state + 4 * 4096 * (inputs + logits);
   EXPECT_NEAR(static_cast<double>(plan.memory_peak_bytes), expected, 0.005 * expected);
   EXPECT_TRUE(absl::StrContains(plan.moment, "loss")) << plan.moment;
+}
+
+// What keeps its units until the step ends has them there when the loss is computed.
+TEST(PlanTest, LikeFsdp2GatheredUnitsThatStayAreThereAtTheLoss) {
+  TrainOptions options = OptionsOf("llama3_8b", 8, "shard_grad_op");
+  options.param_dtype = "bf16";
+  options.activation_checkpointing = "block";
+  options.seq_len = 8192;
+  options.like = "fsdp2";
+  const Plan keeps = PlanOf(options, Named("H200"));
+  options.strategy = "full_shard";
+  const Plan frees = PlanOf(options, Named("H200"));
+  options.reshard_after_forward = "false";
+  EXPECT_NEAR(static_cast<double>(PlanOf(options, Named("H200")).memory_peak_bytes),
+              static_cast<double>(keeps.memory_peak_bytes), 1e6);
+  EXPECT_GT(keeps.memory_peak_bytes - frees.memory_peak_bytes, int64_t{12} << 30);
 }
 
 TEST(PlanTest, SelectiveCheckpointingIsBetweenNoneAndBlocks) {
@@ -459,6 +486,7 @@ TEST_F(MachineFileTest, ErrorsNameTheField) {
   };
   refused("like = \"H100\"\nlinks = 3\n", "machine.toml:2: there is no field links");
   refused("like = \"H100\"\nlink_bandwidth = -1\n", "expected a number above 0");
+  refused("like = \"H100\"\nall_reduce_share = 50\n", "above 0, at most 1");
   refused("like = \"H100\"\nis_gpu = 1\n", "expected true or false");
   refused("like = \"H1000\"\n", "unknown machine 'H1000'");
   refused("is_gpu = true\n", "lacks memory_bytes");

@@ -114,11 +114,13 @@ absl::Status SayLargest(const std::string& what, const TrainOptions& options,
   ZEROTH_ASSIGN_OR_RETURN(const LargestPlan largest,
                           LargestThatFits(what, options, machine, source));
   if (json) {
-    const nlohmann::json text = {{"largest", what},
-                                 {"value", largest.value},
-                                 {"bound", largest.bound},
-                                 {"parameters", largest.parameters},
-                                 {"plan", PlanJson(largest.plan)}};
+    nlohmann::json text = {{"largest", what},
+                           {"value", largest.value},
+                           {"change", largest.change},
+                           {"bound", largest.bound},
+                           {"parameters", largest.parameters},
+                           {"plan", PlanJson(largest.plan)}};
+    if (largest.bound.empty()) text["next"] = largest.next;
     std::printf("%s\n", text.dump(2).c_str());
     return absl::OkStatus();
   }
@@ -127,9 +129,16 @@ absl::Status SayLargest(const std::string& what, const TrainOptions& options,
   return absl::OkStatus();
 }
 
-// What tools/report makes a page of.
+// What tools/report makes a page of. InvalidArgument for the folder of a run, whose files have the
+// same names.
 absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTimeline& timeline,
                       const TrainOptions& options, const Machine& machine) {
+  const std::string plan_file = absl::StrCat(folder, "/plan.json");
+  if (IsFile(absl::StrCat(folder, "/", kConfigName)) && !IsFile(plan_file)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, ": it has the ", kConfigName,
+        " of a run, which the plan's would replace; expected a folder of the plan's own"));
+  }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -139,7 +148,7 @@ absl::Status SaveInto(const std::string& folder, const Plan& plan, const PlanTim
   nlohmann::json json = PlanJson(plan);
   json["machine"] = machine.name;
   json["text"] = PlanText(plan, options, machine);
-  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(folder, "/plan.json"), json.dump(2) + "\n"));
+  ZEROTH_RETURN_IF_ERROR(WriteFileDurably(plan_file, json.dump(2) + "\n"));
   ZEROTH_RETURN_IF_ERROR(WriteFileDurably(
       absl::StrCat(folder, "/", kTraceFile),
       absl::StrCat("{\"traceEvents\": [\n",
@@ -163,6 +172,11 @@ absl::Status Main(int argc, char** argv) {
                                            {.name = "largest", .text = &largest},
                                            {.name = "measure", .text = &measure},
                                            {.name = "save", .text = &save}}));
+  if (search + show_machine + largest.has_value() + measure.has_value() + save.has_value() > 1) {
+    return absl::InvalidArgumentError(
+        "--search, --largest, --save, --measure and --show_machine: each is a question of its own; "
+        "give one of them");
+  }
   if (measure.has_value()) return MeasureInto(*measure, given);
   ZEROTH_ASSIGN_OR_RETURN(const Machine machine, OpenMachine(given.machine));
   if (show_machine) {
@@ -172,10 +186,6 @@ absl::Status Main(int argc, char** argv) {
   ZEROTH_ASSIGN_OR_RETURN(const TrainOptions options, Resolved(given, machine));
   ZEROTH_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options));
   const ModelBuilder build = [&source] { return source.Build(); };
-  if (search + largest.has_value() + save.has_value() > 1) {
-    return absl::InvalidArgumentError(
-        "--search, --largest and --save: each is a question of its own; give one of them");
-  }
   if (search) return SaySearch(options, machine, build, json);
   if (largest.has_value()) return SayLargest(*largest, options, machine, source, json);
   ZEROTH_ASSIGN_OR_RETURN(std::unique_ptr<LanguageModel> model, build());

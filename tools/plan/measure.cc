@@ -2,6 +2,8 @@
 
 #include "zeroth/tools/plan/measure.h"
 
+#include <cstdio>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -52,6 +54,12 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   ZEROTH_ASSIGN_OR_RETURN(Machine machine, Unmeasured(options));
   TrainOptions started = options;
   ZEROTH_ASSIGN_OR_RETURN(started.comm, ChooseBackEnd(options));
+  if (started.comm == "local" && options.world_size > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--measure with --world_size=", options.world_size,
+        ": without a launcher it measures all cores, or one GPU; leave --world_size out, or start "
+        "the ranks by mpirun or torchrun"));
+  }
   if (started.comm == "local" && machine.is_gpu) started.world_size = 1;
   if (started.comm == "local" && !machine.is_gpu) {
     ZEROTH_ASSIGN_OR_RETURN(machine, MeasureCpu());
@@ -66,6 +74,13 @@ absl::Status MeasureInto(const std::string& path, const TrainOptions& options) {
   run.rank.device = started.device;
   run.rank.threads = 1;
   const int on_node = started.local_world_size > 0 ? started.local_world_size : started.world_size;
+  if (started.local_world_size == 0 && started.world_size > 1) {
+    std::fprintf(
+        stderr,
+        "plan: the launcher does not say how many ranks are on a node; all %d are taken to "
+        "be on one, whose links are measured, and no network\n",
+        started.world_size);
+  }
   return RunRanks(run, [&](Rank& rank) -> absl::Status {
     Machine measured = machine;
     ZEROTH_RETURN_IF_ERROR(MeasureRanks(rank.world(), rank.device(), on_node, measured));
