@@ -78,14 +78,17 @@ class TensorGroup final : public TensorRanks {
     if (size() == 1) return beside == nullptr ? absl::OkStatus() : beside();
     ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> computed, compute_.Record());
     ZEROTH_RETURN_IF_ERROR(stream_->Wait(computed));
-    ZEROTH_RETURN_IF_ERROR(collective());
-    ZEROTH_ASSIGN_OR_RETURN(const std::shared_ptr<Event> done, stream_->Record());
+    absl::Status status = collective();
+    const absl::StatusOr<std::shared_ptr<Event>> done = stream_->Record();
+    status.Update(done.status());
+    if (!done.ok()) return status;
     const std::string name = absl::StrCat(CollectiveOpName(op), " ", label);
-    absl::Status status;
-    if (beside != nullptr) status = Timed(timeline_, compute_, "beside", name, beside);
+    if (beside != nullptr && status.ok()) {
+      status = Timed(timeline_, compute_, "beside", name, beside);
+    }
     // Also after an error: what is on its way uses memory that the compute stream gives away.
     status.Update(
-        TimedWait(timeline_, compute_, kWaitFor, name, [&] { return compute_.Wait(done); }));
+        TimedWait(timeline_, compute_, kWaitFor, name, [&] { return compute_.Wait(*done); }));
     return status;
   }
 

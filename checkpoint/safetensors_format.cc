@@ -41,6 +41,14 @@ std::string DimsText(absl::Span<const int64_t> dims) {
 }
 
 absl::StatusOr<RawEntry> ReadEntry(const nlohmann::json& json, const std::string& place) {
+  // Before lists of any length are copied, and put into messages.
+  for (const char* const field : {"shape", "data_offsets"}) {
+    const auto list = json.find(field);
+    if (list == json.end() || list->size() <= kMaxRank) continue;
+    return absl::InvalidArgumentError(absl::StrCat(place, ": ", field, " has ", list->size(),
+                                                   " numbers, of which at most ", kMaxRank,
+                                                   " are supported"));
+  }
   absl::Status status;
   JsonMembers members(json, place, status);
   RawEntry raw;
@@ -57,10 +65,6 @@ absl::StatusOr<RawEntry> ReadEntry(const nlohmann::json& json, const std::string
 }
 
 absl::StatusOr<SafetensorsEntry> CheckEntry(const RawEntry& raw, int64_t data_bytes) {
-  if (raw.shape.size() > kMaxRank) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        raw.shape.size(), " dimensions, of which at most ", kMaxRank, " are supported"));
-  }
   SafetensorsEntry entry;
   ZEROTH_ASSIGN_OR_RETURN(entry.dtype, ParseSafetensorsDType(raw.dtype));
   ZEROTH_ASSIGN_OR_RETURN(const int64_t bytes, SafetensorsBytes(entry.dtype, raw.shape));

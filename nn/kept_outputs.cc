@@ -19,6 +19,13 @@ absl::StatusOr<Tensor> CopyOf(Context& context, const Matrix& matrix) {
 
 }  // namespace
 
+absl::Status KeptOutputs::ExpectAllTaken() const {
+  if (kept_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "selective activation checkpointing: the second forward has fewer operations than the first; "
+      "a module that is computed again has to do the same each time");
+}
+
 absl::StatusOr<Tensor> KeptOutputs::Take() {
   if (kept_.empty()) {
     return absl::FailedPreconditionError(

@@ -34,6 +34,8 @@ class KeptOutputs {
     products_ = 0;
   }
   bool is_second() const { return is_second_; }
+  // FailedPrecondition if the second forward has ended before it took all.
+  absl::Status ExpectAllTaken() const;
   // FailedPrecondition if the second forward asks for more than the first has kept.
   absl::StatusOr<Tensor> Take();
 

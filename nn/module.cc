@@ -46,6 +46,7 @@ absl::StatusOr<Value> Recomputed(
         const TapeScope scope(context, again);
         const KeptOutputsScope takes(context, kept.get());
         ZEROTH_ASSIGN_OR_RETURN(const Value second, body(context, x));
+        if (kept != nullptr) ZEROTH_RETURN_IF_ERROR(kept->ExpectAllTaken());
         second.node->grad = std::move(node->grad);
         return again.Backward();
       });

@@ -45,6 +45,7 @@ absl::Status MakeOrTakeAttention(Context& context, AttentionArgs& args) {
   }
   ZEROTH_RETURN_IF_ERROR(kernels::Attention(context.kernels(), args));
   if (kept == nullptr) return absl::OkStatus();
+  // No copies: nothing writes to an attention's output afterwards.
   kept->Keep(args.out);
   kept->Keep(args.lse);
   return absl::OkStatus();

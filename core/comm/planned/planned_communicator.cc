@@ -134,14 +134,15 @@ absl::Status PlannedCommunicator::Before(const Collective& collective, Stream& s
 }
 
 void PlannedCommunicator::After(const Collective& collective, Stream& stream) {
-  // The root's is the last of a backward, which waits for it.
-  if (collective.call.label == "root") reduce_buffer_.reset();
+  // The root's reduction is the last of a backward, which waits for it.
+  const bool is_gather = collective.op == CollectiveOp::kAllGather;
+  if (collective.call.label == "root" && !is_gather) reduce_buffer_.reset();
   const bool reduces =
       collective.op == CollectiveOp::kReduceScatter || collective.op == CollectiveOp::kAllReduce;
   if (options_.tree_reduction && reduces) {
     Pass("sum over ranks", ByteSize(collective.send), machine_, stream);
   }
-  if (options_.copies_in_and_out && collective.op == CollectiveOp::kAllGather) {
+  if (options_.copies_in_and_out && is_gather) {
     Pass("copy out of a gather buffer", 2 * ByteSize(collective.recv), machine_, stream);
   }
 }
