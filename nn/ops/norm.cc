@@ -68,11 +68,6 @@ absl::StatusOr<Tensor> CopyColumns(Context& context, const Matrix& from) {
 // RmsNormBackward of [.., heads, dim], a piece of the heads at a time, whose gradients of the
 // weight are summed in one tree.
 absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& args) {
-  if (args.accumulate_dx) {
-    // It would be rounded twice, which one piece alone is not.
-    return absl::UnimplementedError(
-        "a norm of heads with deterministic pieces whose input something else has used, too");
-  }
   const int64_t dim = args.x.dim(-1);
   const int64_t heads = args.x.dim(-2);
   const int pieces = PiecesOfHeads(context, heads);
@@ -93,11 +88,17 @@ absl::Status BackwardByPieces(Context& context, const LayerNormBackwardArgs& arg
     some.dy = dy.Reshape(rows);
     some.x = x.Reshape(rows);
     some.gamma = args.gamma;
-    some.dx = some.dy;
+    // What is there is added to before the one rounding, as a single piece does.
+    Tensor dx = dy;
+    if (args.accumulate_dx) {
+      ZEROTH_ASSIGN_OR_RETURN(dx, CopyColumns(context, columns(args.dx)));
+    }
+    some.dx = dx.Reshape(rows);
+    some.accumulate_dx = args.accumulate_dx;
     some.dgamma = dgamma;
     ZEROTH_RETURN_IF_ERROR(kernels::RmsNormBackward(context.kernels(), some));
     return kernels::Basic(context.kernels(),
-                          {.op = BasicOp::kScale, .a = dy, .out = columns(args.dx)});
+                          {.op = BasicOp::kScale, .a = dx, .out = columns(args.dx)});
   };
   if (args.dgamma.defined()) return SumPieces(context, pieces, args.dgamma, backward);
   for (int piece = 0; piece < pieces; ++piece) {
