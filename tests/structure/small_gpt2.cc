@@ -17,12 +17,6 @@
 namespace zeroth::testing {
 namespace {
 
-nlohmann::json Config() {
-  return {{"model_type", "gpt2"},      {"vocab_size", kVocabulary}, {"n_positions", kPositions},
-          {"n_embd", kWidth},          {"n_layer", kBlocks},        {"n_head", 2},
-          {"layer_norm_epsilon", 1e-5}};
-}
-
 absl::Status RunRank(Communicator& world, const nlohmann::json& config,
                      const TrainerOptions& options, const SmallGpt2Rank& rank,
                      const std::function<void(LanguageModel&)>& prepare) {
@@ -44,6 +38,12 @@ absl::Status RunRank(Communicator& world, const nlohmann::json& config,
 
 }  // namespace
 
+nlohmann::json SmallGpt2Config() {
+  return {{"model_type", "gpt2"},      {"vocab_size", kVocabulary}, {"n_positions", kPositions},
+          {"n_embd", kWidth},          {"n_layer", kBlocks},        {"n_head", 2},
+          {"layer_norm_epsilon", 1e-5}};
+}
+
 std::vector<Batch> MicroBatches(int rank, int step, int count) {
   std::vector<Batch> batches;
   for (int i = 0; i < count; ++i) {
@@ -62,7 +62,7 @@ std::vector<Batch> MicroBatches(int rank, int step, int count) {
 
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare) {
-  return RunModel(Config(), world_size, options, rank, prepare);
+  return RunModel(SmallGpt2Config(), world_size, options, rank, prepare);
 }
 
 absl::Status RunModel(const nlohmann::json& config, int world_size, const TrainerOptions& options,

@@ -45,7 +45,10 @@ using SmallGpt2Rank = std::function<absl::Status(Trainer& trainer, Device& devic
 absl::Status RunSmallGpt2(int world_size, const TrainerOptions& options, const SmallGpt2Rank& rank,
                           const std::function<void(LanguageModel&)>& prepare = nullptr);
 
-// The same with any model.
+// The configuration of that GPT-2.
+nlohmann::json SmallGpt2Config();
+
+// RunSmallGpt2 with any model.
 absl::Status RunModel(const nlohmann::json& config, int world_size, const TrainerOptions& options,
                       const SmallGpt2Rank& rank,
                       const std::function<void(LanguageModel&)>& prepare = nullptr);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks that share layers send each other in a step, how much less memory they need, and
-// that they agree in logits: from the communicators' records, against the table of docs/mesh.md.
+// What tensor ranks send each other in a step, how much less memory they need, and that their
+// logits agree: from the communicators' records, against the table of docs/parallelism.md.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/comm/mesh.h"
@@ -43,12 +44,13 @@ TrainerOptions Divided(bool sequence) {
   return options;
 }
 
-// What rank 0 sends in the group of its tensor ranks in the second step; the units of the others
-// are another matter.
-ByOp SentInAStep(bool sequence, int64_t* activation_peak) {
+// What rank 0 sends to its tensor ranks in the second step. What it sends for sharding goes through
+// other groups, and is not counted.
+ByOp SentInAStep(const nlohmann::json& config, bool sequence, int64_t* activation_peak = nullptr) {
   ByOp sent;
-  const absl::Status status = RunSmallGpt2(
-      4, Divided(sequence), [&](Trainer& trainer, Device& device, int rank) -> absl::Status {
+  const absl::Status status = RunModel(
+      config, 4, Divided(sequence),
+      [&](Trainer& trainer, Device& device, int rank) -> absl::Status {
         const int data_rank = rank / 2;
         ZEROTH_RETURN_IF_ERROR(trainer.Step(MicroBatches(data_rank, 0, 1), 1e-2).status());
         Mesh& mesh = trainer.sharding().mesh();
@@ -62,6 +64,7 @@ ByOp SentInAStep(bool sequence, int64_t* activation_peak) {
           ++sent[entry.op].calls;
           sent[entry.op].bytes += entry.bytes;
         }
+        if (activation_peak == nullptr) return absl::OkStatus();
         *activation_peak = device.allocator().stats()[MemoryCategory::kActivations].peak_bytes;
         return absl::OkStatus();
       });
@@ -69,25 +72,91 @@ ByOp SentInAStep(bool sequence, int64_t* activation_peak) {
   return sent;
 }
 
+// Of two ranks, an all-reduce sends the buffer once, and a gather or a reduce-scatter half of it.
+constexpr int64_t kLossBytes = 2 * kRows * 3 * 4 / 2;  // three numbers a token and rank, gathered
+
+// A model of the width, depth and vocabulary of the small GPT-2, whose blocks are Llama's.
+nlohmann::json LlamaLike(const char* model_type) {
+  return {{"model_type", model_type},
+          {"vocab_size", kVocabulary},
+          {"max_position_embeddings", kPositions},
+          {"hidden_size", kWidth},
+          {"intermediate_size", 2 * kWidth},
+          {"num_hidden_layers", kBlocks},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 4},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 10000.0},
+          {"hidden_act", "silu"},
+          {"tie_word_embeddings", false}};
+}
+
+// What any dense model sends whose norms have `norms` vectors that are replicated.
+ByOp DenseTraffic(bool sequence, int64_t norms) {
+  constexpr int64_t kSums = 4 * kBlocks + 2;
+  if (!sequence) {
+    return {{CollectiveOp::kAllReduce, {kSums, kSums * kActivationBytes}},
+            {CollectiveOp::kAllGather, {1, kLossBytes}}};
+  }
+  return {{CollectiveOp::kAllReduce, {norms, norms * kWidth * 4}},
+          {CollectiveOp::kReduceScatter, {kSums, kSums * kActivationBytes / 2}},
+          {CollectiveOp::kAllGather,
+           {6 * kBlocks + 3, (6 * kBlocks + 2) * kActivationBytes / 2 + kLossBytes}}};
+}
+
 TEST(TensorTrafficTest, AStepSendsWhatTheTableSays) {
   int64_t plain_peak = 0;
-  // Of two ranks, an all-reduce sends the buffer once, and a gather or a reduce-scatter half of it.
-  const int64_t statistics = 2 * kRows * 3 * 4 / 2;
-  EXPECT_EQ(
-      SentInAStep(/*sequence=*/false, &plain_peak),
-      (ByOp{{CollectiveOp::kAllReduce, {4 * kBlocks + 2, (4 * kBlocks + 2) * kActivationBytes}},
-            {CollectiveOp::kAllGather, {1, statistics}}}));
+  EXPECT_EQ(SentInAStep(SmallGpt2Config(), /*sequence=*/false, &plain_peak),
+            DenseTraffic(false, 0));
   int64_t sequence_peak = 0;
-  const int64_t norms = 2 * (2 * kBlocks + 1);  // weights and biases
-  EXPECT_EQ(SentInAStep(/*sequence=*/true, &sequence_peak),
-            (ByOp{{CollectiveOp::kAllReduce, {norms, norms * kWidth * 4}},
-                  {CollectiveOp::kReduceScatter,
-                   {4 * kBlocks + 2, (4 * kBlocks + 2) * kActivationBytes / 2}},
-                  {CollectiveOp::kAllGather,
-                   {6 * kBlocks + 3, (6 * kBlocks + 2) * kActivationBytes / 2 + statistics}}}));
+  EXPECT_EQ(SentInAStep(SmallGpt2Config(), /*sequence=*/true, &sequence_peak),
+            DenseTraffic(true, 2 * (2 * kBlocks + 1)));  // each norm has a weight and a bias
   EXPECT_LT(sequence_peak, plain_peak);
 }
 
+TEST(TensorTrafficTest, LlamaSendsTheSameWithHalfOfTheNormsVectors) {
+  const nlohmann::json llama = LlamaLike("llama");
+  EXPECT_EQ(SentInAStep(llama, /*sequence=*/false), DenseTraffic(false, 0));
+  EXPECT_EQ(SentInAStep(llama, /*sequence=*/true), DenseTraffic(true, 2 * kBlocks + 1));
+}
+
+// OLMo 2's norms of queries and keys span all heads, which are divided: a sum of squares for each
+// token and norm in forward, and a product for each in backward.
+TEST(TensorTrafficTest, NormsOverAllHeadsAddOneNumberATokenFourTimesABlock) {
+  for (const bool sequence : {false, true}) {
+    ByOp expected = DenseTraffic(sequence, 2 * kBlocks + 1);
+    expected[CollectiveOp::kAllReduce].calls += 4 * kBlocks;
+    expected[CollectiveOp::kAllReduce].bytes += 4 * kBlocks * kRows * 4;
+    EXPECT_EQ(SentInAStep(LlamaLike("olmo2"), sequence), expected) << "sequence " << sequence;
+  }
+}
+
+TEST(TensorTrafficTest, ExpertsAddTheGradientOfTheirTokensWeights) {
+  constexpr int64_t kExpertsOfAToken = 2;
+  constexpr int64_t kHeadDim = 32;
+  nlohmann::json config = LlamaLike("qwen3_moe");
+  config.update({{"head_dim", kHeadDim},
+                 {"num_experts", 4},
+                 {"num_experts_per_tok", kExpertsOfAToken},
+                 {"moe_intermediate_size", kWidth},
+                 {"norm_topk_prob", true},
+                 {"decoder_sparse_step", 1},
+                 {"mlp_only_layers", nlohmann::json::array()}});
+  for (const bool sequence : {false, true}) {
+    ByOp expected = DenseTraffic(sequence, 2 * kBlocks + 1);
+    Sent& sums = expected[CollectiveOp::kAllReduce];
+    sums.calls += kBlocks;
+    sums.bytes += kBlocks * kRows * kExpertsOfAToken * 4;
+    // Qwen3's norms of heads are replicated, and each rank has the gradient of its heads.
+    sums.calls += 2 * kBlocks;
+    sums.bytes += 2 * kBlocks * kHeadDim * 4;
+    if (sequence) {  // the router keeps what was gathered for it
+      expected[CollectiveOp::kAllGather].calls -= kBlocks;
+      expected[CollectiveOp::kAllGather].bytes -= kBlocks * kActivationBytes / 2;
+    }
+    EXPECT_EQ(SentInAStep(config, sequence), expected) << "sequence " << sequence;
+  }
+}
 // Every parameter of the blocks but norms and two biases is divided, and counted once.
 TEST(TensorTrafficTest, ARankHoldsItsParts) {
   const absl::Status status =
