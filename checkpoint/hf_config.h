@@ -14,17 +14,17 @@
 
 namespace zeroth {
 
-// The config.json of a Hugging Face model directory: a JSON object with typed look-ups whose errors
-// name the file, the key, what was found and what was expected. Knows no model class. An immutable
-// value; copies are cheap.
+// The config.json of a Hugging Face model directory: a JSON object with typed look-ups. Their
+// errors name the file, the key, what was found and what was expected. An immutable value; copies
+// are cheap.
 //
-// Keys may reach into nested objects with dots: "rope_parameters.rope_theta". A key whose value is
-// null counts as absent, as it does in transformers.
+// Dots in a key reach into nested objects: "rope_parameters.rope_theta". A key whose value is null
+// counts as absent, as in transformers.
 class HfConfig {
  public:
   // Reads a file; at most 16 MiB.
   static absl::StatusOr<HfConfig> Load(const std::string& path);
-  // Parses `text`; `where` takes the path's place in messages.
+  // Parses `text`. `where` stands for the path in messages.
   static absl::StatusOr<HfConfig> Parse(absl::string_view text, std::string where);
 
   bool Has(absl::string_view key) const;
@@ -36,7 +36,7 @@ class HfConfig {
   absl::StatusOr<bool> GetBool(absl::string_view key) const;
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
 
-  // Get*Or: `fallback` if the key is absent; InvalidArgument if it is there with another type.
+  // Get*Or: `fallback` if the key is absent; InvalidArgument if it has another type.
   absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
     return Has(key) ? GetInt(key) : fallback;
   }

@@ -23,7 +23,7 @@ absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype) {
 
 absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
                               std::vector<TensorCopy> copies,
-                              const std::vector<std::string>& tokenizer_files,
+                              const std::map<std::string, std::string>& tokenizer_files,
                               const std::string& directory, const HfConvertOptions& options) {
   for (TensorCopy& copy : copies) {
     ZEROTH_ASSIGN_OR_RETURN(copy.dtype, KeepingDType(source, copy.from));
@@ -36,8 +36,8 @@ absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
   ZEROTH_ASSIGN_OR_RETURN(
       const std::unique_ptr<HfDirectoryWriter> writer,
       HfDirectoryWriter::Create(directory, config, std::move(tensors), options.directory));
-  for (const std::string& file : tokenizer_files) {
-    ZEROTH_RETURN_IF_ERROR(writer->CopyTokenizerFile(file));
+  for (const auto& [name, content] : tokenizer_files) {
+    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
   }
   ZEROTH_RETURN_IF_ERROR(CopyTensors(
       source, copies, [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
@@ -50,13 +50,13 @@ absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& director
                            const HfConvertOptions& options) {
   std::vector<TensorCopy> copies;
   for (const std::string& name : model.weights().names()) {
-    TensorCopy copy;
+    TensorCopy& copy = copies.emplace_back();
     copy.from = name;
     copy.to = name;
-    copies.push_back(std::move(copy));
   }
-  return WriteHfDirectory(model.weights(), model.config(), std::move(copies),
-                          model.TokenizerFiles(), directory, options);
+  ZEROTH_ASSIGN_OR_RETURN(const auto tokenizer_files, model.ReadTokenizerFiles());
+  return WriteHfDirectory(model.weights(), model.config(), std::move(copies), tokenizer_files,
+                          directory, options);
 }
 
 }  // namespace zeroth

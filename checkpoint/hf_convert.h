@@ -3,6 +3,7 @@
 #ifndef ZEROTH_CHECKPOINT_HF_CONVERT_H_
 #define ZEROTH_CHECKPOINT_HF_CONVERT_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,27 +21,27 @@
 namespace zeroth {
 
 struct HfConvertOptions {
-  // Type of every tensor: fp32, bf16 or fp16; nothing: each its own. bf16 and fp16 round to
-  // nearest; fp16 refuses values that it cannot hold.
+  // Type of every tensor: fp32, bf16 or fp16; if empty, each tensor keeps its own. bf16 and fp16
+  // round to nearest; fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
   HfDirectoryOptions directory;
 };
 
-// Writes `model` once more, of any family, with its config and tokenizer files, in another type or
-// divided into other files. Streams: a few MiB at a time. InvalidArgument, naming the tensor, for
-// one that is not floating-point; OutOfRange for a value beyond fp16's; else as HfDirectoryWriter.
+// Writes a copy of `model`, of any family, with its config and tokenizer files, in another type or
+// divided into other files. Holds a few MiB at a time. InvalidArgument names a tensor that is not
+// floating-point; OutOfRange names a value that fp16 cannot hold; errors of HfDirectoryWriter.
 absl::Status ConvertHfToHf(const HfDirectory& model, const std::string& directory,
                            const HfConvertOptions& options = {});
 
-// The same for a model that comes from elsewhere: writes `copies` of its tensors, whose types are
-// those that `options` ask for or else their own, with its config and the files of a tokenizer.
+// Writes a model directory out of parts: `copies` of tensors of `source`, whose dtypes `options`
+// decide, a config, and tokenizer files (content by name). Errors as above.
 absl::Status WriteHfDirectory(const WeightsSource& source, HfConfig config,
                               std::vector<TensorCopy> copies,
-                              const std::vector<std::string>& tokenizer_files,
+                              const std::map<std::string, std::string>& tokenizer_files,
                               const std::string& directory, const HfConvertOptions& options);
 
-// `config` saying that its weights are of `dtype`, under the key that it says so with already
-// ("dtype" since transformers 4.56, "torch_dtype" before, and where there is neither).
+// Returns `config` with the dtype of its weights set. The key is the one that the config has:
+// "dtype" (transformers 4.56 and later) or "torch_dtype", which is also the default.
 absl::StatusOr<HfConfig> WithDType(const HfConfig& config, DType dtype);
 
 }  // namespace zeroth

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
+#include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/file/json.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -60,21 +61,26 @@ absl::StatusOr<HfDirectory> HfDirectory::Open(const std::string& path) {
 std::vector<std::string> HfDirectory::TokenizerFiles() const {
   std::vector<std::string> files;
   for (const std::string& name : HfTokenizerFileNames()) {
-    const fs::path file = fs::path(path_) / name;
-    std::error_code error;
-    if (fs::is_regular_file(file, error)) files.push_back(file.string());
+    const std::string file = (fs::path(path_) / name).string();
+    if (IsFile(file)) files.push_back(file);
   }
   return files;
 }
 
-namespace {
+absl::StatusOr<std::map<std::string, std::string>> HfDirectory::ReadTokenizerFiles() const {
+  std::map<std::string, std::string> contents;
+  for (const std::string& path : TokenizerFiles()) {
+    ZEROTH_ASSIGN_OR_RETURN(contents[fs::path(path).filename().string()], ReadFile(path));
+  }
+  return contents;
+}
 
-namespace fs = std::filesystem;
+namespace {
 
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-// Weights in other formats, the usual reason why safetensors are not found.
+// Lists weight files of other formats, which are the usual reason why there are no safetensors.
 std::vector<std::string> OtherWeightFiles(const std::string& directory) {
   std::vector<std::string> found;
   std::error_code error;
@@ -95,7 +101,7 @@ bool IsPlainFileName(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-// tensor -> file, as the index says.
+// Maps tensor names to file names, as the index does.
 absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonFile(path));
   const auto map = index.is_object() ? index.find("weight_map") : index.end();

@@ -22,14 +22,14 @@
 
 namespace zeroth {
 
-// A Hugging Face model directory opened for reading: config.json and weights, both checked.
-// Immutable and thread-safe; movable.
+// A Hugging Face model directory, opened for reading. Open checks config.json and the weights'
+// headers. Immutable and thread-safe; movable.
 class HfDirectory {
  public:
   // NotFound if `path`, its config.json or its weights are missing; InvalidArgument if it is not a
   // directory or a file in it is bad. Messages say what a model directory consists of.
   static absl::StatusOr<HfDirectory> Open(const std::string& path);
-  // One whose weights come from elsewhere: `path` has the tokenizer files.
+  // A model whose weights come from elsewhere. `path` is the directory of the tokenizer files.
   HfDirectory(std::string path, HfConfig config, std::shared_ptr<const WeightsSource> weights)
       : path_(std::move(path)), config_(std::move(config)), weights_(std::move(weights)) {}
 
@@ -37,9 +37,10 @@ class HfDirectory {
   const HfConfig& config() const { return config_; }
   const WeightsSource& weights() const { return *weights_; }
   const std::shared_ptr<const WeightsSource>& shared_weights() const { return weights_; }
-  // Paths of the tokenizer files that are there (vocab.json, merges.txt, tokenizer.json, ...), to
-  // hand to a writer.
+  // Paths of the tokenizer files that exist (vocab.json, merges.txt, tokenizer.json, ...).
   std::vector<std::string> TokenizerFiles() const;
+  // Contents of these files by name.
+  absl::StatusOr<std::map<std::string, std::string>> ReadTokenizerFiles() const;
 
  private:
   std::string path_;
@@ -50,15 +51,15 @@ class HfDirectory {
 // The names that transformers gives tokenizer files.
 const std::vector<std::string>& HfTokenizerFileNames();
 
-// The weights of a Hugging Face directory, in one file or many, behind one interface. Immutable and
+// The weights of a Hugging Face directory, which lie in one file or several. Immutable and
 // thread-safe.
 class HfWeights final : public WeightsSource {
  public:
   // Opens `directory`/model.safetensors, or every file of model.safetensors.index.json where there
-  // is no single file. NotFound if there is neither (it says which weight files are there instead,
-  // such as pytorch_model.bin). InvalidArgument if a file is bad, or if the index and the files
-  // disagree: a file that is missing or outside the directory, a tensor that its file lacks, a
-  // tensor that the index does not list.
+  // is no single file. NotFound if there is neither; the message names other weight files that it
+  // found, such as pytorch_model.bin. InvalidArgument if a file is bad, or if the index and the
+  // files disagree: a file is missing or outside the directory, a file lacks a tensor, or the index
+  // does not list one.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory);
 
   absl::Status ReadElements(absl::string_view name, int64_t begin,

@@ -33,11 +33,6 @@ bool IsTokenizerFile(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-absl::Status NotATokenizerFile(const std::string& where, const std::string& name) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": \"", name, "\" is not the name of a tokenizer file"));
-}
-
 bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
   if (IsTokenizerFile(name)) return true;
   if (kind == HfDirectoryKind::kAdapter) {
@@ -48,7 +43,8 @@ bool IsFileOf(HfDirectoryKind kind, const std::string& name) {
          (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors"));
 }
 
-// OK if nothing is at `path`, or a directory of nothing but a model's files: what may be replaced.
+// OK if `path` may be replaced: it does not exist, or is a directory of nothing but a model's
+// files.
 absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -71,23 +67,19 @@ absl::Status CheckReplaceable(const std::string& path, HfDirectoryKind kind) {
   return absl::OkStatus();
 }
 
-// Renaming must move the directory, not a link to it.
-absl::StatusOr<std::string> ResolvePath(const std::string& path) {
-  if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
-  return CanonicalPath(path);
-}
-
-// Gives `temporary` the name `path`. Returns where the directory that had the name is now; empty if
-// there was none.
-absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const std::string& path) {
+// Renames `temporary` to `path`. Returns the new path of the directory that had the name before, or
+// an empty string if there was none. AlreadyExists as CheckReplaceable says.
+absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const std::string& path,
+                                          HfDirectoryKind kind) {
+  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path, kind));
   if (rename(temporary.c_str(), path.c_str()) == 0) return std::string();
   if (errno != ENOTEMPTY && errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
   }
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0)
     return temporary;
-  // Some network file systems cannot exchange. Between these two renames the model has no name, but
-  // is never lost.
+  // Some network file systems cannot exchange. Between these two renames `path` does not exist, but
+  // no model is lost.
   const std::string previous = TemporarySibling(path, "previous");
   ZEROTH_RETURN_IF_ERROR(RenamePath(path, previous));
   const absl::Status renamed = RenamePath(temporary, path);
@@ -97,19 +89,13 @@ absl::StatusOr<std::string> MoveIntoPlace(const std::string& temporary, const st
                       absl::StrCat(renamed.message(), " (the earlier model is in ", previous, ")"));
 }
 
-absl::StatusOr<std::string> Replace(const std::string& temporary, const std::string& path,
-                                    HfDirectoryKind kind) {
-  ZEROTH_RETURN_IF_ERROR(CheckReplaceable(path, kind));
-  return MoveIntoPlace(temporary, path);
-}
-
 absl::StatusOr<int64_t> BytesOf(const TensorDeclaration& tensor) {
   const auto bytes = SafetensorsBytes(ToSafetensorsDType(tensor.dtype), tensor.shape.dims());
   if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat("tensor \"", tensor.name, "\""));
   return *bytes;
 }
 
-// Fills one file after the other, in the order given, so that a layer's tensors stay together.
+// Fills one file after the other in the given order, so that a layer's tensors stay together.
 absl::StatusOr<std::vector<std::vector<TensorDeclaration>>> DivideIntoFiles(
     std::vector<TensorDeclaration> tensors, int64_t max_bytes) {
   std::vector<std::vector<TensorDeclaration>> files(1);
@@ -176,7 +162,9 @@ absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> HfDirectoryWriter::Create(
         absl::StrCat("weight files of at most ", options.max_shard_bytes,
                      " bytes; expected 0, or for a model a positive limit"));
   }
-  ZEROTH_ASSIGN_OR_RETURN(std::string resolved, ResolvePath(path));
+  if (path.empty()) return absl::InvalidArgumentError("the path of a model directory is empty");
+  // Renaming must move the directory, not a link to it.
+  ZEROTH_ASSIGN_OR_RETURN(std::string resolved, CanonicalPath(path));
   ZEROTH_RETURN_IF_ERROR(CheckReplaceable(resolved, options.kind));
   std::error_code error;
   fs::create_directories(fs::path(resolved).parent_path(), error);
@@ -218,21 +206,17 @@ absl::Status HfDirectoryWriter::CreateWeights(std::vector<std::vector<TensorDecl
 absl::Status HfDirectoryWriter::Write(absl::string_view name, int64_t begin,
                                       absl::Span<const float> values) {
   const auto found = file_of_.find(name);
-  // Which the first file has not got either, and says so.
+  // An undeclared tensor is in no file; the error of the first file says so.
   return (found == file_of_.end() ? files_.front().get() : found->second)
       ->Write(name, begin, values);
 }
 
-absl::Status HfDirectoryWriter::CopyTokenizerFile(const std::string& source) {
-  const std::string name = fs::path(source).filename().string();
-  if (!IsTokenizerFile(name)) return NotATokenizerFile(source, name);
-  ZEROTH_ASSIGN_OR_RETURN(const std::string content, ReadFile(source));
-  return WriteTokenizerFile(name, content);
-}
-
 absl::Status HfDirectoryWriter::WriteTokenizerFile(const std::string& name,
                                                    absl::string_view content) {
-  if (!IsTokenizerFile(name)) return NotATokenizerFile(path_, name);
+  if (!IsTokenizerFile(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": \"", name, "\" is not the name of a tokenizer file"));
+  }
   return WriteFileDurably((fs::path(temporary_) / name).string(), content);
 }
 
@@ -240,12 +224,12 @@ absl::Status HfDirectoryWriter::Finish() {
   if (finished_) return absl::FailedPreconditionError(absl::StrCat(path_, ": finished twice"));
   for (const auto& file : files_) ZEROTH_RETURN_IF_ERROR(file->Finish());
   ZEROTH_RETURN_IF_ERROR(SyncDirectory(temporary_));
-  // The model is complete: from here on a result of hours must not be thrown away because its name
-  // is taken.
+  // The model is complete. From here on hours of work must not be thrown away because the name is
+  // taken.
   finished_ = true;
-  const absl::StatusOr<std::string> previous = Replace(temporary_, path_, kind_);
+  const absl::StatusOr<std::string> previous = MoveIntoPlace(temporary_, path_, kind_);
   if (!previous.ok()) {
-    // Under another name, since a later writer takes temporary names for leftovers.
+    // Needs another name, because a later writer deletes temporary names as leftovers.
     const std::string complete = TemporarySibling(path_, "complete");
     const bool renamed = RenamePath(temporary_, complete).ok();
     const bool kept = renamed || KeepTemporary(temporary_).ok();

@@ -29,28 +29,25 @@ enum class HfDirectoryKind {
 struct HfDirectoryOptions {
   HfDirectoryKind kind = HfDirectoryKind::kModel;
 
-  // Of a model: most bytes of tensors in one weight file; a tensor that is larger has one of its
-  // own. 0: one file for all. Where there are several they are called
-  // model-00001-of-00003.safetensors, and model.safetensors.index.json says which tensor is where,
-  // as transformers' max_shard_size has it.
+  // Of a model: most bytes of tensors in one weight file, as transformers' max_shard_size; a larger
+  // tensor has a file of its own. 0: one file for all tensors. Several files are named
+  // model-00001-of-00003.safetensors, and model.safetensors.index.json maps tensors to files.
   int64_t max_shard_bytes = 0;
 };
 
 // Writes a model directory that transformers and safetensors load unchanged: config.json,
-// model.safetensors (or several files with an index) and copied tokenizer files. Everything goes to
-// a temporary sibling directory, which takes the final name in Finish: the directory appears whole
-// or not at all, and an earlier model under that name stays intact until then. A writer that is
-// destroyed before Finish leaves nothing behind; what one leaves in a process that is killed, the
-// next one for the same name removes.
+// model.safetensors (or several files with an index) and tokenizer files. Everything goes to a
+// temporary sibling directory, which Finish renames: the directory appears whole or not at all, and
+// an earlier model of that name stays intact until then. A writer that is destroyed before Finish
+// leaves nothing behind. If the process is killed, the next writer for the same name cleans up.
 //
-// Write may be called from several threads at once; everything else from one, before or after all
-// of them.
+// Several threads may call Write at once. The other calls come from one thread, before or after all
+// of these.
 class HfDirectoryWriter {
  public:
-  // Missing parents of `path` are created. AlreadyExists if `path` exists and is not an earlier
-  // directory of the same kind or an empty one: this class deletes nothing that it would not have
-  // written itself. InvalidArgument for tensors as SafetensorsWriter says, and for negative
-  // options.
+  // Creates missing parents of `path`. AlreadyExists if `path` exists and is neither empty nor a
+  // directory of the same kind: this class deletes nothing that it could not have written.
+  // InvalidArgument for tensors as SafetensorsWriter says, and for negative options.
   static absl::StatusOr<std::unique_ptr<HfDirectoryWriter>> Create(
       const std::string& path, const HfConfig& config, std::vector<TensorDeclaration> tensors,
       const HfDirectoryOptions& options = {});
@@ -59,19 +56,16 @@ class HfDirectoryWriter {
   HfDirectoryWriter& operator=(const HfDirectoryWriter&) = delete;
   ~HfDirectoryWriter();
 
-  // Copies a tokenizer file under its own name. InvalidArgument if the name is none of
-  // HfTokenizerFileNames().
-  absl::Status CopyTokenizerFile(const std::string& source);
-  // Writes a tokenizer file; InvalidArgument as above.
+  // Writes a tokenizer file. InvalidArgument if `name` is not in HfTokenizerFileNames().
   absl::Status WriteTokenizerFile(const std::string& name, absl::string_view content);
 
   // As TensorFileWriter::Write.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
-  // Checks that every element was written, flushes everything, and moves the directory to its name.
+  // Checks that every element was written, flushes everything, and renames the directory.
   absl::Status Finish();
 
-  // Where the model will be.
+  // The final path of the model.
   const std::string& path() const { return path_; }
 
  private:
@@ -80,7 +74,7 @@ class HfDirectoryWriter {
 
   const std::string path_;
   const std::string temporary_;
-  const int lock_;  // on temporary_, which says that this writer lives
+  const int lock_;  // on temporary_; tells other writers that this one is alive
   const HfDirectoryKind kind_;
   std::vector<std::unique_ptr<TensorFileWriter>> files_;
   std::map<std::string, TensorFileWriter*, std::less<>> file_of_;  // by tensor

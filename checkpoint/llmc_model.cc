@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
-#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/status_macros.h"
 
@@ -130,25 +129,26 @@ absl::StatusOr<Header> ParseHeader(absl::Span<const uint8_t> head, size_t file_b
 }
 
 absl::StatusOr<HfConfig> MakeConfig(const Header& header, const std::string& path) {
-  nlohmann::json json;
-  json["model_type"] = "gpt2";
+  nlohmann::json json = {{"model_type", "gpt2"},
+                         {"activation_function", "gelu_new"},
+                         {"vocab_size", header.vocab},
+                         {"n_positions", header.positions},
+                         {"n_ctx", header.positions},
+                         {"n_embd", header.width},
+                         {"n_layer", header.layers},
+                         {"n_head", header.heads},
+                         {"n_inner", nullptr},
+                         // llm.c has this as a constant, and no dropout at all.
+                         {"layer_norm_epsilon", 1e-5},
+                         {"attn_pdrop", 0.0},
+                         {"embd_pdrop", 0.0},
+                         {"resid_pdrop", 0.0},
+                         {"tie_word_embeddings", true},
+                         // GPT-2's end of text is the last of its tokens.
+                         {"bos_token_id", header.vocab - 1},
+                         {"eos_token_id", header.vocab - 1}};
   json["architectures"] = {"GPT2LMHeadModel"};
-  json["activation_function"] = "gelu_new";
-  json["vocab_size"] = header.vocab;
-  json["n_positions"] = header.positions;
-  json["n_ctx"] = header.positions;
-  json["n_embd"] = header.width;
-  json["n_layer"] = header.layers;
-  json["n_head"] = header.heads;
-  json["n_inner"] = nullptr;
-  // llm.c has it as a constant, and no dropout at all.
-  json["layer_norm_epsilon"] = 1e-5;
-  for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[dropout] = 0.0;
-  json["tie_word_embeddings"] = true;
   json["torch_dtype"] = header.dtype == SafetensorsDType::kF32 ? "float32" : "bfloat16";
-  // GPT-2's end of text is the last of its tokens.
-  json["bos_token_id"] = header.vocab - 1;
-  json["eos_token_id"] = header.vocab - 1;
   return HfConfig::Parse(json.dump(), path);
 }
 
@@ -180,11 +180,6 @@ TensorEntries Layout(const Header& header) {
   return tensors;
 }
 
-// Linear layers, and nothing else of a block, are matrices.
-bool IsLinear(absl::string_view name, const SafetensorsEntry& entry) {
-  return entry.shape.rank() == 2 && absl::StartsWith(name, "transformer.h.");
-}
-
 }  // namespace
 
 bool HasLlmcModelMagic(absl::Span<const uint8_t> head) {
@@ -203,17 +198,18 @@ absl::StatusOr<std::unique_ptr<LlmcModelFile>> LlmcModelFile::Open(const std::st
 }
 
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
-                             std::optional<DType> dtype, const HfDirectoryOptions& options) {
+                             const HfConvertOptions& options) {
   std::vector<TensorCopy> copies;
   for (const auto& [name, entry] : model.tensors()) {
-    TensorCopy copy;
+    TensorCopy& copy = copies.emplace_back();
     copy.from = name;
     copy.to = name;
-    if (IsLinear(name, entry)) copy.relayout = Relayout::kTranspose;
-    copies.push_back(std::move(copy));
+    // Only a block's linear layers are matrices.
+    const bool is_linear = entry.shape.rank() == 2 && absl::StartsWith(name, "transformer.h.");
+    if (is_linear) copy.relayout = Relayout::kTranspose;
   }
   return WriteHfDirectory(model, model.config(), std::move(copies), /*tokenizer_files=*/{},
-                          directory, {dtype, options});
+                          directory, options);
 }
 
 }  // namespace zeroth

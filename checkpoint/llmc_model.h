@@ -19,25 +19,24 @@
 #include "absl/types/span.h"
 
 #include "zeroth/checkpoint/hf_config.h"
-#include "zeroth/checkpoint/hf_directory_writer.h"
+#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/weights_source.h"
-#include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/file/random_access_file.h"
 
 namespace zeroth {
 
-// Whether `head` begins as llm.c's GPT-2 models do.
+// True if `head` begins as llm.c's models do.
 bool HasLlmcModelMagic(absl::Span<const uint8_t> head);
 
-// A model file, whose header and size Open checks. Tensors have Hugging Face's names but llm.c's
-// layout: linear layers are [out, in], where a Hugging Face directory has them [in, out].
-// The rows that pad the vocabulary are left out. Immutable and thread-safe.
+// A model file of llm.c; Open checks its header and size. Tensors have Hugging Face's names but
+// llm.c's layout: linear layers are [out, in], while Hugging Face's GPT-2 has [in, out]. The rows
+// that pad the vocabulary are left out. Immutable and thread-safe.
 class LlmcModelFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system. Unimplemented for other versions than 3
   // (fp32) and 5 (bf16), and for llm.c's Llama 3. InvalidArgument for a header that describes no
-  // model, and for a file that is not exactly as long as its header says; found before anything is
-  // allocated for it.
+  // model, and for a file whose length is not exactly what its header implies. Both are checked
+  // before anything is allocated.
   static absl::StatusOr<std::unique_ptr<LlmcModelFile>> Open(const std::string& path);
 
   const HfConfig& config() const { return config_; }
@@ -51,11 +50,9 @@ class LlmcModelFile final : public TensorFile {
   const HfConfig config_;
 };
 
-// Writes `model` as a Hugging Face directory, in its own type or in `dtype`, its weights divided
-// into files as `options` say. llm.c's files hold no tokenizer.
+// Writes `model` as a Hugging Face directory. llm.c's files hold no tokenizer.
 absl::Status ConvertLlmcToHf(const LlmcModelFile& model, const std::string& directory,
-                             std::optional<DType> dtype = std::nullopt,
-                             const HfDirectoryOptions& options = {});
+                             const HfConvertOptions& options = {});
 
 }  // namespace zeroth
 

@@ -104,7 +104,7 @@ TEST(LlmcModelTest, TheTypeCanBeChosen) {
   const TemporaryDirectory dir;
   const auto model = LlmcModelFile::Open(dir.Write("model.bin", Model(5)));
   ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_TRUE(ConvertLlmcToHf(**model, dir.File("hf"), DType::kFloat32).ok());
+  ASSERT_TRUE(ConvertLlmcToHf(**model, dir.File("hf"), {DType::kFloat32, {}}).ok());
   const auto hf = HfDirectory::Open(dir.File("hf"));
   ASSERT_TRUE(hf.ok()) << hf.status();
   EXPECT_EQ(hf->weights().Find("transformer.wte.weight")->dtype, SafetensorsDType::kF32);

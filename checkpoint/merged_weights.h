@@ -19,8 +19,8 @@
 
 namespace zeroth {
 
-// What an adapter adds to a weight [rows, columns]: scale * left right, where left is [rows, rank]
-// and right is [rank, columns], or they are stored the other way round.
+// An adapter adds scale * left right to a weight [rows, columns], where left is [rows, rank] and
+// right is [rank, columns]. Both may be stored transposed.
 struct LowRankProduct {
   std::string weight;
   std::string left;
@@ -28,13 +28,14 @@ struct LowRankProduct {
   bool transposed = false;  // left is stored as [rank, rows], right as [columns, rank]
 };
 
-// A model's weights with adapters added, computed as they are read: beside the base it takes two
-// halves of one adapter in memory. Sums over the rank are made in float64 and rounded once with the
-// weight. Thread-safe.
+// A model's weights with adapters added, computed as they are read. Holds the halves of one adapter
+// in memory. Sums over the rank are made in float64, and rounded once together with the weight.
+// Thread-safe.
 class MergedWeights final : public WeightsSource {
  public:
-  // `adapters` has the halves; it may be `base` itself, whose halves are no weights then. NotFound
-  // or InvalidArgument if a weight or a half is missing or shapes do not go together.
+  // `adapters` has the halves. It may be `base` itself; the halves are then no weights of the
+  // merged model. NotFound or InvalidArgument if a weight or a half is missing or shapes do not
+  // match.
   static absl::StatusOr<std::shared_ptr<const MergedWeights>> Create(
       std::shared_ptr<const WeightsSource> base, std::shared_ptr<const WeightsSource> adapters,
       const std::vector<LowRankProduct>& products, double scale);
@@ -43,7 +44,7 @@ class MergedWeights final : public WeightsSource {
                             absl::Span<float> out) const override;
 
  private:
-  // The halves of one product, as [rows, rank] and [rank, columns].
+  // The halves of one product: left is [rows, rank], right is [rank, columns].
   struct Halves {
     std::vector<float> left;
     std::vector<float> right;
@@ -65,7 +66,7 @@ class MergedWeights final : public WeightsSource {
   const double scale_;
   std::map<std::string, LowRankProduct, std::less<>> products_;  // by weight
   mutable std::mutex mutex_;
-  // Of the last weight that was read, guarded: a weight is read piece by piece.
+  // The halves of the last weight that was read, guarded. A weight is read piece by piece.
   mutable std::string last_;
   mutable std::shared_ptr<const Halves> halves_;
 };

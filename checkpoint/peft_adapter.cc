@@ -28,8 +28,9 @@ bool IsNumber(absl::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
 }
 
-// "attn.c_attn" of "transformer.h.0.attn.c_attn": what follows the block's number. PEFT adapts
-// every layer whose name ends so; a shorter end, as "c_proj", could mean more layers than these.
+// Returns what follows the block's number: "attn.c_attn" of "transformer.h.0.attn.c_attn". PEFT
+// adapts every layer whose name ends like this; a shorter end, as "c_proj", could match more
+// layers.
 std::string Target(absl::string_view layer) {
   const std::vector<absl::string_view> parts = absl::StrSplit(layer, '.');
   const auto number = std::find_if(parts.rbegin(), parts.rend(), IsNumber);
@@ -57,7 +58,7 @@ absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter) {
   json["base_model_name_or_path"] =
       adapter.base_model.empty() ? nlohmann::json() : nlohmann::json(adapter.base_model);
   json["r"] = adapter.rank;
-  // Whole numbers as such: PEFT's own files have integers.
+  // PEFT's own files have integers.
   const bool whole = adapter.alpha == std::floor(adapter.alpha) && std::abs(adapter.alpha) < 1e9;
   json["lora_alpha"] =
       whole ? nlohmann::json(static_cast<int64_t>(adapter.alpha)) : nlohmann::json(adapter.alpha);

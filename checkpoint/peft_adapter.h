@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// LoRA adapters as the library PEFT stores them, without the model that they adapt:
-// adapter_config.json and adapter_model.safetensors (HfDirectoryKind::kAdapter).
+// LoRA adapters as the library PEFT stores them, without the base model: adapter_config.json and
+// adapter_model.safetensors (HfDirectoryKind::kAdapter).
 
 #ifndef ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_
 #define ZEROTH_CHECKPOINT_PEFT_ADAPTER_H_
@@ -23,41 +23,41 @@ namespace zeroth {
 struct PeftAdapter {
   int64_t rank = 0;
   double alpha = 0;
-  double dropout = 0;  // that it was trained with; it changes nothing of what it computes now
-  // Whether the adapted weights are [in, out], as GPT-2's; all of them or none.
+  double dropout = 0;  // of training; inference ignores it
+  // True if the adapted weights are [in, out], as GPT-2's; all of them or none.
   bool fan_in_fan_out = false;
-  // Where the model that is adapted is to be found; empty: unknown.
+  // Path or name of the base model; empty: unknown.
   std::string base_model;
   // The adapted layers by their names in the model: "transformer.h.0.attn.c_attn".
   std::vector<std::string> layers;
 };
 
-// adapter_config.json. InvalidArgument for an adapter without layers or rank.
+// Makes adapter_config.json. InvalidArgument for an adapter without layers or rank.
 absl::StatusOr<HfConfig> PeftAdapterConfig(const PeftAdapter& adapter);
 
-// The inverse but for the layers, which tensors tell better than patterns. InvalidArgument for what
-// is missing or of a wrong type; Unimplemented names the variant of LoRA that would compute
-// something else: another scale, ranks by layer, biases, whole layers.
+// The inverse, without the layers, which the tensors' names tell exactly. InvalidArgument for a key
+// that is missing or of a wrong type. Unimplemented names a variant of LoRA that computes something
+// else: another scale, ranks by layer, biases, whole layers.
 absl::StatusOr<PeftAdapter> ParsePeftAdapter(const HfConfig& config);
 
-// The ends of the layers' names behind the block's number, each once: "attn.c_attn".
+// The parts of the layers' names after the block's number, each once: "attn.c_attn".
 std::vector<std::string> PeftTargets(const PeftAdapter& adapter);
 
-// The names in adapter_model.safetensors of a layer's two halves. Whatever the layout of the
-// weight, A is [rank, in] and B is [out, rank]: what is added is alpha / rank * B A, or its
+// The names of a layer's two halves in adapter_model.safetensors. Whatever the layout of the
+// weight, A is [rank, in] and B is [out, rank]. The adapter adds alpha / rank * B A, or its
 // transpose.
 std::string PeftNameOfA(absl::string_view layer);
 std::string PeftNameOfB(absl::string_view layer);
 
-// adapter_config.json: a directory that has it holds an adapter, not a model.
+// True for a directory of an adapter: it has adapter_config.json, but no config.json.
 bool IsPeftDirectory(const std::string& path);
 
-// A directory that PEFT or the trainer has written an adapter to, opened for reading. Immutable and
+// A directory of an adapter that PEFT or the trainer has written, opened for reading. Immutable and
 // thread-safe; movable.
 class PeftDirectory {
  public:
-  // NotFound if one of the two files is missing; as ParsePeftAdapter; InvalidArgument if a tensor
-  // is no half of an adapter, or lacks its other half, or has another rank.
+  // NotFound if one of the two files is missing. InvalidArgument if a tensor is no half of an
+  // adapter, lacks its other half, or has another rank. Errors of ParsePeftAdapter.
   static absl::StatusOr<PeftDirectory> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

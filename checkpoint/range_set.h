@@ -10,15 +10,16 @@
 
 namespace zeroth {
 
-// A set of integers held as disjoint half-open ranges; adjacent ones are merged, so that writing a
+// A set of integers, held as disjoint half-open ranges. Adjacent ranges are merged, so writing a
 // tensor front to back in a million pieces costs one node.
 class RangeSet {
  public:
-  // Adds [begin, end) if none of it is in the set; otherwise changes nothing and returns false. An
-  // empty range is added trivially.
+  // Adds [begin, end) and returns true if none of it is in the set. Otherwise changes nothing and
+  // returns false.
   bool Insert(int64_t begin, int64_t end);
 
-  // The first maximal range inside [0, size) that is not in the set; nothing if all of it is.
+  // Returns the first maximal range inside [0, size) that is not in the set; empty if there is
+  // none.
   std::optional<std::pair<int64_t, int64_t>> FirstGap(int64_t size) const;
 
  private:

@@ -16,7 +16,7 @@
 
 namespace zeroth {
 
-// A safetensors file, whose header Open checks as a whole. Immutable and thread-safe.
+// A safetensors file; Open checks its whole header. Immutable and thread-safe.
 class SafetensorsFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; InvalidArgument as ParseSafetensorsHeader

@@ -25,11 +25,11 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr size_t kMaxRank = static_cast<size_t>(Shape::kMaxRank);
 constexpr char kMetadataKey[] = "__metadata__";
-// The header, its tensors and their lists: what is nested deeper stops the parser there.
+// The header, its tensors and their lists. Deeper nesting stops the parser.
 constexpr JsonLimits kLimits = {.max_depth = 3,
                                 .max_bytes = static_cast<size_t>(kMaxSafetensorsHeaderBytes)};
 
-// An entry's fields as the header states them.
+// An entry's fields as they stand in the header.
 struct RawEntry {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -41,7 +41,7 @@ std::string DimsText(absl::Span<const int64_t> dims) {
 }
 
 absl::StatusOr<RawEntry> ReadEntry(const nlohmann::json& json, const std::string& place) {
-  // Before lists of any length are copied, and put into messages.
+  // Bounds the lists before they are copied and put into messages.
   for (const char* const field : {"shape", "data_offsets"}) {
     const auto list = json.find(field);
     if (list == json.end() || list->size() <= kMaxRank) continue;
@@ -180,7 +180,7 @@ std::vector<const TensorEntries::value_type*> ByRange(const TensorEntries& tenso
 }
 
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims) {
-  // A zero anywhere makes the tensor empty, however absurd its neighbours are.
+  // A zero makes the tensor empty, whatever the other dimensions are.
   if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return 0;
   int64_t bits = BitsOf(dtype);
   for (const int64_t dim : dims) {

@@ -1,13 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The safetensors header: what a file says about its tensors, checked before anybody believes it.
+// The safetensors header, and its checks.
 //
-//   bytes 0..7        length H of the header, unsigned little-endian
-//   bytes 8..8+H      JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin,
-//   end]}, ...}, padded with
-//                     spaces; "__metadata__", if present, maps strings to strings
-//   bytes 8+H..       the data; offsets count from here; tensors follow each other without overlap
-//   or hole
+//   bytes 0..7     length H of the header, unsigned little-endian
+//   bytes 8..8+H   JSON, padded with spaces:
+//                  {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...};
+//                  "__metadata__", if present, maps strings to strings
+//   bytes 8+H..    the data; offsets count from here; tensors follow each other without overlap or
+//                  hole
 
 #ifndef ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
 #define ZEROTH_CHECKPOINT_SAFETENSORS_FORMAT_H_
@@ -61,9 +61,9 @@ absl::StatusOr<SafetensorsDType> ParseSafetensorsDType(absl::string_view name);
 int BitsOf(SafetensorsDType dtype);
 // The file's spelling of a type that tensors can hold.
 SafetensorsDType ToSafetensorsDType(DType dtype);
-// True for F32, F16, BF16 and F64: what ReadElements converts to float32.
+// True for F32, F16, BF16 and F64, which ReadElements converts to float32.
 bool ConvertsToFloat32(SafetensorsDType dtype);
-// out[i] = element i of those at `from`, which need not be aligned. Aborts unless `dtype` converts.
+// out[i] = element i at `from`, which need not be aligned. Aborts unless `dtype` converts.
 void ConvertToFloat32(SafetensorsDType dtype, const uint8_t* from, absl::Span<float> out);
 
 // One tensor of a file.
@@ -75,9 +75,9 @@ struct SafetensorsEntry {
   int64_t end = 0;
 };
 
-// By name, hence sorted.
+// Tensors by name.
 using TensorEntries = std::map<std::string, SafetensorsEntry, std::less<>>;
-// In the order of their bytes; owned by `tensors`.
+// The entries in the order of their bytes; owned by `tensors`.
 std::vector<const TensorEntries::value_type*> ByRange(const TensorEntries& tensors);
 
 struct SafetensorsHeader {
@@ -87,21 +87,22 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;
 };
 
-// Longest header that is accepted, the same as in the format's reference implementation.
+// Longest accepted header, as in the format's reference implementation.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Checks the header of the file called `path`, which has `file_bytes` bytes and begins with `head`:
-// at least the whole header, where it is there and no longer than allowed. When this returns OK,
-// every entry's range lies in the file, has exactly the size of its shape and dtype, and the ranges
-// tile the data without overlap or hole. InvalidArgument names the path, the tensor, the bytes
-// found and those expected.
+// Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins
+// with `head`. `head` has the whole header, unless the file is shorter or the header too long. On
+// success every entry's range lies in the file and has exactly the size of its shape and dtype, and
+// the ranges tile the data without overlap or hole. InvalidArgument names the path, the tensor, the
+// bytes found and those expected.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::Span<const uint8_t> head,
                                                          int64_t file_bytes,
                                                          const std::string& path);
-// Reads it from `file` first; its errors too.
+// Reads the header of `file` and parses it. Errors as above, and those of the file.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const RandomAccessFile& file);
 
-// Bytes of a tensor; InvalidArgument if that overflows 63 bits or is not a whole number of bytes.
+// Returns a tensor's size in bytes. InvalidArgument if it overflows 63 bits or is not a whole
+// number.
 absl::StatusOr<int64_t> SafetensorsBytes(SafetensorsDType dtype, absl::Span<const int64_t> dims);
 
 }  // namespace zeroth

@@ -30,7 +30,7 @@ absl::Status CheckName(absl::string_view name) {
     return absl::InvalidArgumentError(
         "a tensor is named \"__metadata__\", which the format reserves");
   }
-  // The library replaces what is not UTF-8, so a name that comes back changed was not.
+  // The library replaces what is not UTF-8, so a name that changes was not UTF-8.
   if (Json::parse(JsonString(name), nullptr, false) != Json(std::string(name))) {
     return absl::InvalidArgumentError(
         absl::StrCat("the tensor name \"", JsonString(name), "\" is not UTF-8"));
@@ -45,7 +45,7 @@ std::string EntryText(absl::string_view name, const SafetensorsEntry& entry) {
                       entry.end, "]}");
 }
 
-// Length and JSON, padded so that the data begin aligned.
+// The header's length and JSON, padded so that the data begin aligned.
 absl::StatusOr<std::string> HeaderText(const std::string& path, const TensorEntries& entries,
                                        const std::map<std::string, std::string>& metadata) {
   std::string text = "{";

@@ -14,7 +14,7 @@
 
 namespace zeroth {
 
-// Where everything lies in a safetensors file, which is the header and then the data.
+// The layout of a safetensors file: the header, then the data.
 struct SafetensorsLayout {
   std::string header;    // its length is a multiple of 64
   TensorLayout tensors;  // in the order of names, without gaps
@@ -26,10 +26,10 @@ absl::StatusOr<SafetensorsLayout> LayOutSafetensors(
     const std::string& path, std::vector<TensorDeclaration> tensors,
     const std::map<std::string, std::string>& metadata);
 
-// Writers of safetensors files. Equal declarations give equal bytes: tensors lie sorted by name,
-// the data begins 64-byte aligned.
+// Writers of safetensors files. Equal declarations give equal bytes: tensors are sorted by name,
+// and the data begins 64-byte aligned.
 struct SafetensorsWriter {
-  // What transformers wants to see before it loads a file.
+  // The metadata without which transformers does not load a file.
   static std::map<std::string, std::string> DefaultMetadata() { return {{"format", "pt"}}; }
 
   // Creates a temporary file beside `path`, whose directory must exist. InvalidArgument as

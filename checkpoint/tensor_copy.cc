@@ -30,7 +30,7 @@ absl::Status WrongShape(const WeightsSource& source, const TensorCopy& copy, con
                                                  expected));
 }
 
-// The shape of what is copied: the source's, or one part of it. Checked to allow the copy.
+// Returns the shape of the copied part of the source, and checks that it allows the copy.
 absl::StatusOr<Shape> CopiedShape(const WeightsSource& source, const TensorCopy& copy) {
   ZEROTH_ASSIGN_OR_RETURN(Shape shape, source.ShapeOf(copy.from));
   if (copy.stacking == Stacking::kOutOf) {
@@ -69,7 +69,7 @@ absl::Status MissingPlace(const WeightsSource& source, const TensorCopy& copy, i
                    " once, found no number ", place, " in its place"));
 }
 
-// Where row `row` of the destination lies in the source.
+// Returns the row of the source that becomes row `row` of the destination.
 int64_t SourceRow(const TensorCopy& copy, int64_t rows, int64_t row) {
   const int64_t width = rows / copy.heads;
   const int64_t half = width / 2;
@@ -132,8 +132,8 @@ class Copier {
   absl::Status Transpose() {
     const int64_t rows = shape_.dim(0);
     const int64_t columns = shape_.dim(1);
-    // Destination rows that are gathered at a time: many, since each read of a source row is a call
-    // of the system.
+    // Destination rows that are collected at a time: many, because each read of a source row is a
+    // system call.
     const int64_t most = std::max<int64_t>(64, kPiece / std::max<int64_t>(1, rows));
     std::vector<float> strip;
     for (int64_t begin = 0; begin < columns; begin += most) {
@@ -205,7 +205,7 @@ absl::StatusOr<std::vector<TensorDeclaration>> DeclareCopies(const WeightsSource
                                                              absl::Span<const TensorCopy> copies) {
   std::vector<TensorDeclaration> declarations;
   declarations.reserve(copies.size());
-  const TensorCopy* unfinished = nullptr;  // the last one of a stack that lacks further places
+  const TensorCopy* unfinished = nullptr;  // the last copy of a stack that lacks further places
   for (const TensorCopy& copy : copies) {
     ZEROTH_ASSIGN_OR_RETURN(const Shape shape, CopiedShape(source, copy));
     const bool into = copy.stacking == Stacking::kInto;

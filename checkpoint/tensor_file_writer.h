@@ -1,8 +1,8 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the writers of every tensor file format have in common once the format has decided where
-// each tensor lies: pieces in any order, no byte written twice or never, the file whole or not at
-// all.
+// The part that writers of all tensor file formats share, once the format has decided where each
+// tensor lies: pieces arrive in any order, every byte is written exactly once, and the file appears
+// whole or not at all.
 
 #ifndef ZEROTH_CHECKPOINT_TENSOR_FILE_WRITER_H_
 #define ZEROTH_CHECKPOINT_TENSOR_FILE_WRITER_H_
@@ -26,35 +26,35 @@
 
 namespace zeroth {
 
-// A tensor that a file is going to hold.
+// A tensor of a file to be written.
 struct TensorDeclaration {
   std::string name;
   DType dtype = DType::kFloat32;
   Shape shape;
 };
 
-// Where declared tensors lie one after the other, in the order given, each at a multiple of
-// `alignment`, and where the last of them ends, rounded up to one. `path` is for messages:
-// InvalidArgument for a repeated name or a size that overflows.
+// Where the tensors of a file lie.
 struct TensorLayout {
   TensorEntries entries;
-  int64_t data_bytes = 0;
+  int64_t data_bytes = 0;  // the end of the last tensor, rounded up to the alignment
 };
+// Lays out tensors one after the other in the given order, each at a multiple of `alignment`.
+// `path` is for messages. InvalidArgument for a repeated name or a size that overflows.
 absl::StatusOr<TensorLayout> LayOutTensors(const std::string& path,
                                            absl::Span<const TensorDeclaration> tensors,
                                            int64_t alignment = 1);
 
-// A file of a header, which is given whole, and tensors, which arrive in pieces. It appears under
-// its name only in Finish; a writer that is destroyed earlier leaves nothing behind.
+// Writes a file of a header, which is given whole, and tensors, which arrive in pieces. Finish
+// gives the file its name; a writer that is destroyed earlier leaves nothing behind.
 //
-// Write and WriteBytes may be called from several threads at once; Finish and the destructor must
-// come after all of them.
+// Several threads may call Write and WriteBytes at once; Finish and the destructor must come after
+// all of them.
 class TensorFileWriter {
  public:
-  // Creates a temporary file beside `path`, whose directory must exist, and removes those that
-  // writers of the same path left behind in processes that were killed. The file will have
-  // header.size() + layout.data_bytes bytes; those that belong to no tensor are zero. Ranges count
-  // from the end of the header. InvalidArgument for a size that overflows.
+  // Creates a temporary file beside `path`, whose directory must exist. Removes temporary files of
+  // the same path that killed processes left behind. The file has header.size() + layout.data_bytes
+  // bytes; bytes that belong to no tensor are zero. Ranges count from the end of the header.
+  // InvalidArgument for a size that overflows.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(std::string path,
                                                                   std::string header,
                                                                   TensorLayout layout);
@@ -63,18 +63,17 @@ class TensorFileWriter {
   TensorFileWriter& operator=(const TensorFileWriter&) = delete;
   ~TensorFileWriter();
 
-  // Elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared
+  // Writes elements [begin, begin + values.size()) of the flattened tensor, rounded to its declared
   // floating-point type. NotFound for an undeclared name, InvalidArgument for an integer tensor,
   // OutOfRange for elements outside the tensor, AlreadyExists for an element that was written
-  // before: two owners of one element are a bug worth hearing about.
+  // before, which means that two ranks believe to own it.
   absl::Status Write(absl::string_view name, int64_t begin, absl::Span<const float> values);
 
-  // The same for any type, as raw little-endian bytes: [begin, begin + bytes.size()) of the
-  // tensor's bytes.
+  // Writes bytes [begin, begin + bytes.size()) of a tensor of any type, little-endian.
   absl::Status WriteBytes(absl::string_view name, int64_t begin, absl::Span<const uint8_t> bytes);
 
-  // Checks that every byte was written (FailedPrecondition names the first tensor and range that
-  // was not), flushes, and renames over `path`. The writer accepts nothing afterwards.
+  // Checks that every byte was written, flushes, and renames over `path`. FailedPrecondition names
+  // the first tensor and range that were not written. The writer accepts nothing afterwards.
   absl::Status Finish();
 
  private:
@@ -85,8 +84,8 @@ class TensorFileWriter {
 
   TensorFileWriter(std::string path, std::string temporary, int64_t data_begin, int fd);
   absl::StatusOr<Slot*> FindSlot(absl::string_view name);
-  // Marks bytes of a tensor as written before they are, so that of two concurrent owners one is
-  // refused.
+  // Marks bytes of a tensor as written before they are written, so that one of two concurrent
+  // owners is refused.
   absl::Status Claim(absl::string_view name, Slot& slot, int64_t begin, int64_t end);
   absl::Status CheckComplete() const;
 
@@ -96,7 +95,7 @@ class TensorFileWriter {
   int fd_ = -1;
   mutable std::mutex mutex_;
   std::map<std::string, Slot, std::less<>> slots_;  // ranges guarded by mutex_
-  // A failed write leaves a hole that the claims do not show.
+  // The claims do not show the hole that a failed write leaves.
   absl::Status first_error_;  // guarded by mutex_
 };
 

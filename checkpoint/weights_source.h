@@ -20,31 +20,30 @@
 
 namespace zeroth {
 
-// Named tensors that can be read piece by piece, so that every rank reads only the ranges that it
-// owns. Implementations are immutable after opening and thread-safe: the ranks of one process share
-// one source.
+// Named tensors that are read piece by piece, so that every rank reads only the ranges that it
+// owns. Immutable after opening and thread-safe: the ranks of one process share one source.
 class WeightsSource {
  public:
   virtual ~WeightsSource() = default;
 
-  // What messages call this source: a path.
+  // The name of this source in messages: a path.
   const std::string& description() const { return description_; }
   // By name.
   const TensorEntries& tensors() const { return tensors_; }
   // Sorted by bytes.
   std::vector<std::string> names() const;
-  // The entry of tensor `name`, owned by the source; null if there is none.
+  // The entry of tensor `name`, owned by the source; null if there is no such tensor.
   const SafetensorsEntry* Find(absl::string_view name) const;
 
   // out[i] = element begin + i of the flattened row-major tensor, as float32 (F64 rounds to
-  // nearest; F32, F16 and BF16 are exact). Touches only those elements. NotFound if there is no
-  // such tensor, InvalidArgument if its type does not convert, OutOfRange if the range leaves it;
-  // messages name the file, the tensor and its shape. RandomAccessFile's errors, as for a
-  // file that was cut short meanwhile.
+  // nearest; F32, F16 and BF16 are exact). Reads no other elements. NotFound if there is no such
+  // tensor, InvalidArgument if its type does not convert, OutOfRange if the range leaves it;
+  // messages name the file, the tensor and its shape. Errors of RandomAccessFile, as for a file
+  // that was cut short meanwhile.
   virtual absl::Status ReadElements(absl::string_view name, int64_t begin,
                                     absl::Span<float> out) const = 0;
 
-  // The shape of `name`, or NotFound with the names that come nearest.
+  // The shape of `name`; NotFound lists the most similar names.
   absl::StatusOr<Shape> ShapeOf(absl::string_view name) const;
 
   // All elements of `name`; InvalidArgument if its shape is not `expected`.
@@ -54,20 +53,20 @@ class WeightsSource {
   explicit WeightsSource(std::string description, TensorEntries tensors = {})
       : description_(std::move(description)), tensors_(std::move(tensors)) {}
 
-  // NotFound for `name`, with up to three present names that share its beginning or ending, and the
-  // total count.
+  // NotFound for `name`, with the total count and up to three names that share its beginning or
+  // end.
   absl::Status MissingTensor(absl::string_view name) const;
 
   const std::string description_;
   TensorEntries tensors_;  // for constructors to fill
 };
 
-// Tensors that lie in one file as they are, whatever its format. Immutable and thread-safe.
+// Tensors that lie uncompressed in one file of any format. Immutable and thread-safe.
 class TensorFile : public WeightsSource {
  public:
   absl::Status ReadElements(absl::string_view name, int64_t begin,
                             absl::Span<float> out) const override;
-  // Bytes [begin, end) of a tensor of any type as they are stored, and none beyond its end.
+  // Reads bytes [begin, end) of a tensor of any type as they are stored, and none beyond its end.
   absl::StatusOr<std::vector<uint8_t>> RawBytes(
       absl::string_view name, int64_t begin = 0,
       int64_t end = std::numeric_limits<int64_t>::max()) const;

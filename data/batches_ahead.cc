@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<Batch>> BatchesAhead::Take() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return ended_ || !ready_.empty(); });
   if (ready_.empty()) return absl::OutOfRangeError("batches of a step behind the last one");
-  // An error stays, since nothing comes behind it.
+  // An error stays in the queue, because the thread ends after it.
   if (!ready_.front().ok()) return ready_.front();
   Step step = std::move(ready_.front());
   ready_.pop_front();

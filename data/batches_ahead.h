@@ -16,25 +16,23 @@
 
 namespace zeroth {
 
-// Has a thread of its own load what the coming steps need while the present one computes, so that
-// a step waits for data only where loading takes longer than computing. What it gives is what the
-// loader does: a thread changes when something is read, not what. Take is for one thread.
+// Loads the batches of coming steps in a thread of its own, so that a step waits for data only if
+// loading takes longer than computing. The batches are those of the loader. Take is for one thread.
 class BatchesAhead {
  public:
-  // Steps that are loaded before anybody asks for them: one that takes longer than others does not
-  // make its step wait.
+  // Number of steps that are loaded ahead, so that one slow load does not make its step wait.
   static constexpr size_t kSteps = 2;
 
-  // Micro-batches [step * count, (step + 1) * count) of `loader` for the steps from `first` to
-  // before `end`, at which the thread ends.
+  // A step takes the micro-batches [step * count, (step + 1) * count) of `loader`. The thread loads
+  // the steps [first, end).
   BatchesAhead(DataLoader loader, int64_t count, int64_t first, int64_t end);
-  // Waits for the batch that is being read.
+  // Waits for the batch that is being loaded.
   ~BatchesAhead();
   BatchesAhead(const BatchesAhead&) = delete;
   BatchesAhead& operator=(const BatchesAhead&) = delete;
 
-  // The next step's, waiting for them where need be; the loader's error, and the same from then on.
-  // OutOfRange behind the last step.
+  // Returns the next step's micro-batches, waiting if they are not loaded yet. An error of the
+  // loader is returned by this and all later calls. OutOfRange after the last step.
   absl::StatusOr<std::vector<Batch>> Take();
 
  private:
@@ -43,12 +41,12 @@ class BatchesAhead {
   void Run(int64_t first, int64_t end);
   const DataLoader loader_;
   const int64_t count_;
-  std::mutex mutex_;  // of all that follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Step> ready_;
-  bool stop_ = false;   // nobody takes more
-  bool ended_ = false;  // nothing more comes
-  std::thread thread_;  // last: it uses the rest
+  bool stop_ = false;   // the consumer is gone
+  bool ended_ = false;  // all steps are loaded
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace zeroth

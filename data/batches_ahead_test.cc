@@ -24,20 +24,8 @@ namespace {
 // Token i is i. Counts reads, and waits in them, or fails, if it is told to.
 class Watched final : public TokenSource {
  public:
-  explicit Watched(int64_t fails_at = -1) : fails_at_(fails_at) {}
-  int64_t size() const override { return 1001; }
-  const std::string& description() const override { return description_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    gate_.WaitForNotification();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++reads_;
-    }
-    changed_.notify_one();
-    if (begin == fails_at_) return absl::DataLossError(absl::StrCat("token ", begin));
-    for (int32_t& id : out) id = static_cast<int32_t>(begin++);
-    return absl::OkStatus();
-  }
+  explicit Watched(int64_t fails_at = -1)
+      : TokenSource({1001, 0, false, "watched", {}}), fails_at_(fails_at) {}
 
   void Open() const { gate_.Notify(); }
   // Whether so many rows are read within a time in which a machine under any load reads them.
@@ -51,8 +39,19 @@ class Watched final : public TokenSource {
   }
 
  private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
+    gate_.WaitForNotification();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++reads_;
+    }
+    changed_.notify_one();
+    if (begin == fails_at_) return absl::DataLossError(absl::StrCat("token ", begin));
+    for (int32_t& id : out) id = static_cast<int32_t>(begin++);
+    return absl::OkStatus();
+  }
+
   const int64_t fails_at_;
-  const std::string description_ = "watched";
   mutable absl::Notification gate_;
   mutable std::mutex mutex_;  // of what follows
   mutable std::condition_variable changed_;

@@ -11,12 +11,12 @@
 
 namespace zeroth {
 
-// GPT-2's spelling of bytes inside vocabulary files: one printable character per byte. Printable
-// ASCII and Latin-1 bytes are the character of the same number; the other 68 are, in order, U+0100
-// and the following. So a space is U+0120.
+// Spells bytes as GPT-2's vocabulary files do: one printable character per byte. Printable ASCII
+// and Latin-1 bytes are the characters of the same number; the other 68 are U+0100 and the
+// following, in order. So a space is U+0120.
 std::string BytesToAlphabet(absl::string_view bytes);
 
-// The inverse; nothing if `text` holds a character outside the alphabet.
+// The inverse; empty if `text` has a character outside the alphabet.
 std::optional<std::string> AlphabetToBytes(absl::string_view text);
 
 }  // namespace zeroth

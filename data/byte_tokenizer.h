@@ -15,8 +15,8 @@
 
 namespace zeroth {
 
-// Every byte is a token, 0 to 255; 256 ends a text. Needs no files and no training. The spelling
-// "<|endoftext|>" inside a text is thirteen ordinary bytes.
+// Every byte is a token, 0 to 255; 256 ends a text. Needs no files and no training. "<|endoftext|>"
+// inside a text is thirteen ordinary bytes.
 class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr int32_t kEndOfText = 256;

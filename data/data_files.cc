@@ -21,19 +21,18 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/llmc_header.h"
-#include "zeroth/data/npy_header.h"
+#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Long enough to meet a NUL in any binary format, short enough to read from every file of a large
-// directory.
+// Bytes that are read of each file: enough to find a NUL in any binary format, and few enough for a
+// large directory.
 constexpr size_t kTextProbe = 8192;
 
-// A file's kind; nothing if it is empty or binary.
+// Returns a file's kind; empty if the file is empty or binary.
 absl::StatusOr<std::optional<DataFileKind>> ProbeFile(const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kTextProbe));
@@ -107,8 +106,7 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const std::string& pattern
   const int result = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
   std::vector<std::string> paths;
   for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
-    // Directories among the matches of "corpus/*" are passed over, as a shell's user expects of
-    // files.
+    // Directories among the matches of "corpus/*" are skipped.
     std::error_code ignored;
     if (!fs::is_directory(matches.gl_pathv[i], ignored)) paths.emplace_back(matches.gl_pathv[i]);
   }

@@ -12,7 +12,7 @@ namespace zeroth {
 
 enum class DataFileKind { kText, kJsonLines, kNpy, kLlmcBin };
 
-// Whether a tokenizer makes the tokens of such a file.
+// True if a file of this kind needs a tokenizer.
 inline bool IsText(DataFileKind kind) {
   return kind == DataFileKind::kText || kind == DataFileKind::kJsonLines;
 }
@@ -25,11 +25,10 @@ struct DataFile {
 // "a.txt", or "a.txt and 2 more"; for a list that is not empty.
 std::string DescribeFiles(const std::vector<DataFile>& files);
 
-// Expands a --data value as open_data.h says and tells each file's kind from its first bytes; text
-// whose name ends in .jsonl or .ndjson is JSON lines. The
-// list is not empty, and all of it is text or all of it token files. A name that ends in .npy or
-// .bin without the content to match is an error everywhere: skipping a damaged shard would train on
-// less than was asked for.
+// Expands a --data value as open_data.h says. A file's first bytes decide its kind; text whose name
+// ends in .jsonl or .ndjson is JSON lines. The list is not empty, and has either text or token
+// files. A file named .npy or .bin without matching content is always an error: skipping a damaged
+// shard would silently train on less data.
 absl::StatusOr<std::vector<DataFile>> FindDataFiles(const std::string& spec);
 
 struct WeightedSpec {
@@ -37,9 +36,9 @@ struct WeightedSpec {
   double weight = 1;
 };
 
-// A --data value in parts that are drawn from by weight, "a.jsonl:0.7,b.bin:0.3"; without weights,
-// and if it is the name of something that exists, it is one part. InvalidArgument if some parts
-// have a weight and others have none, or one is not above 0.
+// Splits a --data value with weights into its parts: "a.jsonl:0.7,b.bin:0.3". A value without
+// weights, or one that exists as a path, is one part. InvalidArgument if only some parts have a
+// weight, or if a weight is not above 0.
 absl::StatusOr<std::vector<WeightedSpec>> SplitWeights(const std::string& spec);
 
 }  // namespace zeroth

@@ -20,8 +20,8 @@ namespace {
 // Bytes of a file of lines that are read at a time.
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-// Where `text` may be cut last, and not before `least`; 0 if nowhere (see
-// Tokenizer::CutsAtSpaces).
+// Returns the last place after `least` where `text` may be cut (see Tokenizer::CutsAtSpaces); 0 if
+// there is none.
 size_t LastCut(absl::string_view text, size_t least) {
   for (size_t end = text.size(); end > least && end > 1;) {
     --end;

@@ -17,45 +17,45 @@
 
 namespace zeroth {
 
-// A document, or a part of one that was cut where its tokenizer permits.
+// A document, or a part of one. Documents are cut only where the tokenizer permits.
 struct TextPart {
   std::string text;
-  bool begins = true;  // it is the document's first part
-  bool ends = true;    // it is the last
+  bool begins = true;  // this is the document's first part
+  bool ends = true;    // this is its last part
 };
 
-// A line of a file of JSON lines, and what messages call it.
+// A line of a file of JSON lines.
 struct JsonRecord {
   nlohmann::json json;
-  std::string where;
+  std::string where;  // file and line, for messages
 };
 
-// Reads a file's documents one after the other, holding little of it: a text file is one document,
-// a file of JSON lines has one in each line, {"text": "..."}, whose other keys are passed over.
-// Not thread-safe.
+// Reads a file's documents one after the other, holding little of the file in memory. A text file
+// is one document. Each line of a file of JSON lines is one, {"text": "..."}; other keys are
+// ignored. Not thread-safe.
 class DocumentReader {
  public:
-  // Text that is held at a time, if it may be cut.
+  // Bytes of text that are held at a time, if the text may be cut.
   static constexpr size_t kPartBytes = size_t{16} << 20;
 
-  // `cuts_at_spaces` is the tokenizer's. Errors of RandomAccessFile.
+  // `cuts_at_spaces` is the tokenizer's CutsAtSpaces(). Errors of RandomAccessFile.
   static absl::StatusOr<DocumentReader> Open(const DataFile& file, bool cuts_at_spaces,
                                              size_t part_bytes = kPartBytes);
 
-  // The next part, or false at the end. InvalidArgument names the line that is no JSON object with
-  // a text; errors of the file.
+  // Reads the next part; false at the end. InvalidArgument names a line that is no JSON object with
+  // a text. Errors of the file.
   absl::StatusOr<bool> Next(TextPart* part);
-  // The next line that is not empty, in place of Next, of a file of JSON lines. InvalidArgument
-  // names a line that is no JSON.
+  // Of a file of JSON lines, reads the next line that is not empty, instead of Next.
+  // InvalidArgument names a line that is no JSON.
   absl::StatusOr<bool> NextRecord(JsonRecord* record);
 
-  // Bytes of the file that parts have been made of, and all.
+  // Bytes of the file that have been returned in parts, and the file's size.
   size_t position() const { return position_; }
   size_t size() const { return file_.size(); }
-  // Goes on where a reader of the same file was that had these values.
+  // Continues where another reader of the same file had these values.
   void Seek(size_t position, int64_t lines, bool inside);
   int64_t lines() const { return lines_; }
-  // Whether the next part goes on with a document.
+  // True if the next part continues a document.
   bool inside() const { return inside_ && !done_; }
 
  private:
@@ -68,17 +68,17 @@ class DocumentReader {
   bool is_lines_ = false;
   bool cuts_at_spaces_ = false;
   size_t part_bytes_ = kPartBytes;
-  std::string held_;       // read, and in no part yet
-  size_t held_begin_ = 0;  // of it, what is in parts
+  std::string held_;       // text that was read
+  size_t held_begin_ = 0;  // bytes of held_ that were returned
   size_t read_ = 0;        // bytes of the file that were read
   size_t position_ = 0;
   int64_t lines_ = 0;
-  bool inside_ = false;  // of a document, behind its first part
+  bool inside_ = false;  // after a document's first part
   bool done_ = false;
 };
 
-// Feeds a part's ids to `sink`: at a document's begin the tokenizer's prefix, at its end the suffix
-// and the end-of-text id, unless the suffix ends with that.
+// Feeds a part's ids to `sink`. A document begins with the tokenizer's prefix, and ends with the
+// suffix and the end-of-text id, unless the suffix ends with that id.
 absl::Status EncodePart(const Tokenizer& tokenizer, const TextPart& part, Tokenizer::Sink sink);
 
 }  // namespace zeroth

@@ -20,45 +20,11 @@ namespace {
 
 constexpr int64_t kTokensAtOnce = int64_t{1} << 16;
 
-// Tokens [begin, end) of a source.
-class Part final : public TokenSource {
- public:
-  Part(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end,
-       std::string description, std::vector<std::string> notes)
-      : source_(std::move(source)),
-        begin_(begin),
-        size_(end - begin),
-        description_(std::move(description)),
-        notes_(std::move(notes)) {}
-
-  int64_t size() const override { return size_; }
-  int64_t row_length() const override { return source_->row_length(); }
-  bool has_marks() const override { return source_->has_marks(); }
-  const std::vector<std::string>& notes() const override { return notes_; }
-  const std::string& description() const override { return description_; }
-
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    return source_->Read(begin_ + begin, out);
-  }
-  absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    return source_->ReadMarks(begin_ + begin, out);
-  }
-
- private:
-  const std::shared_ptr<const TokenSource> source_;
-  const int64_t begin_;
-  const int64_t size_;
-  const std::string description_;
-  const std::vector<std::string> notes_;
-};
-
-// Where the first document begins that begins at or behind `from`, or else the last before it that
-// is not the first of all; `from` if there is neither.
+// Returns the first place at or after `from` where a document begins; otherwise the last such place
+// before `from`, except the source's first token; otherwise `from`.
 absl::StatusOr<int64_t> DocumentAt(const TokenSource& source, int64_t from, int32_t end_of_text) {
   std::vector<int32_t> room;
-  // A document that begins at i is behind the token i - 1; none begins at the end.
+  // A document that begins at i follows the end-of-text token i - 1. No document begins at the end.
   for (int64_t begin = from - 1; begin < source.size() - 1;) {
     room.resize(static_cast<size_t>(std::min(kTokensAtOnce, source.size() - 1 - begin)));
     ZEROTH_RETURN_IF_ERROR(source.Read(begin, absl::MakeSpan(room)));
@@ -94,16 +60,15 @@ absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> sour
   if (source->row_length() == 0) {
     ZEROTH_ASSIGN_OR_RETURN(begin, DocumentAt(*source, begin, end_of_text));
   }
-  const std::string name = source->description();
-  std::string note = absl::StrCat("data      ", name, ": the last ", source->size() - begin, " of ",
-                                  source->size(), " tokens are held out, and evaluated on");
-  SplitSource split;
-  split.train = std::make_shared<const Part>(source, 0, begin, name, source->notes());
-  const int64_t end = source->size();
-  split.held_out =
-      std::make_shared<const Part>(std::move(source), begin, end, absl::StrCat(name, " (held out)"),
-                                   std::vector{std::move(note)});
-  return split;
+  TokenSource::Facts train = source->facts();
+  train.size = begin;
+  TokenSource::Facts held_out = source->facts();
+  held_out.size = source->size() - begin;
+  absl::StrAppend(&held_out.description, " (held out)");
+  held_out.notes = {absl::StrCat("data      ", source->description(), ": the last ", held_out.size,
+                                 " of ", source->size(), " tokens are held out, and evaluated on")};
+  return SplitSource{ViewTokens(source, 0, std::move(train)),
+                     ViewTokens(source, begin, std::move(held_out))};
 }
 
 }  // namespace zeroth

@@ -12,17 +12,16 @@
 
 namespace zeroth {
 
-// A source in two parts that share no token.
+// Two parts of a source that share no token.
 struct SplitSource {
   std::shared_ptr<const TokenSource> train;
   std::shared_ptr<const TokenSource> held_out;
 };
 
-// Holds out the end of `source`: about `fraction` of its tokens, 0 < fraction < 1. The held-out
-// part begins with a whole row of rows; in a stream, with the first document that begins in that
-// fraction, or else with the last that begins before it. A document begins behind each token
-// `end_of_text`; a stream without one is cut at the token. So the parts depend on the source, the
-// fraction and `end_of_text` alone.
+// Holds out the end of `source`: about `fraction` of its tokens, 0 < fraction < 1. Rows are never
+// cut. A stream is cut where the first document begins in that fraction, or otherwise where the
+// last document before it begins. A document begins after each token `end_of_text`; a stream
+// without such a token is cut at the fraction. The parts depend on nothing but the arguments.
 //
 // InvalidArgument if a part would be empty. Errors of the source.
 absl::StatusOr<SplitSource> SplitHeldOut(std::shared_ptr<const TokenSource> source, double fraction,

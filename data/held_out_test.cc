@@ -23,30 +23,17 @@ using ::testing::HasSubstr;
 
 constexpr int32_t kEnd = 0;
 
-class Ids final : public TokenSource {
- public:
-  explicit Ids(std::vector<int32_t> ids, int64_t row = 0) : ids_(std::move(ids)), row_(row) {}
-  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
-  int64_t row_length() const override { return row_; }
-  bool has_marks() const override { return row_ > 0; }
-  const std::string& description() const override { return name_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = ids_[static_cast<size_t>(begin) + i];
-    return absl::OkStatus();
+// The marks of rows are the last bits of the ids, so that marks tell where they come from.
+std::shared_ptr<const TokenSource> Ids(std::vector<int32_t> ids, int64_t row = 0) {
+  std::vector<uint8_t> marks;
+  for (const int32_t id : ids) {
+    if (row > 0) marks.push_back(static_cast<uint8_t>(id & 1));
   }
-  // Of rows the last bit of the id, so that marks can be told from those of another place.
-  absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const override {
-    if (row_ == 0) return TokenSource::ReadMarks(begin, out);
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<uint8_t>(ids_[static_cast<size_t>(begin) + i] & 1);
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<int32_t> ids_;
-  const int64_t row_;
-  const std::string name_ = "ids";
-};
+  TokenSource::Facts facts;
+  facts.row_length = row;
+  facts.description = "ids";
+  return std::make_shared<const TokensInMemory<int32_t>>(std::move(ids), facts, std::move(marks));
+}
 
 // 1 2 3 … of `size` tokens, with documents that end at multiples of `document`; 0: none.
 std::shared_ptr<const TokenSource> Stream(int32_t size, int32_t document) {
@@ -55,7 +42,7 @@ std::shared_ptr<const TokenSource> Stream(int32_t size, int32_t document) {
   for (int32_t& id : ids) {
     if (document > 0 && id % document == 0) id = kEnd;
   }
-  return std::make_shared<const Ids>(std::move(ids));
+  return Ids(std::move(ids));
 }
 
 std::vector<int32_t> All(const TokenSource& source) {
@@ -95,7 +82,7 @@ TEST(HeldOutTest, AStreamOfOneDocumentIsCutAtTheToken) {
 TEST(HeldOutTest, RowsStayWholeWithTheirMarks) {
   std::vector<int32_t> ids(12 * 5);
   std::iota(ids.begin(), ids.end(), 1);
-  const auto rows = std::make_shared<const Ids>(ids, 5);
+  const auto rows = Ids(ids, 5);
   const auto split = SplitHeldOut(rows, 0.25, kEnd);
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_EQ(split->train->size(), 45);
@@ -111,7 +98,7 @@ TEST(HeldOutTest, RowsStayWholeWithTheirMarks) {
 TEST(HeldOutTest, WhatCannotBeSplitIsRefused) {
   EXPECT_THAT(std::string(SplitHeldOut(Stream(1, 0), 0.1, kEnd).status().message()),
               HasSubstr("ids: has 1 token, of which no part can be held out"));
-  const auto row = std::make_shared<const Ids>(std::vector<int32_t>(5, 1), 5);
+  const auto row = Ids(std::vector<int32_t>(5, 1), 5);
   EXPECT_THAT(std::string(SplitHeldOut(row, 0.1, kEnd).status().message()), HasSubstr("has 1 row"));
 }
 

@@ -7,9 +7,9 @@
 
 #include "zeroth/core/base/check.h"
 #include "zeroth/core/base/fuzz/fuzz_target.h"
-#include "zeroth/data/llmc_header.h"
 #include "zeroth/data/test_token_files.h"
 #include "zeroth/data/token_file.h"
+#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {

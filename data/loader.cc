@@ -18,7 +18,7 @@
 namespace zeroth {
 namespace {
 
-// Far above any use, and low enough that products of these do not overflow.
+// Far above any use, and low enough that products of two options do not overflow.
 constexpr int64_t kMaxOption = int64_t{1} << 30;
 
 absl::Status CheckOption(const char* name, int64_t value) {
@@ -63,7 +63,7 @@ absl::StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const Mixture> dat
     const int64_t size = source.size();
     const int64_t row = source.row_length();
     Windows own;
-    // The order of one source says nothing of another's of the same size.
+    // Sources of the same size must not have the same order.
     own.seed = i == 0 ? options.seed : CounterRng(options.seed, "loader source").Bits64(i);
     if (row > 0) {
       if (row != options.seq_len + 1) {

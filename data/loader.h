@@ -16,17 +16,18 @@
 
 namespace zeroth {
 
-// What one rank trains on in one step: `batch` rows of `seq` tokens, row-major, and for each the
+// The micro-batch of one rank: `batch` rows of `seq` tokens, row-major, and for each token the
 // token that follows it.
 struct Batch {
   int64_t batch = 0;
   int64_t seq = 0;
   std::vector<int32_t> inputs;   // [batch, seq]
   std::vector<int32_t> targets;  // [batch, seq]
-  // With LoaderOptions::documents, where in its row the document of each token begins; else empty.
+  // With LoaderOptions::documents, the place in the row where each token's document begins; else
+  // empty.
   std::vector<int32_t> starts;  // [batch, seq]
-  // Where some targets may be ignored: those that count in the whole global batch, over all ranks,
-  // by which a mean over it divides. 0: each batch is a mean of its own.
+  // If some targets are ignored, the number of targets in the global batch, over all ranks; the
+  // mean loss divides by it. 0: each batch is a mean of its own.
   int64_t counted = 0;
 };
 
@@ -37,30 +38,30 @@ struct LoaderOptions {
   int64_t rank = 0;
   uint64_t seed = 0;    // of the shuffling
   bool shuffle = true;  // false: in order
-  // Say where documents begin: in a source with marks where these do, and in others behind each
-  // token end_of_text, which is of the document that it ends.
+  // Fill Batch::starts. Marks tell where documents begin, if the source has any. Otherwise a
+  // document begins after each token end_of_text, which belongs to the document that it ends.
   bool documents = false;
   int32_t end_of_text = -1;
-  // Windows of the endless sequence that come before step 0; negative if early steps do not exist.
-  // So a run of another global batch goes on behind what an earlier one has seen.
+  // Number of windows of the endless sequence before step 0; negative if early steps do not exist.
+  // With this a run of another global batch continues after what an earlier run has seen.
   int64_t first_window = 0;
 };
 
 // Cuts token sources into batches. A stream is cut into windows of seq_len + 1 tokens that start
-// seq_len apart, so that in an epoch every token but the first is a target at most once; rows are
+// seq_len apart, so that in an epoch every token but the first is a target at most once. Rows are
 // windows as they are. A global batch is batch_size * world_size consecutive windows of an endless
-// sequence, of which rank r takes [r * batch_size, (r + 1) * batch_size). That sequence is drawn
-// from the sources as Mixture says, and from each of them in epochs of its own. With shuffle, every
-// epoch takes the windows in its own random order, and a stream is cut at its own random offset (so
-// that the tokens left over are not always the same).
+// sequence, of which rank r takes [r * batch_size, (r + 1) * batch_size). Mixture draws that
+// sequence from the sources; each source has epochs of its own. With shuffle, every epoch takes the
+// windows in its own random order, and cuts a stream at its own random offset, so that the
+// left-over tokens are not always the same.
 //
-// Batch contents are a function of (sources, options, step) alone: the step is the loader's whole
-// state, so that a run resumes by continuing to count. They do not change when the same global
-// batch is split over more or fewer ranks. Immutable and thread-safe.
+// Batches are a function of (sources, options, step) alone. The step is the loader's whole state,
+// so a run resumes by continuing to count. Batches do not change when the same global batch is
+// divided over more or fewer ranks. Immutable and thread-safe.
 class DataLoader {
  public:
-  // InvalidArgument: an option out of its range, rows whose length is not seq_len + 1, or a stream
-  // of fewer than seq_len + 1 tokens (it says how many there are and are needed).
+  // InvalidArgument for an option out of its range, rows whose length is not seq_len + 1, or a
+  // stream of fewer than seq_len + 1 tokens.
   static absl::StatusOr<DataLoader> Create(std::shared_ptr<const Mixture> data,
                                            const LoaderOptions& options);
   // From one source.
@@ -69,21 +70,21 @@ class DataLoader {
 
   // This rank's part of global batch `step`, from 0. Errors of the sources.
   absl::StatusOr<Batch> Load(int64_t step) const;
-  // Those of global batches [first, first + count), in order.
+  // Loads the parts of global batches [first, first + count), in order.
   absl::StatusOr<std::vector<Batch>> LoadMany(int64_t first, int64_t count) const;
 
-  // Windows in an epoch, of all sources.
+  // Number of windows in an epoch of all sources.
   int64_t windows() const;
   // Tokens that all ranks together train on in a step.
   int64_t tokens_per_step() const { return global_batch() * options_.seq_len; }
-  // Whole global batches in an epoch, at least 1: Load(0) to Load(steps_per_epoch() - 1) of an
-  // unshuffled loader of one source are an evaluation pass. A set smaller than one global batch
-  // repeats some windows within it.
+  // Number of whole global batches in an epoch, at least 1. Load(0) to Load(steps_per_epoch() - 1)
+  // of an unshuffled loader of one source are an evaluation pass. A source smaller than one global
+  // batch repeats windows within it.
   int64_t steps_per_epoch() const;
   const LoaderOptions& options() const { return options_; }
 
  private:
-  // Of one source.
+  // The windows of one source.
   struct Windows {
     int64_t count = 0;   // in an epoch
     int64_t stride = 0;  // from one to the next

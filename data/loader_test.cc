@@ -25,20 +25,14 @@ using ::testing::HasSubstr;
 // Token i is i, so that a batch tells where it came from.
 class Counting final : public TokenSource {
  public:
-  explicit Counting(int64_t size, int64_t row_length = 0) : size_(size), row_length_(row_length) {}
-  int64_t size() const override { return size_; }
-  int64_t row_length() const override { return row_length_; }
-  const std::string& description() const override { return description_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    if (absl::Status range = CheckTokenRange(*this, begin, out.size()); !range.ok()) return range;
+  explicit Counting(int64_t size, int64_t row_length = 0)
+      : TokenSource({size, row_length, false, "numbers", {}}) {}
+
+ private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     for (int32_t& id : out) id = static_cast<int32_t>(begin++);
     return absl::OkStatus();
   }
-
- private:
-  int64_t size_;
-  int64_t row_length_;
-  std::string description_ = "numbers";
 };
 
 DataLoader Make(int64_t tokens, LoaderOptions options, int64_t row_length = 0) {

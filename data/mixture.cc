@@ -16,7 +16,6 @@
 #include "zeroth/core/base/philox.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/permutation.h"
-#include "zeroth/data/token_hash.h"
 
 namespace zeroth {
 
@@ -41,14 +40,14 @@ absl::StatusOr<std::shared_ptr<const Mixture>> Mixture::Create(
           entry.source->description(), ": a weight of ", entry.weight, " is less than 1 in ",
           2 * kBlock, " of all, ", sum, "; expected more, or no such source"));
     }
-    // Those below one sequence in a block have one.
+    // Every source has at least one window in a block.
     const auto share = std::max<int64_t>(1, static_cast<int64_t>(std::floor(exact)));
     parts.push_back({std::move(entry.source), share});
     remainders.push_back(exact - static_cast<double>(share));
   }
   int64_t left = kBlock;
   for (const Part& part : parts) left -= part.share;
-  // The largest remainders have what is left, and the largest share gives what is too much.
+  // The largest remainders get what is left; the largest share gives up what is too much.
   for (; left > 0; --left) {
     const auto most = std::max_element(remainders.begin(), remainders.end());
     *most -= 1;

@@ -20,37 +20,36 @@ struct WeightedSource {
   double weight = 1;
 };
 
-// Sources of which an endless sequence of sequences (rows that a model is trained on) is drawn, in
-// shares as their weights say. Of each kBlock sequences every source has the same number, its
-// weight in thousandths of the sum; which ones they are is random, and a function of seed and
-// number alone. So any place in the sequence is found at once, on any rank. Immutable and
-// thread-safe.
+// Draws an endless sequence of windows from several sources, in proportion to their weights. Every
+// kBlock windows have the same number of each source: its weight in thousandths of the sum. Their
+// order is random, but a function of seed and index alone, so that every rank finds any place at
+// once. Immutable and thread-safe.
 class Mixture {
  public:
   static constexpr int64_t kBlock = 1000;
 
-  // InvalidArgument names a source whose weight is not above 0, or less than half a thousandth of
-  // the sum; at least one source.
+  // Takes at least one source. InvalidArgument names a source whose weight is not above 0, or is
+  // less than half a thousandth of the sum.
   static absl::StatusOr<std::shared_ptr<const Mixture>> Create(std::vector<WeightedSource> sources);
 
   size_t sources() const { return parts_.size(); }
   const TokenSource& source(size_t i) const { return *parts_[i].source; }
-  // Sequences of each kBlock.
+  // Windows of a source in each kBlock.
   int64_t share(size_t i) const { return parts_[i].share; }
 
-  // Which of a source's own sequences, counted from 0, one of the whole is.
+  // A window: its source, and its index among the source's own windows.
   struct Place {
     size_t source = 0;
     int64_t index = 0;
   };
-  // Of sequences [first, first + count), 0 <= first.
+  // Returns the places of windows [first, first + count), 0 <= first.
   std::vector<Place> Places(int64_t first, int64_t count, uint64_t seed) const;
 
-  // Of all sources.
+  // Sums over all sources.
   int64_t tokens() const;
   bool has_marks() const;
   std::vector<std::string> notes() const;
-  // What messages call this: the sources, with their shares if there are several.
+  // Names the sources in messages, with their shares if there are several.
   std::string description() const;
   // HashTokens of the only source, or of all and their shares. Errors of the sources.
   absl::StatusOr<uint64_t> Hash() const;

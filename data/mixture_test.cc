@@ -29,20 +29,17 @@ using testing::HasSubstr;
 class Numbers final : public TokenSource {
  public:
   Numbers(int32_t first, int64_t size)
-      : first_(first), size_(size), description_(absl::StrCat("from ", first)) {}
-  int64_t size() const override { return size_; }
-  const std::string& description() const override { return description_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+      : TokenSource({size, 0, false, absl::StrCat("from ", first), {}}), first_(first) {}
+
+ private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = first_ + static_cast<int32_t>(begin) + static_cast<int32_t>(i);
     }
-    return CheckTokenRange(*this, begin, out.size());
+    return absl::OkStatus();
   }
 
- private:
   const int32_t first_;
-  const int64_t size_;
-  const std::string description_;
 };
 
 std::shared_ptr<const TokenSource> Source(int32_t first, int64_t size) {

@@ -41,8 +41,8 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
 
 int64_t Permutation::operator()(int64_t index) const {
   ZEROTH_CHECK(index >= 0 && static_cast<uint64_t>(index) < size_);
-  // The domain is below four times the size, and the walk cannot miss: the cycle leads back to
-  // `index` at the latest.
+  // The domain is below four times the size. The loop ends, because the cycle leads back to
+  // `index`.
   uint64_t value = Encrypt(static_cast<uint64_t>(index));
   while (value >= size_) value = Encrypt(value);
   return static_cast<int64_t>(value);

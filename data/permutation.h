@@ -8,15 +8,15 @@
 namespace zeroth {
 
 // A pseudo-random permutation of [0, size) in constant memory: a Feistel network over the smallest
-// even number of bits that holds `size`, keyed by Philox, walked along its cycle until it lands
-// below `size` (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). A pure
-// function of (size, seed, epoch, index), the same everywhere.
+// even number of bits that holds `size`, keyed by Philox, and applied until the value is below
+// `size` (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). A pure function
+// of (size, seed, epoch, index), the same on every machine.
 class Permutation {
  public:
   // 1 <= size <= 2^62.
   Permutation(int64_t size, uint64_t seed, uint64_t epoch);
 
-  // Where `index`, in [0, size), goes; different indices go to different places.
+  // The image of `index`, which is in [0, size).
   int64_t operator()(int64_t index) const;
 
  private:

@@ -21,11 +21,12 @@
 namespace zeroth {
 namespace {
 
+// Smaller files are copied to memory and closed.
 constexpr size_t kCopyBelow = size_t{64} << 10;
 // Bytes of a document that are read at a time.
 constexpr size_t kPiece = 4096;
 
-// A file's bytes: an open file, or a copy.
+// The bytes of a file, which is kept open or copied to memory.
 class ByteDocument {
  public:
   static absl::StatusOr<ByteDocument> Open(const std::string& path) {
@@ -40,7 +41,7 @@ class ByteDocument {
 
   size_t size() const { return file_.size() > 0 ? file_.size() : copy_.size(); }
 
-  // The bytes from `begin` on as ids.
+  // Reads the bytes from `begin` on as ids.
   absl::Status Read(size_t begin, absl::Span<int32_t> out) const {
     if (file_.size() == 0) {
       std::copy_n(copy_.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
@@ -64,19 +65,26 @@ class ByteDocument {
 
 class ByteText final : public TokenSource {
  public:
-  ByteText(std::vector<ByteDocument> documents, std::string description)
-      : documents_(std::move(documents)), description_(std::move(description)) {
-    for (const ByteDocument& document : documents_) {
-      begins_.push_back(size_);
-      size_ += static_cast<int64_t>(document.size()) + 1;
+  static std::shared_ptr<const TokenSource> Make(std::vector<ByteDocument> documents,
+                                                 std::string description) {
+    Facts facts;
+    facts.description = std::move(description);
+    std::vector<int64_t> begins;
+    for (const ByteDocument& document : documents) {
+      begins.push_back(facts.size);
+      facts.size += static_cast<int64_t>(document.size()) + 1;
     }
+    return std::shared_ptr<const TokenSource>(
+        new ByteText(std::move(documents), std::move(begins), std::move(facts)));
   }
 
-  int64_t size() const override { return size_; }
-  const std::string& description() const override { return description_; }
+ private:
+  ByteText(std::vector<ByteDocument> documents, std::vector<int64_t> begins, Facts facts)
+      : TokenSource(std::move(facts)),
+        documents_(std::move(documents)),
+        begins_(std::move(begins)) {}
 
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     auto index = static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) -
                                      begins_.begin() - 1);
     auto place = static_cast<size_t>(begin - begins_[index]);
@@ -93,31 +101,8 @@ class ByteText final : public TokenSource {
     return absl::OkStatus();
   }
 
- private:
   const std::vector<ByteDocument> documents_;
-  std::vector<int64_t> begins_;
-  int64_t size_ = 0;
-  const std::string description_;
-};
-
-template <typename T>
-class StoredTokens final : public TokenSource {
- public:
-  StoredTokens(std::vector<T> ids, std::string description)
-      : ids_(std::move(ids)), description_(std::move(description)) {}
-
-  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
-  const std::string& description() const override { return description_; }
-
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    std::copy_n(ids_.begin() + begin, out.size(), out.begin());
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<T> ids_;
-  const std::string description_;
+  const std::vector<int64_t> begins_;
 };
 
 template <typename T>
@@ -139,7 +124,9 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeAs(const std::vector<Da
     }
   }
   ids.shrink_to_fit();
-  return std::make_shared<const StoredTokens<T>>(std::move(ids), DescribeFiles(files));
+  TokenSource::Facts facts;
+  facts.description = DescribeFiles(files);
+  return std::make_shared<const TokensInMemory<T>>(std::move(ids), std::move(facts));
 }
 
 }  // namespace
@@ -152,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(
     ZEROTH_ASSIGN_OR_RETURN(ByteDocument document, ByteDocument::Open(file.path));
     documents.push_back(std::move(document));
   }
-  return std::make_shared<const ByteText>(std::move(documents), DescribeFiles(files));
+  return ByteText::Make(std::move(documents), DescribeFiles(files));
 }
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,

@@ -14,15 +14,14 @@
 
 namespace zeroth {
 
-// The bytes of the files as tokens of ByteTokenizer, each file followed by its end-of-text token.
-// Files of at least 64 KiB stay open and are read where they are used, with RandomAccessFile's
-// errors; smaller ones are copied: a corpus of a million small files would exhaust the descriptors
-// of a process.
+// Returns the bytes of the files as tokens of ByteTokenizer, each file followed by an end-of-text
+// token. Files of at least 64 KiB stay open and are read on demand, with RandomAccessFile's errors.
+// Smaller files are copied, because a million small files would exhaust the process's descriptors.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenByteText(const std::vector<DataFile>& files);
 
-// The documents of text files and of files of JSON lines (documents.h), encoded by `tokenizer` with
-// what its template puts around a text, each followed by its end-of-text token; held in memory as
-// 16-bit ids where the vocabulary permits, else 32-bit.
+// Encodes the documents of text files and of files of JSON lines (documents.h) with the tokenizer's
+// prefix and suffix, each followed by an end-of-text token. Held in memory as 16-bit ids if the
+// vocabulary permits, otherwise as 32-bit ids.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeText(const std::vector<DataFile>& files,
                                                               const Tokenizer& tokenizer);
 

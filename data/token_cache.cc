@@ -26,7 +26,6 @@
 #include "zeroth/core/base/file/temporary_path.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/data/token_file.h"
-#include "zeroth/data/token_hash.h"
 #include "zeroth/data/token_shards.h"
 
 namespace zeroth {
@@ -36,65 +35,27 @@ namespace fs = std::filesystem;
 
 using SourcePtr = std::shared_ptr<const TokenSource>;
 
-// Of the layout of entries and of what encoders make: entries of another are not found.
+// The version of entries and of what encoders make. Entries of other versions are not found.
 constexpr int kFormat = 1;
-constexpr int64_t kTokensAtOnce = int64_t{1} << 16;
 constexpr char kManifest[] = "manifest.json";
 constexpr char kTokens[] = "tokens";
 constexpr char kMarks[] = "marks";
 constexpr int32_t kMarkValues = (kNoTarget | kBeginsDocument) + 1;
 
-// A source with the facts and notes of an encoded one, its marks being another source's tokens.
-class KeptTokens final : public TokenSource {
- public:
-  KeptTokens(SourcePtr tokens, SourcePtr marks, int64_t row_length, std::string description,
-             std::vector<std::string> notes)
-      : tokens_(std::move(tokens)),
-        marks_(std::move(marks)),
-        row_length_(row_length),
-        description_(std::move(description)),
-        notes_(std::move(notes)) {}
-
-  int64_t size() const override { return tokens_->size(); }
-  int64_t row_length() const override { return row_length_; }
-  bool has_marks() const override { return marks_ != nullptr || tokens_->has_marks(); }
-  const std::vector<std::string>& notes() const override { return notes_; }
-  const std::string& description() const override { return description_; }
-
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    return tokens_->Read(begin, out);
-  }
-  absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const override {
-    if (marks_ == nullptr) return tokens_->ReadMarks(begin, out);
-    std::vector<int32_t> marks(out.size());
-    ZEROTH_RETURN_IF_ERROR(marks_->Read(begin, absl::MakeSpan(marks)));
-    std::copy(marks.begin(), marks.end(), out.begin());
-    return absl::OkStatus();
-  }
-
- private:
-  const SourcePtr tokens_;
-  const SourcePtr marks_;  // null: those of tokens_
-  const int64_t row_length_;
-  const std::string description_;
-  const std::vector<std::string> notes_;
-};
-
 // The marks of a source as tokens.
 class MarksOf final : public TokenSource {
  public:
-  explicit MarksOf(const TokenSource& source) : source_(source) {}
+  explicit MarksOf(const TokenSource& source)
+      : TokenSource({source.size(), 0, false, source.description(), {}}), source_(source) {}
 
-  int64_t size() const override { return source_.size(); }
-  const std::string& description() const override { return source_.description(); }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
+ private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     std::vector<uint8_t> marks(out.size());
     ZEROTH_RETURN_IF_ERROR(source_.ReadMarks(begin, absl::MakeSpan(marks)));
     std::copy(marks.begin(), marks.end(), out.begin());
     return absl::OkStatus();
   }
 
- private:
   const TokenSource& source_;
 };
 
@@ -113,12 +74,9 @@ absl::StatusOr<std::string> KeyOf(const std::vector<DataFile>& files,
 
 absl::Status WriteTokens(const TokenSource& source, int32_t vocab_size, const std::string& path) {
   ZEROTH_ASSIGN_OR_RETURN(TokenShardWriter writer, TokenShardWriter::Create({path, vocab_size}));
-  std::vector<int32_t> room;
-  for (int64_t begin = 0; begin < source.size(); begin += kTokensAtOnce) {
-    room.resize(static_cast<size_t>(std::min(kTokensAtOnce, source.size() - begin)));
-    ZEROTH_RETURN_IF_ERROR(source.Read(begin, absl::MakeSpan(room)));
-    ZEROTH_RETURN_IF_ERROR(writer.Append(room));
-  }
+  ZEROTH_RETURN_IF_ERROR(
+      ReadInPieces(source, 0, source.size(),
+                   [&writer](absl::Span<const int32_t> ids) { return writer.Append(ids); }));
   return writer.Finish();
 }
 
@@ -138,7 +96,7 @@ absl::StatusOr<SourcePtr> OpenTokens(const std::string& directory, const char* n
   return Concatenate(std::move(shards));
 }
 
-// What an entry says of itself, as far as its source decides it.
+// The part of an entry's manifest that its source determines.
 absl::StatusOr<nlohmann::json> ManifestOf(const TokenSource& source, const std::string& key) {
   ZEROTH_ASSIGN_OR_RETURN(const uint64_t hash, HashTokens(source));
   nlohmann::json manifest = {{"key", key},
@@ -152,7 +110,7 @@ absl::StatusOr<nlohmann::json> ManifestOf(const TokenSource& source, const std::
   return manifest;
 }
 
-// Closed at the end of its scope, with the lock that may be on it.
+// Closes a file descriptor, and drops its lock, at the end of its scope.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -183,12 +141,13 @@ class Cache {
     std::error_code ignored;
     if (!fs::exists(entry_, ignored)) return absl::NotFoundError(entry_);
     auto opened = OpenEntry(notes);
-    // A part that is missing is no missing entry.
+    // An entry that lacks a file is damaged, not absent.
     if (absl::IsNotFound(opened.status())) return absl::DataLossError(opened.status().message());
     return opened;
   }
 
-  // Waits for whoever else makes this entry. Where nothing can be locked it returns at once.
+  // Waits until no other process or thread makes this entry. Returns at once on a file system
+  // without locks.
   Descriptor Lock() const {
     const int fd =
         TEMP_FAILURE_RETRY(open((entry_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -201,7 +160,7 @@ class Cache {
     ZEROTH_ASSIGN_OR_RETURN(const TemporaryPath temporary, CreateTemporaryDirectory(entry_));
     const Descriptor locked(temporary.fd);
     absl::Status status = Fill(source, temporary.path);
-    // What is there by now is another process's, of the same tokens, or damaged.
+    // An entry that exists by now is another process's, with the same tokens, or damaged.
     if (status.ok() && Open({}).ok()) status = absl::AlreadyExistsError(entry_);
     if (status.ok()) status = RemoveAll(entry_);
     if (status.ok()) status = RenamePath(temporary.path, entry_);
@@ -210,12 +169,11 @@ class Cache {
     return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
   }
 
-  SourcePtr FromMemory(SourcePtr source, const std::vector<std::string>& notes) const {
-    std::vector<std::string> all = source->notes();
-    all.insert(all.end(), notes.begin(), notes.end());
-    const int64_t row_length = source->row_length();
-    return std::make_shared<const KeptTokens>(std::move(source), nullptr, row_length, description_,
-                                              std::move(all));
+  SourcePtr FromMemory(const SourcePtr& source, const std::vector<std::string>& notes) const {
+    TokenSource::Facts facts = source->facts();
+    facts.description = description_;
+    facts.notes.insert(facts.notes.end(), notes.begin(), notes.end());
+    return ViewTokens(source, 0, std::move(facts));
   }
 
  private:
@@ -243,12 +201,13 @@ class Cache {
       return absl::DataLossError(absl::StrCat(path, " ", what));
     };
     if (!manifest.is_object()) return wrong("is no manifest");
-    std::vector<std::string> all;
+    TokenSource::Facts facts;
+    facts.description = description_;
     for (const nlohmann::json& note : manifest.value("notes", nlohmann::json())) {
       if (!note.is_string()) return wrong("is no manifest");
-      all.push_back(note.get<std::string>());
+      facts.notes.push_back(note.get<std::string>());
     }
-    all.insert(all.end(), notes.begin(), notes.end());
+    facts.notes.insert(facts.notes.end(), notes.begin(), notes.end());
     manifest.erase("notes");
     manifest.erase("data");
     const nlohmann::json rows = manifest.value("row_length", nlohmann::json());
@@ -259,8 +218,10 @@ class Cache {
       ZEROTH_ASSIGN_OR_RETURN(marks, OpenTokens(entry_, kMarks, kMarkValues));
       if (marks->size() != tokens->size()) return wrong("has another number of marks than tokens");
     }
-    auto source = std::make_shared<const KeptTokens>(
-        std::move(tokens), std::move(marks), rows.get<int64_t>(), description_, std::move(all));
+    facts.size = tokens->size();
+    facts.row_length = rows.get<int64_t>();
+    facts.has_marks = marks != nullptr;
+    SourcePtr source = ViewTokens(std::move(tokens), 0, std::move(facts), std::move(marks));
     ZEROTH_ASSIGN_OR_RETURN(const nlohmann::json found, ManifestOf(*source, key_));
     if (found != manifest) return wrong("does not say what the tokens beside it are");
     return source;
@@ -297,7 +258,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
   std::error_code error;
   fs::create_directories(directory, error);
   const Descriptor lock = cache.Lock();
-  // Somebody else may have made it while this waited.
+  // Another process may have made the entry while this one waited.
   opened = cache.Open({found});
   if (opened.ok()) return opened;
   if (!absl::IsNotFound(opened.status())) {
@@ -306,11 +267,11 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(
                                  "damaged: ",
                                  opened.status().message()));
   }
-  ZEROTH_ASSIGN_OR_RETURN(SourcePtr source, encode());
+  ZEROTH_ASSIGN_OR_RETURN(const SourcePtr source, encode());
   const auto in_memory = [&](absl::string_view why) {
     notes.push_back(absl::StrCat("data      ", what, ": encoded text is held in memory, since ",
                                  why, "; --cache_dir names another directory, or none"));
-    return cache.FromMemory(std::move(source), notes);
+    return cache.FromMemory(source, notes);
   };
   ZEROTH_ASSIGN_OR_RETURN(const std::string now, KeyOf(files, options));
   if (now != key) return in_memory("the files changed while they were read");

@@ -17,24 +17,25 @@
 namespace zeroth {
 
 struct TokenCacheOptions {
-  // Where entries lie, each a directory of its own: "none", "auto" for .zeroth_cache beside the
-  // first file, or a path, which is created.
+  // The directory of entries: "none", "auto" for .zeroth_cache beside the first file, or a path,
+  // which is created. Each entry is a directory in it.
   std::string directory = "none";
-  // All that decides the tokens beside the files: tokenizer, template, length of rows.
+  // Everything beside the files that determines the tokens: tokenizer, template, length of rows.
   std::string recipe;
-  // Ids are below it.
+  // Every id is below this.
   int32_t vocab_size = 0;
 };
 
-// What `encode` makes of the files: called once for a machine, and read from disk from then on.
+// Returns the tokens that `encode` makes of the files. `encode` runs once per machine; later calls
+// read the tokens from disk.
 //
-// An entry's name is a checksum of the recipe and of each file's path, size and time of change. It
-// holds the tokens, and the marks if there are any, as TokenShardWriter writes them, and a
-// manifest.json with their number and HashTokens of both. It appears under its name complete or not
-// at all. Whoever makes one holds a lock, so that other processes and threads wait and read it; on
-// a file system without locks each encodes, and the first entry counts. An entry that is
-// incomplete, damaged or of another key is made anew. Where nothing can be written, what `encode`
-// returned is used from memory. notes() says which of these it was.
+// An entry's name is a checksum of the recipe and of each file's path, size and time of change. An
+// entry holds the tokens, and the marks if there are any, as TokenShardWriter writes them, and a
+// manifest.json with their number and hashes. It appears under its name complete or not at all. The
+// process that makes an entry holds a lock, so that other processes and threads wait and then read
+// it. On a file system without locks each of them encodes, and the first entry counts. An entry
+// that is incomplete, damaged or of another key is made anew. Where nothing can be written, the
+// result of `encode` is used from memory. notes() says which of these happened.
 //
 // Errors of `encode`, and of files that cannot be looked at.
 absl::StatusOr<std::shared_ptr<const TokenSource>> CachedTokens(

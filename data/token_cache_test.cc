@@ -33,29 +33,15 @@ using ::testing::Not;
 using SourceOr = absl::StatusOr<std::shared_ptr<const TokenSource>>;
 
 // Rows with marks, as conversations are.
-class Rows final : public TokenSource {
- public:
-  explicit Rows(std::vector<int32_t> ids) : ids_(std::move(ids)) {}
-  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
-  int64_t row_length() const override { return 4; }
-  bool has_marks() const override { return true; }
-  const std::string& description() const override { return name_; }
-  const std::vector<std::string>& notes() const override { return notes_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = ids_[static_cast<size_t>(begin) + i];
-    return absl::OkStatus();
-  }
-  absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const override {
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<uint8_t>((static_cast<size_t>(begin) + i) * 7 % 4);
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<int32_t> ids_;
-  const std::string name_ = "rows";
-  const std::vector<std::string> notes_ = {"data      two are too long"};
-};
+std::shared_ptr<const TokenSource> Rows(std::vector<int32_t> ids) {
+  std::vector<uint8_t> marks;
+  for (size_t i = 0; i < ids.size(); ++i) marks.push_back(static_cast<uint8_t>(i * 7 % 4));
+  TokenSource::Facts facts;
+  facts.row_length = 4;
+  facts.description = "rows";
+  facts.notes = {"data      two are too long"};
+  return std::make_shared<const TokensInMemory<int32_t>>(std::move(ids), facts, std::move(marks));
+}
 
 class TokenCacheTest : public ::testing::Test {
  protected:
@@ -68,7 +54,7 @@ class TokenCacheTest : public ::testing::Test {
   SourceOr Open() {
     return CachedTokens(files_, options_, [this]() -> SourceOr {
       ++encoded_;
-      return std::make_shared<const Rows>(ids_);
+      return Rows(ids_);
     });
   }
   // What it is whether or not it was kept.
@@ -218,7 +204,7 @@ TEST_F(TokenCacheTest, ErrorsOfTheTextAreItsOwn) {
 TEST_F(TokenCacheTest, FilesThatChangeMeanwhileAreNotKept) {
   const SourceOr source = CachedTokens(files_, options_, [this]() -> SourceOr {
     dir_.Write("a.jsonl", "first and more");
-    return std::make_shared<const Rows>(ids_);
+    return Rows(ids_);
   });
   ExpectRows(source);
   EXPECT_THAT(NotesOf(source), HasSubstr("the files changed while they were read"));
@@ -246,7 +232,7 @@ TEST_F(TokenCacheTest, OneOfManyProcessesEncodes) {
         const int fd = open(tally.c_str(), O_WRONLY | O_APPEND);
         const bool told = fd >= 0 && write(fd, "x", 1) == 1;
         if (!told) return absl::InternalError("cannot write the tally");
-        return std::make_shared<const Rows>(ids_);
+        return Rows(ids_);
       });
       ExpectRows(source);
       _exit(HasFailure() ? 1 : 0);

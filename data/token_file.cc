@@ -14,8 +14,7 @@
 
 #include "zeroth/core/base/file/random_access_file.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/llmc_header.h"
-#include "zeroth/data/npy_header.h"
+#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {
@@ -23,38 +22,37 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "token files are little-endian and read as they are");
 
-// More than any .npy header, and than llm.c's.
+// More than any accepted .npy header, and than llm.c's.
 constexpr size_t kMostHeaderBytes = size_t{128} << 10;
-// Tokens that are read at a time.
+// Number of tokens that are read at a time.
 constexpr size_t kPiece = 4096;
 
 // Where the tokens lie in a file.
 struct TokenLayout {
-  size_t data_begin = 0;  // bytes
+  size_t data_begin = 0;  // in bytes
   int64_t count = 0;
-  int64_t row_length = 0;  // as TokenSource::row_length
+  int64_t row_length = 0;  // see TokenSource::Facts
 };
 
 template <typename T>
 class TokenFile final : public TokenSource {
  public:
   TokenFile(RandomAccessFile file, const TokenLayout& layout, int32_t vocab_size)
-      : file_(std::move(file)), layout_(layout), vocab_size_(vocab_size) {}
+      : TokenSource({layout.count, layout.row_length, false, file.path(), {}}),
+        file_(std::move(file)),
+        data_begin_(layout.data_begin),
+        vocab_size_(vocab_size) {}
 
-  int64_t size() const override { return layout_.count; }
-  int64_t row_length() const override { return layout_.row_length; }
-  const std::string& description() const override { return file_.path(); }
-
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
+ private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     std::array<T, kPiece> ids;
     while (!out.empty()) {
       const size_t count = std::min(out.size(), ids.size());
       ZEROTH_RETURN_IF_ERROR(
-          file_.Read(layout_.data_begin + static_cast<size_t>(begin) * sizeof(T),
+          file_.Read(data_begin_ + static_cast<size_t>(begin) * sizeof(T),
                      absl::MakeSpan(reinterpret_cast<uint8_t*>(ids.data()), count * sizeof(T))));
       for (size_t i = 0; i < count; ++i) {
-        // A negative id is a huge one here, so that one comparison refuses both.
+        // A negative id becomes a huge one here, so one comparison refuses both.
         if (static_cast<uint64_t>(ids[i]) >= static_cast<uint64_t>(vocab_size_)) {
           return NoSuchToken(begin + static_cast<int64_t>(i), ids[i]);
         }
@@ -66,7 +64,6 @@ class TokenFile final : public TokenSource {
     return absl::OkStatus();
   }
 
- private:
   absl::Status NoSuchToken(int64_t index, T id) const {
     return absl::InvalidArgumentError(absl::StrCat(
         file_.path(), ": token ", index, " is ", id, ", expected 0 to ", vocab_size_ - 1,
@@ -74,7 +71,7 @@ class TokenFile final : public TokenSource {
   }
 
   const RandomAccessFile file_;
-  const TokenLayout layout_;
+  const size_t data_begin_;
   const int32_t vocab_size_;
 };
 
@@ -107,7 +104,7 @@ absl::StatusOr<ElementType> FindNpyType(const std::string& descr) {
                                                  known, "; convert with numpy.ndarray.astype"));
 }
 
-// Checks the shape and that exactly its elements follow the header.
+// Checks the shape, and that exactly its elements follow the header.
 absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_bytes,
                                       size_t file_bytes) {
   const std::string shape = absl::StrCat("(", absl::StrJoin(header.shape, ", "), ")");
@@ -140,8 +137,9 @@ absl::StatusOr<TokenLayout> LayOutNpy(const NpyHeader& header, size_t element_by
   return layout;
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpy(RandomAccessFile file,
-                                                           int32_t vocab_size) {
+using SourceOr = absl::StatusOr<std::shared_ptr<const TokenSource>>;
+
+SourceOr OpenNpy(RandomAccessFile file, int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kMostHeaderBytes));
   ZEROTH_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(head));
   ZEROTH_ASSIGN_OR_RETURN(const ElementType type, FindNpyType(header.descr));
@@ -149,8 +147,7 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpy(RandomAccessFile file
   return type.make(std::move(file), layout, vocab_size);
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(RandomAccessFile file,
-                                                            int32_t vocab_size) {
+SourceOr OpenLlmc(RandomAccessFile file, int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, file.ReadHead(kMostHeaderBytes));
   ZEROTH_ASSIGN_OR_RETURN(const LlmcHeader header, ParseLlmcHeader(head, file.size()));
   const TokenLayout layout = {kLlmcHeaderBytes, header.count, 0};
@@ -158,22 +155,22 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmc(RandomAccessFile fil
                                  : Make<uint32_t>(std::move(file), layout, vocab_size);
 }
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
-                                                               int32_t vocab_size) {
+SourceOr OpenAs(SourceOr (*open)(RandomAccessFile, int32_t), const std::string& path,
+                int32_t vocab_size) {
   ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
-  auto source = OpenNpy(std::move(file), vocab_size);
+  SourceOr source = open(std::move(file), vocab_size);
   if (!source.ok()) return Annotate(source.status(), path);
   return source;
 }
 
-absl::StatusOr<std::shared_ptr<const TokenSource>> OpenLlmcFile(const std::string& path,
-                                                                int32_t vocab_size) {
-  ZEROTH_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path));
-  auto source = OpenLlmc(std::move(file), vocab_size);
-  if (!source.ok()) return Annotate(source.status(), path);
-  return source;
+}  // namespace
+
+SourceOr OpenNpyFile(const std::string& path, int32_t vocab_size) {
+  return OpenAs(OpenNpy, path, vocab_size);
+}
+
+SourceOr OpenLlmcFile(const std::string& path, int32_t vocab_size) {
+  return OpenAs(OpenLlmc, path, vocab_size);
 }
 
 }  // namespace zeroth

@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Files of token ids, read where they are used.
+// Files of token ids, which are read on demand.
 
 #ifndef ZEROTH_DATA_TOKEN_FILE_H_
 #define ZEROTH_DATA_TOKEN_FILE_H_
@@ -17,9 +17,9 @@ namespace zeroth {
 
 // A NumPy .npy file (format versions 1 to 3) of little-endian integers: uint8, uint16, uint32,
 // uint64, int32 or int64. One dimension is a stream; two are rows, used whole. InvalidArgument
-// names the file and what in it is wrong: magic, version, header, element type, order, dimensions,
-// emptiness, or a size that differs from the one that the header says. Read has RandomAccessFile's
-// errors too, as for a file that was cut short meanwhile.
+// names the file and what is wrong: magic, version, header, element type, order, dimensions,
+// emptiness, or a size that differs from the header's. Read has RandomAccessFile's errors, too, as
+// for a file that was cut short meanwhile.
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenNpyFile(const std::string& path,
                                                                int32_t vocab_size);
 

@@ -1,7 +1,5 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/token_hash.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -11,27 +9,16 @@
 
 #include "gtest/gtest.h"
 
+#include "zeroth/data/token_source.h"
+
 namespace zeroth {
 namespace {
 
-class Tokens final : public TokenSource {
- public:
-  explicit Tokens(std::vector<int32_t> ids, int64_t row_length = 0)
-      : ids_(std::move(ids)), row_length_(row_length) {}
-  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
-  int64_t row_length() const override { return row_length_; }
-  const std::string& description() const override { return description_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    absl::Status status = CheckTokenRange(*this, begin, out.size());
-    if (status.ok()) std::copy_n(ids_.begin() + begin, out.size(), out.begin());
-    return status;
-  }
-
- private:
-  const std::vector<int32_t> ids_;
-  const int64_t row_length_;
-  const std::string description_ = "tokens";
-};
+TokensInMemory<int32_t> Tokens(std::vector<int32_t> ids, int64_t row_length = 0) {
+  TokenSource::Facts facts;
+  facts.row_length = row_length;
+  return TokensInMemory<int32_t>(std::move(ids), facts);
+}
 
 std::vector<int32_t> Ids(int64_t count) {
   std::vector<int32_t> ids(static_cast<size_t>(count));

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -21,31 +20,12 @@
 #include "zeroth/core/base/file/errno_status.h"
 #include "zeroth/core/base/file/file_util.h"
 #include "zeroth/core/base/status_macros.h"
-#include "zeroth/data/llmc_header.h"
-#include "zeroth/data/npy_header.h"
+#include "zeroth/data/token_format.h"
 
 namespace zeroth {
 namespace {
 
-constexpr size_t kNpyHeaderBytes = 128;
 constexpr size_t kEndingBytes = 4;  // ".npy", ".bin"
-
-std::vector<uint8_t> NpyHeaderOf(size_t token_bytes, int64_t count) {
-  std::string text = absl::StrCat(kNpyMagic, absl::string_view("\x01\x00", 2),
-                                  absl::string_view("\x76\x00", 2), "{'descr': '<u", token_bytes,
-                                  "', 'fortran_order': False, 'shape': (", count, ",), }");
-  text.resize(kNpyHeaderBytes - 1, ' ');
-  text.push_back('\n');
-  return {text.begin(), text.end()};
-}
-
-std::vector<uint8_t> LlmcHeaderOf(size_t token_bytes, int64_t count) {
-  const int32_t fields[] = {token_bytes == 2 ? 20240520 : 20240801, token_bytes == 2 ? 1 : 7,
-                            static_cast<int32_t>(count)};
-  std::vector<uint8_t> header(kLlmcHeaderBytes);
-  std::memcpy(header.data(), fields, sizeof(fields));
-  return header;
-}
 
 }  // namespace
 
@@ -81,8 +61,9 @@ TokenShardWriter::~TokenShardWriter() {
 
 bool TokenShardWriter::is_npy() const { return absl::EndsWith(options_.path, ".npy"); }
 
-size_t TokenShardWriter::header_bytes() const {
-  return is_npy() ? kNpyHeaderBytes : kLlmcHeaderBytes;
+std::vector<uint8_t> TokenShardWriter::Header() const {
+  const int64_t count = position_.tokens_in_shard;
+  return is_npy() ? NpyHeaderBytes(token_bytes(), count) : LlmcHeaderBytes(token_bytes(), count);
 }
 
 absl::Status TokenShardWriter::OpenShard() {
@@ -104,7 +85,7 @@ absl::Status TokenShardWriter::Resume(const Position& position) {
     rename(complete.c_str(), (complete + ".partial").c_str());
   ZEROTH_RETURN_IF_ERROR(OpenShard());
   const auto bytes = static_cast<off_t>(
-      header_bytes() + static_cast<size_t>(position.tokens_in_shard) * token_bytes());
+      Header().size() + static_cast<size_t>(position.tokens_in_shard) * token_bytes());
   struct stat found = {};
   if (fstat(fd_, &found) != 0) return ErrnoStatus(errno, absl::StrCat("look at ", partial_));
   if (found.st_size < bytes) {
@@ -141,7 +122,7 @@ absl::Status TokenShardWriter::Append(absl::Span<const int32_t> ids) {
 
 absl::Status TokenShardWriter::Flush() {
   if (fd_ < 0) return absl::OkStatus();
-  const auto place = static_cast<int64_t>(header_bytes()) +
+  const auto place = static_cast<int64_t>(Header().size()) +
                      position_.tokens_in_shard * static_cast<int64_t>(token_bytes());
   ZEROTH_RETURN_IF_ERROR(WriteAt(fd_, partial_, place, buffer_));
   position_.tokens_in_shard += static_cast<int64_t>(buffer_.size() / token_bytes());
@@ -153,10 +134,7 @@ absl::Status TokenShardWriter::Flush() {
 
 absl::Status TokenShardWriter::CloseShard() {
   ZEROTH_RETURN_IF_ERROR(Flush());
-  const int64_t count = position_.tokens_in_shard;
-  ZEROTH_RETURN_IF_ERROR(
-      WriteAt(fd_, partial_, 0,
-              is_npy() ? NpyHeaderOf(token_bytes(), count) : LlmcHeaderOf(token_bytes(), count)));
+  ZEROTH_RETURN_IF_ERROR(WriteAt(fd_, partial_, 0, Header()));
   return PublishFile(&fd_, partial_, PathOf(position_.shard));
 }
 

@@ -22,22 +22,18 @@ class Counting final : public TokenSource {
  public:
   Counting(int32_t first, int64_t size, int64_t row_length = 0,
            absl::Status status = absl::OkStatus())
-      : first_(first), size_(size), row_length_(row_length), status_(std::move(status)) {}
-  int64_t size() const override { return size_; }
-  int64_t row_length() const override { return row_length_; }
-  const std::string& description() const override { return description_; }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    if (absl::Status range = CheckTokenRange(*this, begin, out.size()); !range.ok()) return range;
+      : TokenSource({size, row_length, false, "counting from " + std::to_string(first), {}}),
+        first_(first),
+        status_(std::move(status)) {}
+
+ private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
     std::iota(out.begin(), out.end(), first_ + static_cast<int32_t>(begin));
     return status_;
   }
 
- private:
   int32_t first_;
-  int64_t size_;
-  int64_t row_length_;
   absl::Status status_;
-  std::string description_ = "counting from " + std::to_string(first_);
 };
 
 TEST(ConcatenateTest, ReadsAcrossParts) {
@@ -86,6 +82,47 @@ TEST(ConcatenateTest, ErrorsOfPartsPassThrough) {
   std::vector<int32_t> ids(2);
   EXPECT_TRUE((*source)->Read(0, absl::MakeSpan(ids)).ok());
   EXPECT_EQ((*source)->Read(2, absl::MakeSpan(ids)).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ViewTokensTest, ReadsAPartWithItsOwnFactsAndMarks) {
+  const auto marked = std::make_shared<const TokensInMemory<uint16_t>>(
+      std::vector<uint16_t>{7, 8, 9, 65535}, TokenSource::Facts(),
+      std::vector<uint8_t>{0, 1, 2, 3});
+  std::vector<int32_t> ids(2);
+  std::vector<uint8_t> marks(2);
+  const auto part = ViewTokens(marked, 2, {2, 0, true, "part", {"note"}});
+  ASSERT_TRUE(part->Read(0, absl::MakeSpan(ids)).ok());
+  ASSERT_TRUE(part->ReadMarks(0, absl::MakeSpan(marks)).ok());
+  EXPECT_EQ(ids, (std::vector<int32_t>{9, 65535}));
+  EXPECT_EQ(marks, (std::vector<uint8_t>{2, 3}));
+  EXPECT_EQ(part->notes(), std::vector<std::string>{"note"});
+  // A view ends where its facts say, though its source goes on.
+  for (const int64_t begin : {-1, 1}) {
+    EXPECT_EQ(part->Read(begin, absl::MakeSpan(ids)).code(), absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(part->ReadMarks(begin, absl::MakeSpan(marks)).code(), absl::StatusCode::kOutOfRange);
+  }
+  const auto other = std::make_shared<Counting>(1, 4);
+  const auto remarked = ViewTokens(marked, 1, {3, 0, true, "remarked", {}}, other);
+  ASSERT_TRUE(remarked->ReadMarks(0, absl::MakeSpan(marks)).ok());
+  EXPECT_EQ(marks, (std::vector<uint8_t>{2, 3}));
+  ASSERT_TRUE(other->ReadMarks(0, absl::MakeSpan(marks)).ok());
+  EXPECT_EQ(marks, (std::vector<uint8_t>{0, 0}));
+}
+
+TEST(ReadInPiecesTest, CoversTheRangeAndStopsAtAnError) {
+  const Counting source(0, 200'000);
+  std::vector<int32_t> read;
+  const auto append = [&](absl::Span<const int32_t> piece) {
+    read.insert(read.end(), piece.begin(), piece.end());
+    return read.size() > 150'000 ? absl::DataLossError("enough") : absl::OkStatus();
+  };
+  ASSERT_TRUE(ReadInPieces(source, 5, 140'005, append).ok());
+  std::vector<int32_t> expected(140'000);
+  std::iota(expected.begin(), expected.end(), 5);
+  EXPECT_TRUE(read == expected);
+  EXPECT_EQ(ReadInPieces(source, 0, 200'000, append).code(), absl::StatusCode::kDataLoss);
+  EXPECT_LT(read.size(), 340'000u);
+  EXPECT_EQ(ReadInPieces(source, 199'999, 200'001, append).code(), absl::StatusCode::kOutOfRange);
 }
 
 }  // namespace

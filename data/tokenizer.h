@@ -24,34 +24,35 @@ class Tokenizer {
 
   virtual ~Tokenizer() = default;
 
-  // "byte", "gpt2": for messages.
+  // The name in messages: "byte", "gpt2".
   virtual std::string name() const = 0;
   // Ids are in [0, vocab_size()).
   virtual int32_t vocab_size() const = 0;
   // The id that separates documents.
   virtual int32_t end_of_text() const = 0;
-  // What the tokenizer's template puts before and behind a text: a begin-of-text token, mostly.
+  // The ids that the tokenizer's template puts before and after a text; often a begin-of-text
+  // token.
   virtual absl::Span<const int32_t> prefix() const { return {}; }
   virtual absl::Span<const int32_t> suffix() const { return {}; }
-  // The id of a token as the vocabulary spells it, special ones included.
+  // The id of a token, spelled as in the vocabulary, special tokens included.
   virtual std::optional<int32_t> Find(absl::string_view token) const = 0;
 
-  // Feeds the ids of `text`, any bytes at all, without prefix and suffix, to `sink` in pieces of
-  // bounded size, so that a large corpus is never held as ids twice. With `continues`, the text is
-  // the later part of one that was cut. ResourceExhausted if a pattern that cuts words takes too
+  // Feeds the ids of `text` (any bytes), without prefix and suffix, to `sink` in pieces of bounded
+  // size, so that a large corpus is never held as ids twice. `continues`: the text is the later
+  // part of a document that was cut. ResourceExhausted if a pattern that splits words takes too
   // many steps.
   virtual absl::Status EncodeTo(absl::string_view text, bool continues, Sink sink) const = 0;
-  // Whether a text that is cut before a space, behind a printing ASCII character, has the ids of
-  // its two parts, so that a large corpus need not be held as text either.
+  // True if cutting a text before a space that follows a printing ASCII character does not change
+  // its ids. Then a large corpus need not be held as text either.
   virtual bool CutsAtSpaces() const = 0;
 
   // EncodeTo, collected.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const;
 
   // The bytes of `ids`; special tokens become their spelling. OutOfRange names the first id outside
-  // the vocabulary. Of tokenizers of bytes, Decode(Encode(text)) == text whatever the bytes.
+  // the vocabulary. For byte-level tokenizers, Decode(Encode(text)) == text for any bytes.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids) const;
-  // The same as valid UTF-8: U+FFFD stands for what is none.
+  // The same as valid UTF-8: U+FFFD replaces invalid bytes.
   absl::StatusOr<std::string> DecodeUtf8Text(absl::Span<const int32_t> ids) const;
 
  protected:
@@ -63,7 +64,7 @@ class Tokenizer {
   absl::Status CheckIds(absl::Span<const int32_t> ids) const;
 };
 
-// How the end-of-text token is spelled in text and in vocabularies.
+// The spelling of the end-of-text token in text and in vocabularies.
 inline constexpr char kEndOfTextSpelling[] = "<|endoftext|>";
 
 }  // namespace zeroth

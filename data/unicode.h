@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8, and as much of Unicode as tokenizers take that no library has.
+// UTF-8, as far as tokenizers need it and no library has it.
 
 #ifndef ZEROTH_DATA_UNICODE_H_
 #define ZEROTH_DATA_UNICODE_H_
@@ -26,12 +26,11 @@ struct DecodedChar {
 // values above U+10FFFF are invalid, as RFC 3629 demands.
 DecodedChar DecodeUtf8(absl::string_view text);
 
-// Bytes at the front of `text` that are valid UTF-8.
+// Returns the number of bytes at the front of `text` that are valid UTF-8.
 size_t ValidUtf8Length(absl::string_view text);
 
-// `text` with U+FFFD in the place of every longest beginning of a character that is cut short, and
-// of every other byte that is not UTF-8, as Unicode 15 (3.9) advises and Rust's from_utf8_lossy
-// does.
+// Replaces by U+FFFD every longest beginning of a truncated character, and every other byte that is
+// not UTF-8, as Unicode 15 (3.9) advises and Rust's from_utf8_lossy does.
 std::string ReplaceInvalidUtf8(absl::string_view text);
 
 // Appends the UTF-8 form of a valid code point.

@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Fills metadata under "<architecture>."; keeps the first error, so that a mapping reads as a list.
+// Fills metadata under "<architecture>.". Remembers the first error, so that a mapping reads as a
+// list.
 class MetadataBuilder {
  public:
   MetadataBuilder(const HfConfig& config, absl::string_view architecture)
@@ -46,7 +47,7 @@ class MetadataBuilder {
     metadata_.SetString(absl::StrCat(prefix_, key), value);
   }
 
-  // Whether the config says for `key` what llama.cpp computes.
+  // Refuses a config whose `key` is not what llama.cpp computes.
   template <typename T>
   void Require(absl::string_view key, const absl::StatusOr<T>& value, const T& expected) {
     if (!Keep(value.status()) || *value == expected) return;
@@ -95,8 +96,8 @@ absl::StatusOr<GgufMetadata> Gpt2Metadata(const HfConfig& config) {
   return std::move(out).Build();
 }
 
-// What Llama, and the families that say things in its words, are called by transformers; and
-// whether a file of theirs says for itself which projections have biases.
+// The families with Llama's keys, their names in transformers, and whether their config.json has
+// keys for the projections' biases.
 struct LlamaLike {
   absl::string_view architecture;
   const char* transformers_name;
@@ -130,7 +131,8 @@ absl::StatusOr<int64_t> HeadDim(const HfConfig& config) {
 
 constexpr char kSlidingWindow[] = "attention.sliding_window";
 
-// llama.cpp has no dense blocks in such a model, and always makes the chosen weights sum to one.
+// llama.cpp has no dense blocks in such a model, and always normalizes the chosen weights to sum
+// one.
 void SetExperts(const HfConfig& config, MetadataBuilder& out) {
   const char* const count = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   out.Count("expert_count", config.GetInt(count));
@@ -161,7 +163,7 @@ absl::StatusOr<GgufMetadata> LlamaMetadata(const HfConfig& config, absl::string_
   out.Float("attention.layer_norm_rms_epsilon", config.GetDoubleOr("rms_norm_eps", 1e-6));
   out.Require("hidden_act", config.GetStringOr("hidden_act", "silu"), std::string("silu"));
   out.Require("use_sliding_window", config.GetBoolOr("use_sliding_window", false), false);
-  // Null where there is none. Other families have one only with use_sliding_window.
+  // Null if there is no window. Other families have one only with use_sliding_window.
   if (config.ModelType().value_or("") == "mistral" && config.Has("sliding_window"))
     out.Count(kSlidingWindow, config.GetInt("sliding_window"));
   const absl::StatusOr<HfRope> rope = HfRopeOf(config);
@@ -187,7 +189,7 @@ double ShortDecimal(double value) {
   return shortened;
 }
 
-// Fills config.json from metadata under "<architecture>."; keeps the first error.
+// Fills config.json from metadata under "<architecture>.". Remembers the first error.
 class ConfigBuilder {
  public:
   ConfigBuilder(const GgufMetadata& metadata, absl::string_view architecture)
@@ -259,7 +261,7 @@ absl::StatusOr<HfConfig> Gpt2Config(const GgufMetadata& metadata, const HfConfig
   out["vocab_size"] = facts.vocab_size;
   out["tie_word_embeddings"] = facts.tie_word_embeddings;
   out["torch_dtype"] = facts.torch_dtype;
-  // A GGUF knows none; transformers' default of 0.1 would be a guess.
+  // GGUF stores no dropout; transformers' default of 0.1 would be a guess.
   for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) out[dropout] = 0.0;
   return std::move(out).Build();
 }

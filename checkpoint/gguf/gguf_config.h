@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// config.json in llama.cpp's words: "gpt2.block_count" is "n_layer", and so on. The tokenizer's
-// part of the metadata is gguf_tokenizer.h's.
+// Translates config.json into llama.cpp's metadata and back: "n_layer" is "gpt2.block_count", and
+// so on. gguf_tokenizer.h has the tokenizer's part of the metadata.
 
 #ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
 #define ZEROTH_CHECKPOINT_GGUF_GGUF_CONFIG_H_
@@ -20,23 +20,23 @@
 
 namespace zeroth {
 
-// Llama 3.1's stretching of rotary embeddings to longer contexts is a RopeSpec of type kLlama3, of
-// which Hugging Face stores the four numbers, and GGUF what they do to each frequency.
+// Llama 3.1 stretches rotary embeddings to longer contexts (a RopeSpec of type kLlama3). Hugging
+// Face stores its four numbers, and GGUF the divisor of each frequency.
 //
-// What each of the head_dim / 2 frequencies is divided by, the highest frequency first.
+// Returns the divisors of the head_dim / 2 frequencies, the highest frequency first.
 std::vector<float> Llama3RopeFactors(const RopeSpec& rope, int64_t head_dim);
-// The numbers behind `factors`, if they are those of a published Llama 3 model in all but `factor`
-// (every one of them has the same others). Unimplemented otherwise.
+// Recovers the numbers from the divisors. All published Llama 3 models differ in `factor` alone;
+// Unimplemented for divisors of other models.
 absl::StatusOr<RopeSpec> RecoverLlama3Rope(absl::Span<const float> factors, double theta);
 
-// general.architecture and the architecture's own keys. InvalidArgument, naming file and key, for a
-// config that is incomplete or contradicts itself; Unimplemented for a family without a mapping and
-// for what llama.cpp would compute otherwise than the config says (other activations, rotary
-// scaling that it has no key for): such a file would load and answer nonsense.
+// Returns general.architecture and the architecture's own keys. InvalidArgument, naming file and
+// key, for a config that is incomplete or contradicts itself. Unimplemented for a family without a
+// mapping, and for a config that llama.cpp would not follow (other activations, rotary scaling that
+// it has no key for): such a file would load and answer nonsense.
 absl::StatusOr<GgufMetadata> GgufMetadataOf(const HfConfig& config);
 
-// Where a Llama config says how rotary embeddings are scaled, and which way; newer files say
-// "rope_parameters", and put the base there, too.
+// How a Llama config scales rotary embeddings. Newer files have "rope_parameters", which includes
+// the base.
 struct HfRope {
   std::string where;  // "rope_scaling" or "rope_parameters"; empty if neither is there
   std::string type = "default";
@@ -45,33 +45,33 @@ struct HfRope {
 
 absl::StatusOr<HfRope> HfRopeOf(const HfConfig& config);
 
-// The rotary scaling that a config asks for with rope_type "llama3"; nothing if it asks for none.
-// GGUF has no keys for it, but a tensor (Llama3RopeFactors).
+// The rotary scaling of a config with rope_type "llama3"; empty for other configs. GGUF stores it
+// as a tensor (Llama3RopeFactors), not under keys.
 absl::StatusOr<std::optional<RopeSpec>> Llama3RopeOf(const HfConfig& config);
 
-// What a config.json needs beyond the metadata.
+// What a config.json needs beside the metadata.
 struct HfConfigFacts {
-  // Rows of the token embedding: the key, where a file has it, may count the tokens only.
+  // Rows of the token embedding. The metadata's key, if present, may count the tokens only.
   int64_t vocab_size = 0;
-  // Whether the file has no head of its own.
+  // True if the file has no head of its own.
   bool tie_word_embeddings = false;
-  // "float32", ...: transformers loads in this type.
+  // The type in which transformers loads the model: "float32", ...
   std::string torch_dtype = "float32";
   std::optional<RopeSpec> rope;
-  // Whether Llama's projections have biases, which is for the file's tensors to say.
+  // Whether Llama's projections have biases, as the file's tensors show.
   bool attention_bias = false;
   bool mlp_bias = false;
 };
 
-// The inverse. Unimplemented for mixtures of experts other than Qwen3-MoE and for rotary scaling
-// other than linear and Llama 3's.
+// The inverse of GgufMetadataOf. Unimplemented for mixtures of experts other than Qwen3-MoE and for
+// rotary scaling other than linear and Llama 3's.
 absl::StatusOr<HfConfig> HfConfigOf(const GgufMetadata& metadata, const HfConfigFacts& facts);
 
-// What the rows of a model's matrices divide into.
+// How the rows of a model's matrices are divided.
 struct GgufDivision {
   int64_t query_heads = 1;
   int64_t key_heads = 1;
-  // Whose matrices are stacked in each block; 0 in a model without experts.
+  // Number of experts whose matrices are stacked in each block; 0 in a model without experts.
   int64_t experts = 0;
 };
 absl::StatusOr<GgufDivision> GgufDivisionOf(const GgufMetadata& metadata);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr char kEmbedding[] = "token_embd.weight";
 constexpr char kHead[] = "output.weight";
-// Stands for ids that no vocabulary can have.
+// Stands for an id that no vocabulary can have.
 constexpr uint64_t kNoSuchToken = uint64_t{1} << 62;
 
 // llama.cpp's numbers for general.file_type.
@@ -40,7 +40,7 @@ uint32_t FileType(DType dtype) {
   }
 }
 
-// Adds what `layout` says to a copy. `to_gguf`: the direction.
+// Sets a copy's relayout. `to_gguf` is the direction.
 void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, TensorCopy* copy) {
   if (layout == GgufLayout::kSame) return;
   if (layout == GgufLayout::kTransposed) {
@@ -51,7 +51,7 @@ void SetRelayout(GgufLayout layout, const GgufDivision& division, bool to_gguf, 
   copy->heads = layout == GgufLayout::kQueryRows ? division.query_heads : division.key_heads;
 }
 
-// Adds that a copy is one expert's of the `experts` that GGUF stacks.
+// Makes a copy one expert's place in a GGUF tensor that stacks `experts` of them.
 absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> expert,
                          int64_t experts, bool to_gguf, TensorCopy* copy) {
   if (!expert) return absl::OkStatus();
@@ -66,8 +66,8 @@ absl::Status SetStacking(const WeightsSource& source, std::optional<int64_t> exp
   return absl::OkStatus();
 }
 
-// What is copied of a tensor that is called `renamed` on the other side; nothing if it is not
-// there.
+// Returns how a tensor is copied that the other side calls `renamed`. Empty if it has no such
+// tensor.
 absl::StatusOr<std::optional<TensorCopy>> CopyOf(
     const WeightsSource& source, const std::string& name,
     const absl::StatusOr<std::optional<GgufTensorName>>& renamed, const GgufDivision& division,
@@ -87,8 +87,8 @@ absl::StatusOr<std::optional<TensorCopy>> CopyOf(
   return copy;
 }
 
-// The order in which files are usually laid out: embeddings, blocks by number, the rest. The
-// experts of one tensor follow each other.
+// A key for the usual order in files: embeddings, blocks by number, the rest. The experts of one
+// tensor follow each other.
 std::tuple<int, int64_t, std::string, int64_t> FileOrder(const TensorCopy& copy) {
   constexpr absl::string_view kBlock = "blk.";
   const std::string& name = copy.to;
@@ -117,8 +117,8 @@ absl::StatusOr<std::vector<TensorCopy>> PlanExport(const WeightsSource& weights,
   return copies;
 }
 
-// A model that lacks a tensor would load nowhere; better said here, by the name that the user
-// knows.
+// Refuses a model that lacks a tensor, which no program would load. The message has the name that
+// the user knows.
 absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
                            const std::vector<TensorCopy>& copies, bool to_gguf,
                            const std::string& where) {
@@ -141,7 +141,7 @@ absl::Status CheckComplete(const GgufMetadata& metadata, bool tied,
                    tied ? "" : " whose head is not the embedding", " needs"));
 }
 
-// The type of most elements.
+// The dtype that most elements have.
 DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
   std::map<DType, int64_t> elements;
   for (const TensorDeclaration& tensor : tensors) elements[tensor.dtype] += tensor.shape.numel();
@@ -152,8 +152,8 @@ DType CommonDType(const std::vector<TensorDeclaration>& tensors) {
   return common;
 }
 
-// A token that config.json names; the first where it lists several, as Llama 3 does for the ends of
-// texts and of turns.
+// Reads a token id of config.json. Takes the first of a list, as Llama 3 has for the ends of texts
+// and of turns.
 std::optional<int64_t> ConfigTokenId(const HfConfig& config, absl::string_view key) {
   const auto found = config.json().find(std::string(key));
   if (found == config.json().end()) return std::nullopt;
@@ -178,14 +178,14 @@ absl::Status AddVocabulary(const HfDirectory& model, GgufVocabularySource source
                        "byte vocabulary or none"));
     }
   }
-  // What config.json says of the two comes first.
+  // For these two tokens config.json takes precedence.
   if (const auto id = ConfigTokenId(model.config(), "bos_token_id")) vocabulary->bos = id;
   if (const auto id = ConfigTokenId(model.config(), "eos_token_id")) vocabulary->eos = id;
   ZEROTH_ASSIGN_OR_RETURN(const int64_t vocab_size, model.config().GetInt("vocab_size"));
   return Annotate(SetVocabulary(*std::move(vocabulary), vocab_size, metadata), model.path());
 }
 
-// The factors of Llama 3's rotary scaling as GGUF stores them; empty without such scaling.
+// Returns the factors of Llama 3's rotary scaling as GGUF stores them; empty without such scaling.
 absl::StatusOr<std::vector<float>> RopeFactors(const HfConfig& config,
                                                const GgufMetadata& metadata) {
   if (!metadata.Has("llama.block_count")) return std::vector<float>();
@@ -196,7 +196,7 @@ absl::StatusOr<std::vector<float>> RopeFactors(const HfConfig& config,
   return Llama3RopeFactors(*rope, head_dim);
 }
 
-// Whether two tensors hold the same bytes of one type and shape.
+// True if two tensors have the same dtype, shape and bytes.
 absl::StatusOr<bool> SameTensor(const GgufFile& model, absl::string_view a, absl::string_view b) {
   const SafetensorsEntry* const left = model.Find(a);
   const SafetensorsEntry* const right = model.Find(b);
@@ -216,7 +216,7 @@ struct ImportPlan {
   bool tied = false;
 };
 
-absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType> dtype) {
+absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model) {
   const GgufMetadata& metadata = model.metadata();
   ZEROTH_ASSIGN_OR_RETURN(const std::string architecture,
                           metadata.GetString("general.architecture"));
@@ -240,9 +240,9 @@ absl::StatusOr<ImportPlan> PlanImport(const GgufFile& model, std::optional<DType
     for (int64_t piece = 0; piece < pieces; ++piece) {
       ZEROTH_ASSIGN_OR_RETURN(std::optional<TensorCopy> copy,
                               CopyOf(model, name, HfNameOf(architecture, name, piece), division,
-                                     /*to_gguf=*/false, dtype));
+                                     /*to_gguf=*/false, /*dtype=*/std::nullopt));
       if (!copy.has_value()) break;
-      // No more than the file holds, whatever its metadata says.
+      // The file's shape bounds the number of pieces, whatever its metadata says.
       if (copy->stacking == Stacking::kOutOf && shape.rank() > 0 && shape.numel() > 0) {
         pieces = std::min(copy->places, shape.dim(0));
       }
@@ -260,14 +260,13 @@ absl::StatusOr<std::optional<RopeSpec>> ReadRopeFactors(const GgufFile& model) {
   ZEROTH_ASSIGN_OR_RETURN(const double theta,
                           model.metadata().GetDoubleOr("llama.rope.freq_base", 10000.0));
   auto rope = RecoverLlama3Rope(factors, theta);
-  if (!rope.ok()) {
-    return Annotate(rope.status(),
-                    absl::StrCat(model.description(), ": tensor \"", kGgufRopeFactors, "\""));
-  }
+  ZEROTH_RETURN_IF_ERROR_WITH(
+      rope.status(), absl::StrCat(model.description(), ": tensor \"", kGgufRopeFactors, "\""));
   return *rope;
 }
 
-// The tokenizer's files by name; a note where there are none that could say what the file says.
+// Returns the tokenizer's files by name. If no files can express the file's tokenizer, returns none
+// and adds a note.
 absl::StatusOr<std::map<std::string, std::string>> TokenizerFiles(const GgufMetadata& metadata,
                                                                   GgufImportNotes* notes) {
   std::map<std::string, std::string> none;
@@ -324,16 +323,16 @@ absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
 }
 
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model) {
-  ZEROTH_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(model, std::nullopt));
+  ZEROTH_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(model));
   return std::move(plan.copies);
 }
 
 absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
-                                                const GgufImportOptions& options) {
-  ZEROTH_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(model, options.dtype));
+                                                const HfConvertOptions& options) {
+  ZEROTH_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(model));
   ZEROTH_RETURN_IF_ERROR(CheckComplete(model.metadata(), plan.tied, plan.copies,
                                        /*to_gguf=*/false, model.description()));
-  ZEROTH_ASSIGN_OR_RETURN(std::vector<TensorDeclaration> tensors,
+  ZEROTH_ASSIGN_OR_RETURN(const std::vector<TensorDeclaration> tensors,
                           DeclareCopies(model, plan.copies));
   HfConfigFacts facts;
   ZEROTH_ASSIGN_OR_RETURN(const Shape embedding, model.ShapeOf(kEmbedding));
@@ -346,18 +345,8 @@ absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std
   ZEROTH_ASSIGN_OR_RETURN(const HfConfig config, HfConfigOf(model.metadata(), facts));
   GgufImportNotes notes;
   ZEROTH_ASSIGN_OR_RETURN(const auto files, TokenizerFiles(model.metadata(), &notes));
-  ZEROTH_ASSIGN_OR_RETURN(
-      const std::unique_ptr<HfDirectoryWriter> writer,
-      HfDirectoryWriter::Create(directory, config, std::move(tensors), options.directory));
-  for (const auto& [name, content] : files) {
-    ZEROTH_RETURN_IF_ERROR(writer->WriteTokenizerFile(name, content));
-  }
   ZEROTH_RETURN_IF_ERROR(
-      CopyTensors(model, plan.copies,
-                  [&](absl::string_view name, int64_t begin, absl::Span<const float> values) {
-                    return writer->Write(name, begin, values);
-                  }));
-  ZEROTH_RETURN_IF_ERROR(writer->Finish());
+      WriteHfDirectory(model, config, std::move(plan.copies), files, directory, options));
   return notes;
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whole models between Hugging Face directories and GGUF files, one tensor after the other: a few
-// MiB of memory whatever the model's size.
+// Converts whole models between Hugging Face directories and GGUF files, one tensor after the
+// other, in a few MiB of memory whatever the model's size.
 
 #ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
 #define ZEROTH_CHECKPOINT_GGUF_GGUF_CONVERT_H_
@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
+#include "zeroth/checkpoint/hf_convert.h"
 #include "zeroth/checkpoint/hf_directory.h"
-#include "zeroth/checkpoint/hf_directory_writer.h"
 #include "zeroth/checkpoint/tensor_copy.h"
 #include "zeroth/core/base/dtype.h"
 
@@ -28,8 +28,8 @@ enum class GgufVocabularySource {
 };
 
 struct GgufExportOptions {
-  // Type of the matrices; nothing: each its own. Vectors and position embeddings are always F32,
-  // as llama.cpp wants them. fp16 refuses values that it cannot hold.
+  // Type of the matrices; if empty, each keeps its own. Vectors and position embeddings are always
+  // F32, as llama.cpp wants them. fp16 refuses values that it cannot hold.
   std::optional<DType> dtype;
   GgufVocabularySource vocabulary = GgufVocabularySource::kFiles;
   // general.name; empty: no such key.
@@ -37,31 +37,25 @@ struct GgufExportOptions {
 };
 
 // Writes `model` to a GGUF file at `path`, which appears whole or not at all. Unimplemented for
-// model families without a mapping, and where llama.cpp would compute something else
-// (gguf_config.h); InvalidArgument for tensors that the family does not have and, with kFiles, for
+// model families without a mapping, and for configs that llama.cpp would compute differently
+// (gguf_config.h). InvalidArgument for tensors that the family does not have and, with kFiles, for
 // a directory without tokenizer files.
 absl::Status ConvertHfToGguf(const HfDirectory& model, const std::string& path,
                              const GgufExportOptions& options = {});
 
-// How Hugging Face's tensors are made of `model`'s, in their own types: names, transpositions and
-// orders of rows. A tied head's second copy and what Hugging Face computes are left out.
-// Unimplemented and InvalidArgument as for ConvertGgufToHf.
+// Returns how Hugging Face's tensors are made of `model`'s, in their own types: names,
+// transpositions and orders of rows. A tied head's second copy and what Hugging Face computes are
+// left out. Unimplemented and InvalidArgument as for ConvertGgufToHf.
 absl::StatusOr<std::vector<TensorCopy>> GgufToHfCopies(const GgufFile& model);
 
-struct GgufImportOptions {
-  // Type of all tensors; nothing: each its own.
-  std::optional<DType> dtype;
-  HfDirectoryOptions directory;
-};
-
-// What an import could not bring along, in sentences for the user; empty if nothing.
+// What an import had to leave out, in sentences for the user.
 using GgufImportNotes = std::vector<std::string>;
 
 // Writes `model` as a Hugging Face directory at `directory`: config.json, model.safetensors, and
-// the tokenizer's files where there are files that can express it. A head that equals the
-// embedding is the embedding: older exporters of GPT-2 stored it twice.
+// tokenizer files if they can express the file's tokenizer. A head that equals the embedding counts
+// as tied, because older exporters of GPT-2 stored it twice.
 absl::StatusOr<GgufImportNotes> ConvertGgufToHf(const GgufFile& model, const std::string& directory,
-                                                const GgufImportOptions& options = {});
+                                                const HfConvertOptions& options = {});
 
 }  // namespace zeroth
 

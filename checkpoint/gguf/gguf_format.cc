@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "zeroth/checkpoint/gguf/gguf_types.h"
 #include "zeroth/core/base/status_macros.h"
 
 namespace zeroth {
@@ -30,10 +29,10 @@ constexpr size_t MinBytes() {
   return sizeof(T);
 }
 
-// Takes values off the front of a file. Errors carry the byte they stand at.
+// Takes values off the front of a file. Errors say at which byte.
 class Reader {
  public:
-  // Of a file with so many bytes, `head` is at hand.
+  // `head` is the beginning of a file of `file_bytes` bytes.
   Reader(absl::Span<const uint8_t> head, size_t file_bytes)
       : head_(head), file_bytes_(file_bytes) {}
 
@@ -113,7 +112,7 @@ absl::Status ReadItems(Reader& reader, uint64_t count, int depth, std::vector<T>
   return absl::OkStatus();
 }
 
-// Makes `*variant` hold its alternative of number `type`; false if there is none.
+// Sets `*variant` to its alternative of number `type`. False if there is none.
 template <size_t kIndex = 0, typename Variant>
 bool Emplace(uint32_t type, Variant* variant) {
   if constexpr (kIndex < std::variant_size_v<Variant>) {
@@ -162,7 +161,7 @@ absl::StatusOr<GgufValue> ReadValue(Reader& reader) {
   return value;
 }
 
-// A pair and a tensor cannot be shorter; holds the counts against the file's length.
+// Fewest bytes of a pair and of a tensor; bounds their counts by the file's length.
 constexpr size_t kMinPairBytes = 8 + 1 + 4 + 1;
 constexpr size_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
 
@@ -191,7 +190,7 @@ absl::Status ReadPair(Reader& reader, GgufMetadata* metadata) {
   return absl::OkStatus();
 }
 
-// A tensor as declared, its range not yet held against the file.
+// Reads a tensor's declaration. Its range is not yet compared with the file.
 absl::StatusOr<SafetensorsEntry> ReadEntry(Reader& reader) {
   uint32_t rank = 0;
   ZEROTH_RETURN_IF_ERROR(reader.Read(&rank));
@@ -264,7 +263,7 @@ absl::Status CheckRanges(const GgufHeader& header, int64_t alignment, int64_t fi
           entry.begin, ", ", entry.end, "), of which the file holds ",
           std::max<int64_t>(0, file_bytes - header.data_begin), "; is it truncated?"));
     }
-    // An empty tensor overlaps nothing, wherever it lies.
+    // An empty tensor overlaps nothing.
     if (entry.end > entry.begin) previous = item;
   }
   return absl::OkStatus();

@@ -1,8 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The header of a GGUF file (llama.cpp's model format, version 3; version 2 differs only in what
-// big-endian machines write): what a file says about itself, checked before anybody believes it.
-// Everything is little-endian.
+// The header of a GGUF file, llama.cpp's model format, and its checks. This is version 3; version 2
+// differs only in what big-endian machines write. Everything is little-endian.
 //
 //   "GGUF", uint32 version, uint64 tensors, uint64 pairs
 //   pairs times    key, uint32 type, value
@@ -37,8 +36,8 @@
 
 namespace zeroth {
 
-// The values of one array, all of one type. The alternatives are in the order of the file's type
-// numbers, so that index() is the number; 9 is an array of arrays.
+// The values of one array, all of one type. The alternatives stand in the order of the file's type
+// numbers, so index() is the number; 9 is an array of arrays.
 struct GgufArray {
   std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
                std::vector<int16_t>, std::vector<uint32_t>, std::vector<int32_t>,
@@ -50,17 +49,16 @@ struct GgufArray {
   friend bool operator==(const GgufArray& a, const GgufArray& b) { return a.items == b.items; }
 };
 
-// One value; index() is the file's type number here too.
+// One value; index() is the file's type number, as above.
 using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,
                                std::string, GgufArray, uint64_t, int64_t, double>;
 
 // "u32", "string", "array of f32", ...: for messages.
 std::string GgufTypeName(const GgufValue& value);
 
-// The key-value pairs of a file, with typed look-ups whose errors name the file, the key, what was
-// found and what was expected. Get* accept every integer width that holds the value, since writers
-// differ; keys absent give InvalidArgument, or the fallback in Get*Or. An immutable value once
-// built.
+// The key-value pairs of a file, with typed look-ups. Their errors name the file, the key, what was
+// found and what was expected. Get* accept every width of integer, because writers differ. An
+// absent key gives InvalidArgument, or the fallback of Get*Or. A value type.
 class GgufMetadata {
  public:
   GgufMetadata() = default;
@@ -116,47 +114,54 @@ class GgufMetadata {
 
 struct GgufHeader {
   GgufMetadata metadata;
-  // Shapes are row-major, so the last dimension is the file's first; ranges count from
+  // Shapes are row-major, so the last dimension is the file's first. Ranges count from
   // `data_begin`.
   TensorEntries tensors;
   // Offset of the first data byte in the file.
   int64_t data_begin = 0;
 };
 
+inline constexpr absl::string_view kGgufMagic = "GGUF";
 inline constexpr uint32_t kGgufVersion = 3;
 inline constexpr uint32_t kGgufDefaultAlignment = 32;
 inline constexpr char kGgufAlignmentKey[] = "general.alignment";
 // Most dimensions of a tensor, and most bytes of its name, that llama.cpp reads.
 inline constexpr int kMaxGgufRank = 4;
 inline constexpr size_t kMaxGgufTensorName = 63;
+// Longest key that the format allows.
+inline constexpr size_t kMaxGgufKey = 65535;
+// Arrays of arrays are legal, but nobody writes them, and hostile nesting would eat the stack.
+inline constexpr int kMaxGgufDepth = 4;
 
-// Whether `head` begins as GGUF files do.
+// A key or name for messages: shortened and escaped, because a hostile one may be long or hold
+// control characters.
+std::string ShownInGguf(absl::string_view text);
+
+// The element type of ggml's number. Unimplemented for quantised types, with the type's name and
+// what to do; InvalidArgument for a number that ggml does not have.
+absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number);
+// The inverse; InvalidArgument for a type that ggml lacks (unsigned integers, booleans, FP8).
+absl::StatusOr<uint32_t> GgmlNumberOf(SafetensorsDType dtype);
+
+// True if `head` begins as GGUF files do.
 bool HasGgufMagic(absl::Span<const uint8_t> head);
 
-// Checks the header of the file called `path`, which has `file_bytes` bytes and begins with `head`.
-// Every count and length is held against the bytes that are left before anything is allocated for
-// it, so that no file costs more memory than a small multiple of its own size. When this returns
-// OK, every tensor's range lies in the file, is aligned, has exactly the size of its shape and
-// type, and no two overlap. InvalidArgument names the path, the key or tensor, and the byte;
-// Unimplemented says which quantised type a tensor has; OutOfRange: the header is longer than
-// `head`.
+// Parses and checks the header of the file called `path`, which has `file_bytes` bytes and begins
+// with `head`. Every count and length is compared with the remaining bytes before anything is
+// allocated for it, so no file costs more memory than a small multiple of its own size. On success
+// every tensor's range lies in the file, is aligned, has exactly the size of its shape and type,
+// and no two ranges overlap. InvalidArgument names the path, the key or tensor, and the byte;
+// Unimplemented names a tensor's quantised type; OutOfRange: the header is longer than `head`.
 absl::StatusOr<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> head, size_t file_bytes,
                                            const std::string& path);
-// Reads as much of `file` as that takes first; its errors too.
+// Reads the head of `file` and parses it. Errors as above, and those of the file.
 absl::StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file);
 
-// A power of two; InvalidArgument for another value or another type under general.alignment.
+// The value of general.alignment, or its default. InvalidArgument if it is no power of two as u32.
 absl::StatusOr<int64_t> GgufAlignment(const GgufMetadata& metadata);
 
-// The bytes of a file up to and including the padding before the data. `tensors` are in the file's
-// order; their ranges must be aligned. InvalidArgument for what a reader would refuse: an empty key
-// or name, one too long, too many dimensions, a type that the format does not have.
-absl::StatusOr<std::string> SerializeGgufHeader(
-    const GgufMetadata& metadata,
-    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
-
-// A GGUF file, whose header Open checks as a whole. Names and shapes are the file's own
-// (row-major); gguf_names.h has the way to Hugging Face's. Immutable and thread-safe.
+// A GGUF file; Open checks its whole header. Names and shapes (row-major) are the file's own;
+// gguf_names.h maps the names to Hugging Face's. Immutable and thread-safe.
 class GgufFile final : public TensorFile {
  public:
   // NotFound or PermissionDenied from the file system; else as ParseGgufHeader says.

@@ -1,9 +1,13 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The values and element types that a GGUF file can have.
 
+#include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "zeroth/checkpoint/gguf/gguf_format.h"
@@ -12,6 +16,33 @@
 namespace zeroth {
 namespace {
 
+struct PlainType {
+  uint32_t number;
+  SafetensorsDType dtype;
+};
+
+constexpr std::array<PlainType, 8> kPlain = {{{0, SafetensorsDType::kF32},
+                                              {1, SafetensorsDType::kF16},
+                                              {24, SafetensorsDType::kI8},
+                                              {25, SafetensorsDType::kI16},
+                                              {26, SafetensorsDType::kI32},
+                                              {27, SafetensorsDType::kI64},
+                                              {28, SafetensorsDType::kF64},
+                                              {30, SafetensorsDType::kBF16}}};
+
+struct QuantisedType {
+  uint32_t number;
+  absl::string_view name;
+};
+
+// These cannot be read. The names are for the message to a user who named the wrong file.
+constexpr std::array<QuantisedType, 24> kQuantised = {
+    {{2, "Q4_0"},   {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},    {8, "Q8_0"},
+     {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},   {13, "Q5_K"},
+     {14, "Q6_K"},  {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+     {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"},   {22, "IQ2_S"},  {23, "IQ4_XS"},
+     {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}}};
+
 constexpr const char* kTypeNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                       "bool", "string", "array", "u64", "i64", "f64"};
 static_assert(std::size(kTypeNames) == std::variant_size_v<GgufValue>);
@@ -19,7 +50,7 @@ static_assert(std::size(kTypeNames) == std::variant_size_v<GgufValue>);
 template <typename T>
 constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
-// Nothing for what is no integer, or none that 63 bits hold.
+// Empty unless `value` is an integer that 63 bits hold.
 template <typename T>
 std::optional<int64_t> AsInt(const T& value) {
   if constexpr (kIsInteger<T>) {
@@ -114,6 +145,35 @@ absl::StatusOr<std::vector<int64_t>> GgufMetadata::GetInts(absl::string_view key
         return WrongType(key, "array of integers");
       },
       array->items);
+}
+
+std::string ShownInGguf(absl::string_view text) {
+  constexpr size_t kShown = 80;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "..." : "", "\"");
+}
+
+absl::StatusOr<SafetensorsDType> DTypeOfGgml(uint32_t number) {
+  for (const PlainType& plain : kPlain) {
+    if (plain.number == number) return plain.dtype;
+  }
+  for (const QuantisedType& quantised : kQuantised) {
+    if (quantised.number != number) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("quantised as ", quantised.name,
+                     ", expected F32, F16 or BF16; use the file that it was quantised from"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown type ", number, ", expected F32 (0), F16 (1) or BF16 (30)"));
+}
+
+absl::StatusOr<uint32_t> GgmlNumberOf(SafetensorsDType dtype) {
+  for (const PlainType& plain : kPlain) {
+    if (plain.dtype == dtype) return plain.number;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("GGUF has no type ", SafetensorsDTypeName(dtype),
+                   ", expected F32, F16, BF16, F64, I8, I16, I32 or I64"));
 }
 
 }  // namespace zeroth

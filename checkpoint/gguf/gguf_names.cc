@@ -27,24 +27,23 @@ struct Row {
 
 struct Family {
   absl::string_view name;
-  // Before everything but the head, and before the number of a block.
+  // The prefix of every name except the head's, and the prefix of a block's number.
   absl::string_view hf_prefix;
   absl::string_view hf_block;
   std::vector<Row> outside;
   std::vector<Row> inside;
-  // Tensors of a block that are no parameters, whole names.
+  // Names of tensors of a block that hold no parameters.
   std::vector<absl::string_view> ignored;
 };
 
 constexpr absl::string_view kGgufBlock = "blk.";
-// A "*" behind it stands for the number of an expert in a row's name.
+// A "*" after this stands for the number of an expert in a row's name.
 constexpr absl::string_view kHfExperts = "mlp.experts.";
 // All families keep the head outside their prefix.
 constexpr Row kHead = {"lm_head", "output"};
 
-// Llama and those that keep its names. llama.cpp rotates neighbours in a Llama and halves in all
-// others, so that only a Llama's rows pair up differently. `more` are rows of a block beside the
-// common ones.
+// Llama and the families with its names. llama.cpp rotates neighbours in a Llama and halves in all
+// others, so only a Llama's rows change their order. `more` are further rows of a block.
 Family LlamaLike(absl::string_view name, std::vector<Row> norms,
                  const std::vector<Row>& feed_forward, const std::vector<Row>& more = {}) {
   const bool is_llama = name == "llama";
@@ -113,7 +112,7 @@ absl::StatusOr<const Family*> FindFamily(absl::string_view architecture) {
                    architecture, "\"; there are mappings for ", known));
 }
 
-// "12.rest" -> "12", leaving ".rest" without its dot in *text; empty if there is no number.
+// Takes "12" off the front of "12.rest", leaving "rest". Empty if there is no number.
 absl::string_view TakeNumber(absl::string_view* text) {
   size_t digits = 0;
   while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;
@@ -123,7 +122,8 @@ absl::string_view TakeNumber(absl::string_view* text) {
   return number;
 }
 
-// "name.weight" -> "weight", leaving "name"; empty if it is neither weight nor bias.
+// Takes "weight" off the end of "name.weight", leaving "name". Empty if it is neither weight nor
+// bias.
 absl::string_view TakeKind(absl::string_view* text) {
   for (const absl::string_view kind : {"weight", "bias"}) {
     if (absl::EndsWith(*text, absl::StrCat(".", kind))) {
@@ -134,7 +134,8 @@ absl::string_view TakeKind(absl::string_view* text) {
   return "";
 }
 
-// "mlp.experts.12.up_proj" -> 12, leaving "mlp.experts.*.up_proj"; nothing if it is no expert's.
+// Takes 12 out of "mlp.experts.12.up_proj", leaving "mlp.experts.*.up_proj". Empty if the tensor is
+// no expert's.
 std::optional<int64_t> TakeExpert(std::string* name) {
   absl::string_view rest = *name;
   int64_t expert = 0;
@@ -158,7 +159,7 @@ GgufTensorName Renamed(const Row& row, absl::string_view prefix, absl::string_vi
   GgufTensorName renamed;
   renamed.name = absl::StrCat(prefix, base, ".", kind);
   renamed.always_float32 = row.always_float32;
-  // A bias has no columns to exchange, but it has rows.
+  // A bias cannot be transposed, but its rows can be reordered.
   const bool same = row.layout == GgufLayout::kTransposed && kind == "bias";
   renamed.layout = same ? GgufLayout::kSame : row.layout;
   return renamed;

@@ -23,8 +23,7 @@ using Json = nlohmann::json;
 
 constexpr char kEndOfText[] = "<|endoftext|>";
 constexpr size_t kMaxMergesBytes = size_t{64} << 20;
-// More ids than any published vocabulary has: an id read from a file must not decide how much is
-// allocated.
+// More than any published vocabulary has. Bounds what an id in a file can make this allocate.
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
 constexpr char kModelKey[] = "tokenizer.ggml.model";
@@ -35,7 +34,7 @@ constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
 constexpr char kEosKey[] = "tokenizer.ggml.eos_token_id";
 
-// How tokenizer.json spells Llama 3's cuts.
+// Llama 3's splitting expression as tokenizer.json spells it.
 constexpr char kLlama3Cuts[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -57,7 +56,7 @@ std::string AlphabetCharacter(int byte, int* others) {
   return {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
 }
 
-// Collects tokens by id from the places that a tokenizer's files name them in.
+// Collects tokens by id from the several lists of a tokenizer's files.
 class VocabularyBuilder {
  public:
   explicit VocabularyBuilder(std::string path) : path_(std::move(path)) {}
@@ -126,7 +125,7 @@ class VocabularyBuilder {
       return Bad(path_, absl::StrCat("tokens \"", place->second.first, "\" and \"", token,
                                      "\" have the same id, ", id.dump()));
     }
-    // Added tokens appear among the others, too; what is said about them there counts.
+    // An added token may also be in the vocabulary; the list of added tokens decides its type.
     place->second.second = type;
     return absl::OkStatus();
   }
@@ -136,7 +135,7 @@ class VocabularyBuilder {
   std::map<int64_t, std::pair<std::string, GgufTokenType>> tokens_;
 };
 
-// llama.cpp's name for the rule in a tokenizer.json; nothing if it has none that we know.
+// llama.cpp's name of the splitting rule in a tokenizer.json; empty for an unknown rule.
 std::optional<std::string> CuttingRule(const Json& pre_tokenizer) {
   if (Says(pre_tokenizer, "type", "ByteLevel") && !Says(pre_tokenizer, "use_regex", false)) {
     return "gpt-2";
@@ -332,7 +331,7 @@ absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
   };
   name("bos_token", vocabulary.bos);
   name("eos_token", vocabulary.eos);
-  // GPT-2 has no other token to show what it does not know.
+  // GPT-2 has no other token for unknown text.
   name("unk_token", vocabulary.eos);
   const auto dump = [](const Json& json, int indent) {
     return absl::StrCat(json.dump(indent, ' ', false, Json::error_handler_t::replace), "\n");

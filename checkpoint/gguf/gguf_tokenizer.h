@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Vocabularies of byte-pair encoders over GPT-2's byte alphabet, between Hugging Face's files and
-// the tokenizer.ggml.* keys of GGUF.
+// Converts vocabularies of byte-pair encoders over GPT-2's byte alphabet between Hugging Face's
+// files and the tokenizer.ggml.* keys of GGUF.
 
 #ifndef ZEROTH_CHECKPOINT_GGUF_GGUF_TOKENIZER_H_
 #define ZEROTH_CHECKPOINT_GGUF_GGUF_TOKENIZER_H_
@@ -23,12 +23,12 @@ namespace zeroth {
 enum class GgufTokenType : int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 struct GgufVocabulary {
-  // By id, spelled in the byte alphabet (control tokens as they are).
+  // By id, spelled in the byte alphabet; control tokens are spelled as they are.
   std::vector<std::string> tokens;
   std::vector<GgufTokenType> types;
-  // "left right", the first to be applied first.
+  // "left right", in the order of application.
   std::vector<std::string> merges;
-  // llama.cpp's name for the rule that cuts text into words: "gpt-2" or "llama-bpe" (Llama 3's).
+  // llama.cpp's name of the rule that splits text into words: "gpt-2" or "llama-bpe" (Llama 3's).
   std::string pre = "gpt-2";
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
@@ -37,27 +37,26 @@ struct GgufVocabulary {
 // The trainer's byte tokenizer: a token for every byte, and "<|endoftext|>", which is 256.
 GgufVocabulary ByteVocabulary();
 
-// Reads tokenizer.json, or vocab.json and merges.txt, of a Hugging Face directory; nothing if it
-// has neither. InvalidArgument, naming the file, for ids that repeat or leave gaps and merges that
-// are malformed. Unimplemented for other encoders (SentencePiece, WordPiece) and other rules of
-// cutting.
+// Reads tokenizer.json, or vocab.json and merges.txt, of a Hugging Face directory; empty if it has
+// neither. InvalidArgument, naming the file, for ids that repeat or leave gaps and for malformed
+// merges. Unimplemented for other encoders (SentencePiece, WordPiece) and other splitting rules.
 absl::StatusOr<std::optional<GgufVocabulary>> ReadHfVocabulary(const std::string& directory);
 
-// Sets tokenizer.ggml.*, with as many tokens as the embedding has rows (`vocab_size`): padding rows
-// get tokens that are marked unused. InvalidArgument if there are fewer rows than tokens, or
-// if `bos` or `eos` is none of them.
+// Sets tokenizer.ggml.*, with as many tokens as the embedding has rows (`vocab_size`). Padding rows
+// get tokens that are marked unused. InvalidArgument if there are fewer rows than tokens, or if
+// `bos` or `eos` is not below `vocab_size`.
 absl::Status SetVocabulary(GgufVocabulary vocabulary, int64_t vocab_size, GgufMetadata* metadata);
 
-// Says that there is no vocabulary: ids in, ids out.
+// Marks the model as one without vocabulary: programs take and give ids.
 void SetNoVocabulary(GgufMetadata* metadata);
 
-// What metadata say; nothing if they say that there is none. Unimplemented for other encoders;
+// Reads the vocabulary of metadata; empty if they declare none. Unimplemented for other encoders;
 // InvalidArgument for lists of different lengths and ids outside the vocabulary.
 absl::StatusOr<std::optional<GgufVocabulary>> VocabularyOf(const GgufMetadata& metadata);
 
-// The contents of vocab.json, merges.txt and tokenizer_config.json by name. Unimplemented if `pre`
-// is not "gpt-2": these files cannot express another rule, and a reader would silently cut words
-// in the wrong places.
+// Returns vocab.json, merges.txt and tokenizer_config.json: contents by name. Unimplemented if
+// `pre` is not "gpt-2": these files cannot express another rule, and a reader would silently split
+// words in the wrong places.
 absl::StatusOr<std::map<std::string, std::string>> HfTokenizerFiles(
     const GgufVocabulary& vocabulary);
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,11 +15,19 @@
 
 namespace zeroth {
 
+// Serializes the header of a file, up to and including the padding before the data. `tensors` are
+// in the file's order; their ranges must be aligned. InvalidArgument for what a reader would
+// refuse: an empty key or name, one that is too long, too many dimensions, a type that the format
+// lacks.
+absl::StatusOr<std::string> SerializeGgufHeader(
+    const GgufMetadata& metadata,
+    const std::vector<std::pair<std::string, SafetensorsEntry>>& tensors);
+
 // Writers of GGUF files of version 3.
 struct GgufWriter {
-  // Tensors lie in the file in the order given. Creates a temporary file beside `path`, whose
-  // directory must exist. InvalidArgument for a repeated name, a size that overflows, or what
-  // SerializeGgufHeader refuses.
+  // Creates a temporary file beside `path`, whose directory must exist. Tensors lie in the given
+  // order. InvalidArgument for a repeated name, a size that overflows, or what SerializeGgufHeader
+  // refuses.
   static absl::StatusOr<std::unique_ptr<TensorFileWriter>> Create(
       const std::string& path, const GgufMetadata& metadata,
       const std::vector<TensorDeclaration>& tensors);

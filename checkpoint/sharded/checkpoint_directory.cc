@@ -27,14 +27,15 @@ constexpr char kUnfinished[] = ".unfinished-";
 constexpr char kDeleted[] = ".deleted-";
 constexpr char kAside[] = "set-aside-";
 
-// Names of the directories in `directory`; none if it does not exist.
+// Lists the names of the directories in `directory`; none if it does not exist.
 absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     std::error_code unknown;
     if (it->is_directory(unknown)) names.push_back(it->path().filename().string());
-    // What cannot be looked at (ESTALE) may be the newest checkpoint. What is gone is not.
+    // An entry that cannot be looked at (ESTALE) may be the newest checkpoint; one that is gone is
+    // not.
     if (unknown && unknown != std::errc::no_such_file_or_directory) {
       return ErrnoStatus(unknown.value(), absl::StrCat("look at ", it->path().string()));
     }
@@ -45,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> Subdirectories(const std::string& direc
   return names;
 }
 
-// `name` goes by a name of the dead first.
+// Renames `name` to a name that RemoveCheckpointLeftovers knows, then removes it.
 absl::Status Delete(const std::string& directory, const std::string& name,
                     const std::string& dead) {
   const std::string doomed = TemporarySibling(absl::StrCat(directory, "/", kDeleted, dead), "tmp");
@@ -61,7 +62,7 @@ std::optional<int64_t> ParseCheckpointName(absl::string_view name) {
   absl::string_view digits = name;
   int64_t step = 0;
   if (!absl::ConsumePrefix(&digits, kPrefix) || !absl::SimpleAtoi(digits, &step)) return {};
-  // One name for each step: no signs, spaces or other numbers of zeros.
+  // Each step has one name, so signs, spaces and other numbers of zeros are refused.
   return step >= 0 && CheckpointName(step) == name ? std::optional(step) : std::nullopt;
 }
 
@@ -108,7 +109,7 @@ absl::Status DeleteCheckpoint(const std::string& directory, int64_t step) {
 
 absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory) {
   ZEROTH_ASSIGN_OR_RETURN(const std::vector<std::string> names, Subdirectories(directory));
-  // The step and how many times it had been set aside.
+  // The step, the number among those of the same step, and the name.
   std::vector<std::pair<std::pair<int64_t, int64_t>, std::string>> found;
   for (const std::string& name : names) {
     absl::string_view rest = name;

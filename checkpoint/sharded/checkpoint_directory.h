@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The directory that the checkpoints of a run lie in, and what happens to old ones. Nothing here
-// talks to other ranks: one of them does it for all.
+// The directory of a run's checkpoints, and the retention of old ones. Nothing here talks to other
+// ranks: one rank calls these functions for all.
 
 #ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_DIRECTORY_H_
 #define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_DIRECTORY_H_
@@ -17,42 +17,42 @@
 
 namespace zeroth {
 
-// "step-00000120", and the step of such a name; nothing for any other name.
+// "step-00000120", and the step of such a name; empty for any other name.
 std::string CheckpointName(int64_t step);
 std::optional<int64_t> ParseCheckpointName(absl::string_view name);
 // "<directory>/step-00000120".
 std::string CheckpointPath(const std::string& directory, int64_t step);
-// What a checkpoint is called while it is being written.
+// The path of a checkpoint while it is being written.
 std::string UnfinishedCheckpointPath(const std::string& directory, int64_t step);
 
-// Steps of the checkpoints under `directory`, ascending. They have been completed, though something
-// may have happened to them since. A directory that does not exist has none.
+// Lists the steps of the completed checkpoints under `directory`, ascending. They may have been
+// damaged since. A directory that does not exist has none.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(const std::string& directory);
 
 struct RetentionOptions {
-  // The newest ones to keep; 0: all.
+  // Number of newest checkpoints to keep; 0: all.
   int64_t keep_last = 2;
-  // Moreover those whose step is a multiple of this; 0: none.
+  // Keep checkpoints whose step is a multiple of this, too; 0: none.
   int64_t keep_every = 0;
 };
-// InvalidArgument if one is negative.
+// InvalidArgument if an option is negative.
 absl::Status ValidateRetention(const RetentionOptions& options);
-// Those of `steps` (ascending) that may go once all of them are complete.
+// Returns those of `steps` (ascending, all complete) that the options do not keep.
 std::vector<int64_t> SuperfluousCheckpoints(const std::vector<int64_t>& steps,
                                             const RetentionOptions& options);
 
-// Removes a checkpoint. It loses its name first, so that what a crash leaves behind is never taken
-// for a checkpoint.
+// Removes a checkpoint. Renames it first, so that a crash never leaves part of a checkpoint under
+// its name.
 absl::Status DeleteCheckpoint(const std::string& directory, int64_t step);
-// Renames a checkpoint to what ListCheckpoints does not see; returns the new path.
+// Renames a checkpoint so that ListCheckpoints does not see it. Returns the new path.
 absl::StatusOr<std::string> SetCheckpointAside(const std::string& directory, int64_t step);
-// Names of those that were set aside, by step. They count in retention, by themselves: all but the
-// newest keep_last are deleted, and their names returned.
+// Lists the names of checkpoints that were set aside, by step.
 absl::StatusOr<std::vector<std::string>> ListSetAside(const std::string& directory);
+// Deletes all of these but the newest keep_last. Returns the names of those deleted.
 absl::StatusOr<std::vector<std::string>> DeleteSuperfluousSetAside(const std::string& directory,
                                                                    const RetentionOptions& options);
-// Removes what crashes have left behind: checkpoints that were never finished, or are half deleted.
-// Not while one is being written.
+// Removes checkpoints that crashes left unfinished or half deleted. Must not run while a checkpoint
+// is being written.
 absl::Status RemoveCheckpointLeftovers(const std::string& directory);
 
 }  // namespace zeroth

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "zeroth sharded checkpoint";
-// Of index.json. A checksum takes 16 bytes per block of 2^20, so this is beyond any model.
+// Largest index.json. A checksum takes 16 bytes per block of 2^20, so no model needs this much.
 constexpr size_t kMaxIndexBytes = size_t{1} << 31;
 constexpr size_t kChecksumDigits = 16;
 
@@ -30,7 +30,7 @@ std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// One after the other without anything between: an array would take twice the room.
+// Reads checksums that follow each other without a separator: an array would take twice the room.
 std::vector<uint64_t> ReadChecksums(JsonMembers& piece, int64_t bytes, int64_t block_bytes) {
   const std::string text = piece.Text("checksums");
   const int64_t blocks = bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
@@ -54,7 +54,7 @@ std::vector<uint64_t> ReadChecksums(JsonMembers& piece, int64_t bytes, int64_t b
 CheckpointFile ReadFileEntry(JsonMembers json) {
   CheckpointFile file;
   file.name = json.Text("name");
-  // The name becomes part of a path: it must not lead out of the checkpoint.
+  // The name becomes part of a path, which must not leave the checkpoint.
   if (file.name.empty() || file.name == "." || file.name == ".." ||
       file.name.find('/') != std::string::npos || file.name.find('\0') != std::string::npos) {
     json.Wrong("name", BriefJson(file.name), "the name of a file in the checkpoint's directory");
@@ -116,7 +116,7 @@ Shape ReadShape(JsonMembers& parameter) {
                     absl::StrCat("at most ", Shape::kMaxRank));
   }
   const std::vector<int64_t> dims = parameter.Integers("shape", 0, JsonMembers::kMost);
-  // In the largest type, so that no state of this shape overflows.
+  // Checked with the largest type, so that no state of this shape overflows.
   parameter.status().Update(Annotate(SafetensorsBytes(SafetensorsDType::kC64, dims).status(),
                                      absl::StrCat(parameter.place(), ": \"shape\"")));
   return parameter.ok() ? Shape(dims) : Shape();
@@ -172,7 +172,8 @@ Json ParameterJson(const CheckpointParameter& parameter) {
   return {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}, {"states", std::move(states)}};
 }
 
-// The first elements of `tensor` that no piece or more than one has.
+// Describes the first elements of `tensor` that are in no piece or in several; empty if there are
+// none.
 std::optional<std::string> TilingError(const CheckpointTensor& tensor, int64_t numel) {
   int64_t covered = 0;
   for (const CheckpointPiece& piece : tensor.pieces) {
@@ -219,7 +220,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Parse(absl::string_view text,
   const std::string format = members.Text("format");
   ZEROTH_RETURN_IF_ERROR(status);
   if (format != kFormat) {
-    // An intact index of something else is no damage.
+    // An intact index of another format is no damage.
     ZEROTH_RETURN_IF_ERROR(CheckUnchanged(json, members));
     return absl::UnimplementedError(
         absl::StrCat(where, ": \"format\": ", BriefJson(format), ", expected \"", kFormat, "\""));

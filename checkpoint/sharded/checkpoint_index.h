@@ -1,17 +1,16 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a sharded checkpoint says about itself: index.json.
+// The index of a sharded checkpoint: index.json.
 //
 //   step-00000120/
 //     index.json                      where every element of every tensor lies, and checksums
 //     rank-00000-of-00004.safetensors what one rank wrote: pieces of tensors, as 1-D tensors that
 //     ...                             any reader of safetensors opens
-//     config.json, ...                what else the writer has it carry, checked as a whole
+//     config.json, ...                carried files, each with a checksum of the whole
 //
-// Every parameter has named states ("param", and what an optimizer adds: "m", "v"), each with an
-// element for every element of the parameter, or for every block of so many, cut into pieces that
-// tile it. Who wrote a piece, and under
-// which strategy, does not matter to who reads it.
+// Every parameter has named states: "param", and those of an optimizer, "m" and "v". A state has
+// one element for every element of the parameter, or for every block of elements. Pieces tile the
+// state. Which rank wrote a piece, and under which strategy, does not matter to a reader.
 
 #ifndef ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
 #define ZEROTH_CHECKPOINT_SHARDED_CHECKPOINT_INDEX_H_
@@ -42,7 +41,7 @@ inline constexpr int64_t kCheckpointBlockBytes = int64_t{1} << 20;
 struct CheckpointFile {
   std::string name;  // in the checkpoint's directory
   int64_t bytes = 0;
-  // Everything before the data, which no piece covers; of a file without pieces, all of it.
+  // Bytes before the data, which no piece covers. In a file without pieces, all of its bytes.
   int64_t header_bytes = 0;
   uint64_t header_checksum = 0;
 };
@@ -53,13 +52,13 @@ struct CheckpointPiece {
   int64_t file_begin = 0;  // byte of the file that element `begin` starts at
   int64_t begin = 0;
   int64_t end = 0;
-  // Of each block_bytes of the piece, counted from its first byte; the last block may be shorter.
+  // One for each block_bytes of the piece, from its first byte on; the last block may be shorter.
   std::vector<uint64_t> checksums;
 };
 
 struct CheckpointTensor {
   SafetensorsDType dtype = SafetensorsDType::kF32;
-  // Elements of the parameter that share one of this tensor, counted from the parameter's first.
+  // Number of elements of the parameter that share one element of this tensor.
   int64_t block = 1;
   std::vector<CheckpointPiece> pieces;  // by element
 };
@@ -75,26 +74,26 @@ struct CheckpointParameter {
 
 // A value type.
 struct CheckpointIndex {
-  std::string id;  // of one save: the same in the metadata of all its files
+  std::string id;  // of the save; also in the metadata of all its files
   int64_t step = 0;
   int64_t block_bytes = kCheckpointBlockBytes;
-  // What else the writer needs to go on: any object. Strings that are not UTF-8 are repaired.
+  // Whatever else the writer needs to resume: any object. Strings that are not UTF-8 are repaired.
   nlohmann::json training = nlohmann::json::object();
   std::vector<CheckpointFile> files;
   std::map<std::string, CheckpointParameter, std::less<>> parameters;
 
-  // The JSON, with a checksum of its own.
+  // The index as JSON, with a checksum of its own.
   std::string ToText() const;
-  // The inverse. InvalidArgument says at which key of `where` what was found and expected: text
-  // that is no JSON, changed since it was written, or with a range outside its file or tensor.
-  // Unimplemented: an intact index of another format, or one of a later version, whether or not it
-  // is intact. Whether pieces tile their tensors is CheckComplete's.
+  // The inverse. InvalidArgument for text that is no JSON, that was changed since it was written,
+  // or that has a range outside its file or tensor; names the key of `where`, what was found and
+  // what was expected. Unimplemented for an intact index of another format, and for an index of a
+  // later version. CheckComplete checks whether pieces tile their tensors.
   static absl::StatusOr<CheckpointIndex> Parse(absl::string_view text, absl::string_view where);
 
-  // Takes over the files and pieces of `shard`, one rank's part of the same save. InvalidArgument
-  // names what they contradict each other in: the save, a shape, a dtype.
+  // Adds the files and pieces of `shard`, one rank's part of the same save. InvalidArgument names a
+  // contradiction: another save, shape or dtype.
   absl::Status Merge(CheckpointIndex shard);
-  // InvalidArgument names the first tensor whose pieces leave a gap or overlap, and the elements;
+  // InvalidArgument names the first tensor whose pieces leave a gap or overlap, and the elements,
   // or a parameter without a "param".
   absl::Status CheckComplete() const;
 };

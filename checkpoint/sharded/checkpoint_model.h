@@ -13,17 +13,16 @@
 
 namespace zeroth {
 
-// Whether `path` is a sharded checkpoint.
+// True if `path` is a sharded checkpoint.
 bool IsCheckpoint(const std::string& path);
 
-// The model in a checkpoint, as if it lay in a Hugging Face directory: the config.json and the
-// tokenizer files that the checkpoint carries, and the parameters' values (state "param"), each
-// block checked as it is read.
+// The model of a checkpoint in the form of a Hugging Face directory: the carried config.json and
+// tokenizer files, and the parameters' values (state "param"). Each block is checked as it is read.
 struct CheckpointModel {
   HfDirectory model;
-  // Where the model has LoRA adapters: what is carried about them. Their halves are parameters of
-  // `model`, LAYER.lora_A and LAYER.lora_B: where adapter.fan_in_fan_out, A is [in, rank] and B is
-  // [rank, out], otherwise as PEFT has them.
+  // The LoRA adapters' configuration, if the model has adapters. Their halves are the parameters
+  // LAYER.lora_A and LAYER.lora_B of `model`. With adapter.fan_in_fan_out A is [in, rank] and B is
+  // [rank, out]; otherwise both are as PEFT has them.
   std::optional<PeftAdapter> adapter;
 };
 

@@ -28,29 +28,29 @@ namespace {
 // Ranges of a rank come from few files at a time; thousands of ranks may have written.
 constexpr size_t kMaxOpenFiles = 32;
 
-// Read at once, and added to the checksum while it is in a core's cache.
+// Bytes that are read at once, and checksummed while they are in a core's cache.
 constexpr size_t kReadBytes = size_t{256} << 10;
 
-// What the disk is asked for at once where the page cache does not have it, which saving leaves
-// empty: the system's own guess is a thousandth of a piece.
+// Bytes that the disk is asked for at once. Saving leaves the page cache empty, and the system's
+// own read-ahead is a thousandth of a piece.
 constexpr int64_t kReadAheadBytes = int64_t{32} << 20;
 
 absl::Status Damaged(absl::string_view place, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(place, ": ", what));
 }
 
-// A file that is not there is damage. One that the system cannot read now (EIO, ESTALE, a lack of
+// A missing file is damage. A file that the system cannot read now (EIO, ESTALE, a lack of
 // permission, a full table of files) may be intact, and another attempt may read it.
 absl::Status MissingIsDamage(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
 }
 
-// All of it is header: no piece lies in it.
+// True for a carried file: no piece lies in it, so all of it counts as header.
 bool IsCarried(const CheckpointFile& file) { return file.header_bytes == file.bytes; }
 
 absl::StatusOr<std::string> ReadIndex(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path);
-  // A directory of this name is no index, whatever the disk does.
+  // A directory of this name is damage, not an error of the file system.
   if (absl::IsInvalidArgument(text.status())) return absl::DataLossError(text.status().message());
   if (!text.ok()) return MissingIsDamage(text.status());
   return text;
@@ -58,7 +58,7 @@ absl::StatusOr<std::string> ReadIndex(const std::string& path) {
 
 }  // namespace
 
-// A piece and whose it is, for messages.
+// A piece, with its parameter and state for messages.
 struct CheckpointReader::Place {
   absl::string_view parameter;
   absl::string_view state;
@@ -113,7 +113,7 @@ const CheckpointTensor* CheckpointReader::Find(absl::string_view parameter,
 
 void CheckpointReader::ReadAhead(int fd, int file, int64_t begin) {
   int64_t& advised = advised_[file];
-  // Of a rank that reads here and there, what was asked for elsewhere says nothing.
+  // After a jump the earlier request does not matter.
   if (begin < advised - kReadAheadBytes || begin > advised) advised = begin;
   if (advised - begin > kReadAheadBytes / 2) return;
   posix_fadvise(fd, advised, begin + kReadAheadBytes - advised, POSIX_FADV_WILLNEED);
@@ -123,7 +123,7 @@ void CheckpointReader::ReadAhead(int fd, int file, int64_t begin) {
 ssize_t CheckpointReader::ReadSome(int fd, int file, int64_t begin, absl::Span<uint8_t> out) {
   const iovec target = {out.data(), out.size()};
   const ssize_t count = preadv2(fd, &target, 1, begin, RWF_NOWAIT);
-  // Neither from memory alone nor at the end: the disk must be asked, and for much at once.
+  // The bytes are not in memory, so the disk is asked, for much at once.
   if (count > 0) return count;
   ReadAhead(fd, file, begin);
   return pread(fd, out.data(), out.size(), begin);
@@ -150,7 +150,7 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   const CheckpointFile& entry = index_.files[static_cast<size_t>(file)];
   struct stat facts = {};
   if (fstat(fd, &facts) != 0) return ErrnoStatus(errno, "stat " + PathOf(file));
-  // Before anything is allocated for what the index claims.
+  // Checked before anything is allocated for what the index claims.
   if (facts.st_size != entry.bytes) {
     return Damaged(PathOf(file), absl::StrCat(facts.st_size, " bytes, but the index says ",
                                               entry.bytes, "; it is cut short or another file"));
@@ -160,7 +160,7 @@ absl::Status CheckpointReader::CheckHeader(int fd, int file) {
   if (ChecksumOf(absl::MakeConstSpan(header)) == entry.header_checksum) return absl::OkStatus();
   const std::string wrong = absl::StrCat("its header, the bytes [0, ", entry.header_bytes,
                                          "), is not the one that the index was made with");
-  // A sound header of another save tells more.
+  // The message says more if the file is intact, but of another save.
   const absl::StatusOr<RandomAccessFile> again = RandomAccessFile::Open(PathOf(file));
   if (!again.ok()) return Damaged(PathOf(file), wrong);
   const auto parsed = ReadSafetensorsHeader(*again);
@@ -226,7 +226,7 @@ absl::Status CheckpointReader::ReadPiece(const Place& place, int64_t begin,
       ZEROTH_RETURN_IF_ERROR(ReadBlock(place, block, out.subspan(0, static_cast<size_t>(size))));
     } else {
       if (cached_piece_ != place.piece || cached_block_ != block) {
-        // The file is as long as the index says, or nothing is allocated for its claims.
+        // OpenFile checks the file's length before anything is allocated for the index's claims.
         ZEROTH_RETURN_IF_ERROR(OpenFile(place.piece->file).status());
         cached_piece_ = nullptr;
         cache_.resize(static_cast<size_t>(size));
@@ -262,7 +262,7 @@ absl::Status CheckpointReader::ReadBytes(absl::string_view parameter, absl::stri
       pieces.begin(), pieces.end(), begin,
       [](int64_t element, const CheckpointPiece& other) { return element < other.end; });
   while (!out.empty()) {
-    // Pieces tile the tensor, so there is one.
+    // Pieces tile the tensor, so this piece exists.
     place.piece = &*piece;
     const int64_t offset = (begin - piece->begin) * size;
     const int64_t count = std::min(place.bytes() - offset, static_cast<int64_t>(out.size()));

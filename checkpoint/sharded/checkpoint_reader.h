@@ -21,14 +21,14 @@
 
 namespace zeroth {
 
-// A sharded checkpoint, read range by range. Every byte that is handed out has passed its checksum;
-// of a file only the blocks that hold the range are read. One thread only; ranks open one each.
+// Reads a sharded checkpoint range by range. Every returned byte has passed its checksum. Only the
+// blocks that hold the range are read. For one thread; each rank opens a reader of its own.
 //
-// DataLoss means that the checkpoint itself is proven damaged (an index that is missing or says
-// what cannot be, a file that is missing, cut short, of another save, or changed) so that another
-// checkpoint may do; the message names the file, and of a damaged range its bytes and the parameter
-// and elements in them. Unimplemented means a newer version of the format, which may be intact.
-// Other codes are the file system's: what it could not read now may be intact, too.
+// DataLoss means that the checkpoint is proven damaged, so that another checkpoint should be tried:
+// the index is missing or inconsistent, or a file is missing, cut short, of another save, or
+// changed. The message names the file, and of a damaged range its bytes, parameter and elements.
+// Unimplemented means a newer version of the format, which may be intact. Other codes are the file
+// system's; the checkpoint may be intact.
 class CheckpointReader {
  public:
   // NotFound if there is no such directory.
@@ -39,25 +39,24 @@ class CheckpointReader {
 
   const std::string& directory() const { return directory_; }
   const CheckpointIndex& index() const { return index_; }
-  // Null if there is none.
+  // The tensor of a parameter's state; null if there is none.
   const CheckpointTensor* Find(absl::string_view parameter, absl::string_view state) const;
 
-  // out[i] = element begin + i of a state, as float32. NotFound if there is none, InvalidArgument
-  // if its type does not convert, OutOfRange if the range leaves it.
+  // out[i] = element begin + i of a state, as float32. NotFound if there is no such state,
+  // InvalidArgument if its type does not convert, OutOfRange if the range leaves it.
   absl::Status Read(absl::string_view parameter, absl::string_view state, int64_t begin,
                     absl::Span<float> out);
-  // The same in the type it is stored in: `out` has the bytes of whole elements.
+  // The same in the stored type; `out` has the bytes of whole elements.
   absl::Status ReadBytes(absl::string_view parameter, absl::string_view state, int64_t begin,
                          absl::Span<uint8_t> out);
 
-  // The content of a file that is carried beside the shards (CheckpointSaverOptions::files).
-  // NotFound if there is none of this name.
+  // Returns the content of a carried file (CheckpointSaverOptions::files). NotFound if there is
+  // none of this name.
   absl::StatusOr<std::string> ReadCarriedFile(absl::string_view name);
-  // Checks them all.
+  // Checks all carried files.
   absl::Status CheckCarriedFiles();
 
-  // Reads and checks every byte. One status for each damaged file or block, at most `limit`; empty:
-  // all is well.
+  // Reads and checks every byte. Returns a status for each damaged file or block, at most `limit`.
   std::vector<absl::Status> Verify(size_t limit = 100);
 
  private:
@@ -66,25 +65,25 @@ class CheckpointReader {
   struct Place;
 
   std::string PathOf(int file) const;
-  // Open and checked as far as its header goes.
+  // Opens a file and checks its header, unless it is open.
   absl::StatusOr<int> OpenFile(int file);
   absl::Status CheckHeader(int fd, int file);
-  // Has the system fetch what follows `begin`, unless it was told to.
+  // Asks the system to fetch what follows `begin`, unless this was done.
   void ReadAhead(int fd, int file, int64_t begin);
-  // As pread.
+  // Reads as pread does, from memory if possible, and otherwise with read-ahead.
   ssize_t ReadSome(int fd, int file, int64_t begin, absl::Span<uint8_t> out);
   absl::Status ReadFileBytes(int fd, int file, int64_t begin, absl::Span<uint8_t> out);
-  // A whole block, checked.
+  // Reads and checks a whole block.
   absl::Status ReadBlock(const Place& place, int64_t block, absl::Span<uint8_t> out);
-  // Bytes [begin, begin + out.size()) of a piece.
+  // Reads bytes [begin, begin + out.size()) of a piece.
   absl::Status ReadPiece(const Place& place, int64_t begin, absl::Span<uint8_t> out);
   void CloseFiles();
 
   const std::string directory_;
   const CheckpointIndex index_;
   std::map<int, int> open_;         // file to descriptor
-  std::map<int, int64_t> advised_;  // file to the end of what the system was told to fetch
-  // The last block that was wanted in part only: the next range often begins in it.
+  std::map<int, int64_t> advised_;  // file to the end of what the system was asked to fetch
+  // The last block of which only a part was read: the next range often begins in it.
   const CheckpointPiece* cached_piece_ = nullptr;
   int64_t cached_block_ = 0;
   std::vector<uint8_t> cache_;

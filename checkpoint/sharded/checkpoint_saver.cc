@@ -99,7 +99,7 @@ absl::Status CheckpointSaver::PrepareDirectory(int64_t step) const {
         absl::StrCat(path, ": there is a checkpoint of this step; move or delete it first"));
   }
   const std::string unfinished = UnfinishedCheckpointPath(options_.directory, step);
-  // Of an attempt that failed.
+  // Removes what a failed attempt left.
   ZEROTH_RETURN_IF_ERROR(RemoveAll(unfinished));
   ZEROTH_RETURN_IF_ERROR(MakeDirectory(unfinished));
   for (const auto& [name, content] : options_.files) {
@@ -167,7 +167,7 @@ absl::Status CheckpointSaver::Plan(Job& job) const {
 
 absl::Status CheckpointSaver::CopyToHost(Job& job) {
   const absl::Status planned = Plan(job);
-  // Taken in any case: the caller gives it back.
+  // The buffer is taken in any case, because the caller gives it back.
   ZEROTH_RETURN_IF_ERROR(TakeBuffer(static_cast<size_t>(job.plan.file_bytes), job.buffer));
   ZEROTH_RETURN_IF_ERROR(planned);
   return CopyShard(device_, job.pieces, job.plan, job.buffer.data());
@@ -188,7 +188,7 @@ absl::Status CheckpointSaver::ExchangeUntold() {
     // An error of the communicator itself breaks it.
     ZEROTH_RETURN_IF_ERROR(world_.status());
     if (told.ok()) return absl::OkStatus();
-    // "rank 2: ", the step, and why.
+    // The words are "rank 2: ", the step, and the reason.
     const std::vector<std::string> words = absl::StrSplit(told.message(), absl::MaxSplits(' ', 3));
     int64_t step = 0;
     ZEROTH_CHECK(words.size() == 4 && absl::SimpleAtoi(words[2], &step));
@@ -237,8 +237,9 @@ absl::StatusOr<bool> CheckpointSaver::Save(int64_t step, const nlohmann::json& t
     if (busy) return false;
   }
   if (options_.async) {
-    // Rank 0's buffer is free when the others have written, or failed to: whoever could not leave
-    // word of that says so in the exchange, for which rank 0 must not wait.
+    // Rank 0's buffer becomes free when the others have written or failed. A rank that could not
+    // write its failure into a manifest reports it in the exchange, so rank 0 must not wait before
+    // that.
     if (!is_leader()) AwaitFreeBuffer();
     ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
     if (is_leader()) AwaitFreeBuffer();
@@ -287,7 +288,7 @@ absl::Status CheckpointSaver::Wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return jobs_.empty(); });
   };
-  // As in Save: rank 0 hears of failures before it waits for the manifests of those that failed.
+  // As in Save: rank 0 learns of failures before it waits for manifests of failed shards.
   if (!is_leader()) await_jobs();
   ZEROTH_RETURN_IF_ERROR(ExchangeOutcomes());
   if (is_leader()) await_jobs();

@@ -30,22 +30,22 @@
 namespace zeroth {
 
 struct CheckpointSaverOptions {
-  // Where checkpoints go; on a file system that all ranks share. Created if its parent exists.
+  // The directory of checkpoints, on a file system that all ranks share. Created if its parent
+  // exists.
   std::string directory;
   RetentionOptions retention;
-  // What every checkpoint carries besides, by name and content: rank 0's. Listed in the index with
-  // the checksum of the whole.
+  // Files that every checkpoint carries, content by name; rank 0's count. The index lists them with
+  // a checksum of the whole.
   std::map<std::string, std::string> files;
-  // false: Save returns when the checkpoint is complete. true: when the state has been copied to
-  // host memory; a thread of each rank writes it from there, at the lowest priority, in the time
-  // that training leaves.
+  // false: Save returns when the checkpoint is complete. true: Save returns when the state has been
+  // copied to host memory; a thread of each rank writes it from there, at the lowest priority.
   bool async = false;
-  // Copies of the state in host memory at most (async): being written, or waiting for it. Allocated
-  // when first needed, and kept. With one, a save waits for the one before it.
+  // With async, the most copies of the state in host memory. They are allocated when first needed,
+  // and kept. With one copy, a save waits for the one before it.
   int host_buffers = 2;
-  // What a save does when all of them are in use: false: wait for one; true: nothing.
+  // When all copies are in use, a save waits for one (false) or is skipped (true).
   bool skip_when_busy = false;
-  // How long rank 0 waits for the others' shards once its own is written.
+  // How long rank 0 waits for the other ranks' shards after it has written its own.
   absl::Duration timeout = absl::Minutes(30);
 };
 
@@ -60,54 +60,54 @@ struct FailedSave {
   absl::Status status;
 };
 
-// Saves sharded checkpoints of a run. Each rank writes what it is given into a file of its own;
-// when all are on stable storage, rank 0 writes the index, flushes, and renames the directory to
-// its final name: whatever is killed whenever, a checkpoint is there whole or not at all. Only then
-// are older ones deleted, as the retention says. Ranks tell rank 0 that they are done by files
-// beside their shards, so that nothing but Save and Wait talks to other ranks.
+// Saves sharded checkpoints of a run. Each rank writes its pieces into a file of its own. When all
+// files are on stable storage, rank 0 writes the index, flushes, and renames the directory to its
+// final name. So a checkpoint exists whole or not at all, whichever process is killed at any time.
+// Only then are older checkpoints deleted, as the retention says. Ranks report to rank 0 by
+// manifests, files beside their shards, so only Save and Wait use the communicator.
 //
-// A save that fails leaves earlier checkpoints as they are, and the saver ready for the next one.
-// An error while an old checkpoint is deleted is no failure of the new one: it is a warning.
+// After a failed save earlier checkpoints are unchanged, and the saver is ready for the next one.
+// An error while an old checkpoint is deleted is a warning, not a failure of the new one.
 //
-// Collective: every rank creates one and makes the same calls of Save and Wait. From one thread.
+// Collective: every rank creates a saver and makes the same calls of Save and Wait, from one
+// thread.
 class CheckpointSaver {
  public:
-  // `world` and `device` outlive the saver. Removes what earlier runs left unfinished, with a
-  // warning where that fails. The same error on every rank: InvalidArgument for an option out of
-  // its range; errors of the file system.
+  // `world` and `device` must outlive the saver. Removes what earlier runs left unfinished; a
+  // failure to do so is a warning. The same error on every rank: InvalidArgument for an option out
+  // of range; errors of the file system.
   static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Create(
       Communicator& world, Device& device, const CheckpointSaverOptions& options);
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
-  // Finishes what is being written, without asking whether it succeeded; rank 0 does not wait for
-  // the other ranks any more. Call Wait before.
+  // Finishes the shards that are being written, but rank 0 no longer waits for other ranks. Call
+  // Wait before, to learn whether saves succeeded.
   ~CheckpointSaver();
 
-  // Saves `pieces`, which together with those of all ranks tile every state, as of `step`; rank 0's
-  // `training` goes into the index. The memory of `pieces` is the caller's again on return. False:
-  // it was skipped, on all ranks, because earlier ones are still being written; the `last` one
-  // waits for them instead. The same error on
-  // every rank: AlreadyExists if there is a checkpoint of this step; ResourceExhausted if the disk
-  // is full or there is no host memory; others of the file system. Saves that fail in the
-  // background are no error of a later one: TakeFailed() has them.
+  // Saves `pieces` as of `step`; the pieces of all ranks tile every state. Rank 0's `training` goes
+  // into the index. On return the memory of `pieces` is no longer used. False: all ranks skipped
+  // the save, because earlier ones are still being written; the `last` save waits for them instead.
+  // The same error on every rank: AlreadyExists if there is a checkpoint of this step;
+  // ResourceExhausted if the disk is full or host memory is exhausted; others of the file system.
+  // TakeFailed() returns saves that fail in the background.
   absl::StatusOr<bool> Save(int64_t step, const nlohmann::json& training,
                             std::vector<StatePiece> pieces, bool last = false);
-  // Waits for all saves; the error of the first that failed in the background and that neither Wait
-  // nor TakeFailed has told of, on every rank.
+  // Waits for all saves. Returns, on every rank, the error of the first save that failed in the
+  // background and that neither Wait nor TakeFailed has reported.
   absl::Status Wait();
 
-  // As of the last Save or Wait, and the same on every rank: the saves, in the background or not,
-  // that had failed since the last call; and how many have failed since one was completed.
+  // As of the last Save or Wait, and the same on every rank: the saves that have failed since the
+  // last call, in the background or not; and the number of failures since the last completed save.
   std::vector<FailedSave> TakeFailed();
   int failures_in_a_row() const { return failures_in_a_row_; }
-  // On rank 0: what went wrong since the last call that costs no checkpoint.
+  // On rank 0: errors since the last call that did not fail a save.
   std::vector<std::string> TakeWarnings();
 
-  // Without waiting, and of this rank alone: whether nothing is being written; the part in [0, 1]
-  // of the oldest unfinished save that is written.
+  // Of this rank alone, without waiting: true if nothing is being written; and the fraction in [0,
+  // 1] of the oldest unfinished save that is written.
   bool IsDone() const;
   double progress() const;
-  // On rank 0: the saves that were completed since the last call.
+  // On rank 0: the saves that have been completed since the last call.
   std::vector<CompletedSave> TakeCompleted();
 
  private:
@@ -122,7 +122,7 @@ class CheckpointSaver {
     ShardPlan plan;
     PageBuffer buffer;  // async: the image of the file
     Clock::time_point start;
-    absl::Status abandoned;  // guarded; why rank 0 waits for no more manifests of it
+    absl::Status abandoned;  // guarded; why rank 0 no longer waits for its manifests
   };
 
   CheckpointSaver(Communicator& world, Device& device, const CheckpointSaverOptions& options)
@@ -131,21 +131,21 @@ class CheckpointSaver {
   absl::Status Agree(const absl::Status& mine, absl::string_view what) const;
   bool is_leader() const { return world_.rank() == 0; }
   absl::Status PrepareDirectory(int64_t step) const;
-  // Makes room; the id of the save.
+  // Prepares the directory on rank 0. Returns the id of the save on every rank.
   absl::StatusOr<std::string> Begin(int64_t step);
-  // async: tells all ranks how the saves ended that rank 0 knows the end of; before that, rank 0 of
-  // failures that could not be written down for it to read, so that it waits no more for those.
+  // With async: broadcasts the outcomes that rank 0 knows. Before that, ExchangeUntold tells rank 0
+  // of failures that a rank could not write into a manifest, so that rank 0 stops waiting for them.
   absl::Status ExchangeOutcomes();
   absl::Status ExchangeUntold();
   void Count(Outcome outcome);
-  // In job.plan, what this rank is to write.
+  // Sets job.plan, the layout of this rank's file.
   absl::Status Plan(Job& job) const;
   absl::Status SaveNow(Job& job);
   absl::Status SaveInBackground(Job& job);
-  // Whether on any rank every buffer is in use.
+  // True, on all ranks, if every buffer of some rank is in use.
   absl::StatusOr<bool> AnyRankIsBusy();
   void AwaitFreeBuffer();
-  // Takes the free one; it is in use then, also after an error.
+  // Takes a free buffer, which counts as in use also after an error.
   absl::Status TakeBuffer(size_t size, PageBuffer& buffer);
   void GiveBuffer(PageBuffer buffer);
   absl::Status CopyToHost(Job& job);
@@ -153,10 +153,10 @@ class CheckpointSaver {
   std::string ManifestPath(const Job& job, int rank) const;
   absl::Status WriteMyShard(const Job& job);
   absl::StatusOr<std::string> AwaitManifest(const Job& job, int rank);
-  // Rank 0, whose own part has ended with `mine`: what all ranks have written. Waits for each of
-  // them, also once one has failed, so that nobody writes any more where the caller clears up.
+  // Rank 0: merges all ranks' manifests. `mine` is the outcome of rank 0's own shard. Waits for
+  // every rank, also after a failure, so that no rank still writes when the caller cleans up.
   absl::StatusOr<CheckpointIndex> GatherManifests(const Job& job, const absl::Status& mine);
-  // Rank 0: the ranks' manifests in, a checkpoint out.
+  // Rank 0: makes a checkpoint out of the ranks' shards and manifests.
   absl::Status Complete(const Job& job, const absl::Status& mine);
   void DeleteSuperfluous(int64_t step);
   void Warn(const absl::Status& status);
@@ -171,13 +171,13 @@ class CheckpointSaver {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;                  // guarded; the first is being written
+  std::deque<Job> jobs_;                  // guarded; the first job is being written
   std::vector<PageBuffer> free_buffers_;  // guarded
   int buffers_in_use_ = 0;                // guarded
   std::vector<CompletedSave> completed_;  // guarded
   std::vector<std::string> warnings_;     // guarded
-  std::vector<Outcome> outcomes_;         // guarded; on rank 0, those that others have not heard of
-  std::vector<FailedSave> untold_;        // guarded; of this rank, which rank 0 cannot read
+  std::vector<Outcome> outcomes_;         // guarded; on rank 0, not yet broadcast
+  std::vector<FailedSave> untold_;        // guarded; of this rank, not written into a manifest
   bool closing_ = false;                  // guarded
   // As all ranks have agreed.
   std::vector<FailedSave> failed_;

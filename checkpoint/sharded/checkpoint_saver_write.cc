@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of one save: each rank's shard, and on rank 0 the checkpoint of them all.
+// The steps of one save: each rank writes its shard, and rank 0 completes the checkpoint.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,26 +28,26 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kManifestSuffix[] = ".manifest";
-// Before each failure that a rank reports in place of its manifest.
+// Marks a failure that a rank reports in place of its manifest.
 constexpr char kFailure[] = "failed: ";
-// How often rank 0 looks for manifests, at the least and at the most.
+// The first and the longest pause between rank 0's looks for a manifest.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLongestPause{50};
 
-// What the thread that writes behind training has, from -20 (runs first) to 19.
+// Priority of the thread that writes in the background, from -20 (highest) to 19.
 constexpr int kBackgroundNice = 19;
 
-// Of the calling thread alone, as Linux counts. A thread that cannot is as good as it was.
+// Lowers the priority of the calling thread alone, as Linux counts it. Ignores failure.
 void LowerPriority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kBackgroundNice); }
 
-// Readers see all of `text` or no file.
+// Writes a file that appears with all of `text` or not at all.
 absl::Status WriteWhole(const std::string& path, const std::string& text) {
   const std::string temporary = TemporarySibling(path, "tmp");
   ZEROTH_RETURN_IF_ERROR(WriteFileDurably(temporary, text));
   return RenamePath(temporary, path);
 }
 
-// What rank `rank` has said in place of its manifest: a code and a message.
+// Parses the failure that a rank wrote in place of its manifest: a code and a message.
 absl::Status FailureOf(int rank, absl::string_view word) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(word, absl::MaxSplits(' ', 1));
@@ -139,7 +139,7 @@ absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine)
   const std::string path = CheckpointPath(options_.directory, job.step);
   ZEROTH_RETURN_IF_ERROR(RenamePath(unfinished, path));
   if (const absl::Status status = SyncDirectory(options_.directory); !status.ok()) {
-    // What failed must not have a name by which it would count beside those that are complete.
+    // A failed save must not keep the name of a complete checkpoint.
     if (RenamePath(path, unfinished).ok()) return status;
     return Annotate(status, absl::StrCat("and ", path, " cannot be renamed again"));
   }
@@ -158,11 +158,11 @@ absl::Status CheckpointSaver::Complete(const Job& job, const absl::Status& mine)
 void CheckpointSaver::DeleteSuperfluous(int64_t step) {
   absl::StatusOr<std::vector<int64_t>> steps = ListCheckpoints(options_.directory);
   if (!steps.ok()) return Warn(steps.status());
-  // Later ones are not of this run's past: the one just written must not go in favour of them.
+  // Later checkpoints are not of this run's past, and must not displace the one just written.
   steps->erase(std::upper_bound(steps->begin(), steps->end(), step), steps->end());
   for (const int64_t old : SuperfluousCheckpoints(*steps, options_.retention)) {
     const absl::Status status = DeleteCheckpoint(options_.directory, old);
-    // Somebody else was quicker.
+    // NotFound: another process was quicker.
     if (!absl::IsNotFound(status)) Warn(status);
   }
 }
@@ -174,7 +174,7 @@ void CheckpointSaver::Warn(const absl::Status& status) {
 }
 
 void CheckpointSaver::Discard(int64_t step) const {
-  // A full disk gets its space back; what cannot be removed now is removed by the next run.
+  // Frees the space of a full disk. The next run removes what cannot be removed now.
   std::error_code ignored;
   if (is_leader()) fs::remove_all(UnfinishedCheckpointPath(options_.directory, step), ignored);
 }
@@ -189,7 +189,7 @@ void CheckpointSaver::RunJob(Job& job) {
     return;
   }
   if (status.ok()) return;
-  // A full disk gets this rank's part back at once, so that there is room for the word of it.
+  // Frees the space of this rank's shard at once, so that a full disk has room for the report.
   const std::string shard = absl::StrCat(UnfinishedCheckpointPath(options_.directory, job.step),
                                          "/", ShardFileName(world_.rank(), world_.size()));
   unlink(shard.c_str());
@@ -200,14 +200,14 @@ void CheckpointSaver::RunJob(Job& job) {
 }
 
 void CheckpointSaver::RunBackground() {
-  // Hashing and writing take the cores' time between training's threads, not from them. A save that
-  // training waits for has the cores to itself.
+  // Hashing and writing must not take cores from training's threads. A save that training waits for
+  // has the cores to itself anyway.
   LowerPriority();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    // A deque's first element stays where it is while others are added behind it.
+    // A deque's first element stays in place while others are added behind it.
     Job& job = jobs_.front();
     written_ = 0;
     lock.unlock();

@@ -21,16 +21,16 @@
 namespace zeroth {
 namespace {
 
-// What goes to the file system at once: enough that a disk is busy with it, little enough to stay
-// in a cache from copying to writing.
+// Bytes per write: enough to keep a disk busy, and little enough to stay in a cache from copying to
+// writing.
 constexpr int64_t kTransferBytes = int64_t{8} << 20;
 
-// Has all of the parameter's elements, so that its shape fits.
+// True if the piece has all of the parameter's elements, so that its shape fits.
 bool IsWhole(const StatePiece& piece) {
   return piece.block == 1 && piece.numel() == piece.shape.numel();
 }
 
-// What the tensor is called inside the file; for people, since the index says where it lies.
+// The tensor's name inside the file. It is for people; readers use the index.
 std::string TensorName(const StatePiece& piece) {
   std::string name = absl::StrCat(piece.state, "/", piece.parameter);
   if (!IsWhole(piece)) absl::StrAppend(&name, "[", piece.begin, ":", piece.end, "]");
@@ -52,11 +52,11 @@ absl::Status CopyBlock(Device& device, const StatePiece& piece, int64_t begin, i
   return CopyStateToHost(device, piece.shard, piece.shard_begin + begin / size, bytes / size, out);
 }
 
-// A file while it is written from its beginning to its end.
+// Writes a file from its beginning to its end.
 class ShardFile {
  public:
-  // Either of `image` and `device` is null: bytes are in the image already, or are copied from the
-  // device into a window of a few MiB.
+  // Exactly one of `image` and `device` is null. Bytes are in the image already, or are copied from
+  // the device into a window of a few MiB.
   ShardFile(const ShardWriterOptions& options, absl::Span<const StatePiece> pieces,
             const ShardPlan& plan, const uint8_t* image, Device* device)
       : options_(options), pieces_(pieces), plan_(plan), image_(image), device_(device) {}
@@ -82,8 +82,8 @@ class ShardFile {
         file_,
         DirectFile::Create(absl::StrCat(options_.directory, "/", options_.file), plan_.file_bytes));
     if (image_ != nullptr) return absl::OkStatus();
-    // What is not written yet is less than a transfer, or the header; then come a block and what
-    // remains of a page.
+    // The window holds what is not written yet (less than a transfer, or the header), one block,
+    // and the rest of a page.
     const auto header = static_cast<int64_t>(plan_.header.size());
     const int64_t most = std::max(kTransferBytes, header) + options_.block_bytes;
     ZEROTH_ASSIGN_OR_RETURN(
@@ -124,7 +124,7 @@ class ShardFile {
     return order;
   }
 
-  // Where byte `at` of the file is, or is going to be, in memory.
+  // Returns the place in memory of byte `at` of the file.
   const uint8_t* Place(int64_t at) const {
     return image_ != nullptr ? image_ + at : window_.data() + (at - written_);
   }
@@ -142,7 +142,7 @@ class ShardFile {
         ZEROTH_RETURN_IF_ERROR(
             CopyBlock(*device_, piece, begin, count, window_.data() + (ready_ - written_)));
       }
-      // While the block is in the cache.
+      // Checksummed while the block is in the cache.
       written.checksums.push_back(
           ChecksumOf(absl::MakeConstSpan(Place(ready_), static_cast<size_t>(count))));
       ready_ += count;
@@ -151,7 +151,7 @@ class ShardFile {
     return written;
   }
 
-  // Whole pages of what is ready, or everything at the end.
+  // Writes the whole pages that are ready, or everything at the end.
   absl::Status WriteReady(bool all) {
     const int64_t ready = ready_ - written_;
     const int64_t count = all ? ready : ready / DirectFile::kAlignment * DirectFile::kAlignment;

@@ -29,8 +29,8 @@ struct StatePiece {
   int64_t block = 1;  // elements of the parameter for each of the state, see CheckpointTensor
   int64_t begin = 0;
   int64_t end = 0;
-  StateTensor shard;        // what they are part of
-  int64_t shard_begin = 0;  // the place of `begin` in it
+  StateTensor shard;        // the shard that holds the elements
+  int64_t shard_begin = 0;  // the place of `begin` in the shard
 
   int64_t numel() const { return end - begin; }
   int64_t bytes() const { return numel() * static_cast<int64_t>(SizeOf(shard.dtype())); }
@@ -39,7 +39,7 @@ struct StatePiece {
 // "rank-00003-of-00016.safetensors".
 std::string ShardFileName(int rank, int world_size);
 
-// What one rank's file of a save will be, before there is any of it.
+// The layout of one rank's file, before it is written.
 struct ShardPlan {
   std::string id;  // of the save, see CheckpointIndex::id
   int64_t step = 0;
@@ -48,13 +48,13 @@ struct ShardPlan {
   int64_t file_bytes = 0;
 };
 
-// InvalidArgument for a state that has two pieces with the same range, or a name that is not UTF-8.
-// Only the descriptions in `pieces` are used, not their data.
+// Uses the descriptions of `pieces`, not their data. InvalidArgument for a state that has two
+// pieces of the same range, or a name that is not UTF-8.
 absl::StatusOr<ShardPlan> PlanShard(absl::string_view id, int64_t step,
                                     absl::Span<const StatePiece> pieces);
 
-// Makes the file's image in host memory, plan.file_bytes from `image` on. Pieces are read where
-// they are, on the compute stream of `device`, whose they are.
+// Makes the file's image in host memory: plan.file_bytes from `image` on. Pieces belong to `device`
+// and are read on its compute stream.
 absl::Status CopyShard(Device& device, absl::Span<const StatePiece> pieces, const ShardPlan& plan,
                        uint8_t* image);
 
@@ -62,16 +62,17 @@ struct ShardWriterOptions {
   std::string directory;
   std::string file;                             // in it
   int64_t block_bytes = kCheckpointBlockBytes;  // a multiple of 16: of every element's size
-  // If given, grows by the bytes written, as they are, to plan.file_bytes.
+  // If given, grows as bytes are written, to plan.file_bytes.
   std::atomic<int64_t>* progress = nullptr;
 };
 
-// Writes one rank's pieces into a safetensors file, past the page cache where the file system can,
-// and flushes it to stable storage: it exists whole or not at all. Returns its part of the index.
-// Errors of the file system pass through (ResourceExhausted: the disk is full). The first form
-// copies from where the pieces are, a few MiB at a time, and its errors pass through; the second
-// writes an image, which begins at a multiple of DirectFile::kAlignment, without another copy, and
-// of `pieces` uses the descriptions alone.
+// Writes one rank's pieces into a safetensors file, past the page cache if the file system can, and
+// flushes it to stable storage. The file appears whole or not at all. Returns its part of the
+// index. Errors of the file system pass through (ResourceExhausted: the disk is full).
+//
+// WriteShard copies the pieces from the device, a few MiB at a time; errors of the device pass
+// through. WriteShardImage writes an image without another copy, and uses only the descriptions of
+// `pieces`; the image must be aligned to DirectFile::kAlignment.
 absl::StatusOr<CheckpointIndex> WriteShard(const ShardWriterOptions& options, Device& device,
                                            absl::Span<const StatePiece> pieces,
                                            const ShardPlan& plan);

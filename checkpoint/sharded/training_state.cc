@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-// Ranks that hold the same elements of a segment, and which of them this is.
+// The ranks that hold the same elements of a segment: their number, and this rank's index.
 struct Holders {
   int64_t count = 1;
   int64_t index = 0;
@@ -26,7 +26,7 @@ Holders HoldersOf(Sharding& sharding, const Mesh::Axes& owners) {
   return {sharding.mesh().size(copies), sharding.mesh().index(copies)};
 }
 
-// A piece of a parameter that this rank has, before it is known who writes it.
+// A piece of a parameter that this rank holds, whichever rank writes it.
 struct HeldPiece {
   const Unit* unit;
   int parameter;
@@ -35,8 +35,8 @@ struct HeldPiece {
 
 using SegmentId = std::pair<const Unit*, int>;
 
-// The part of `piece` that lies in [from, to) of the concatenation of all pieces, in which it
-// starts at `offset`; cut at multiples of `align` elements, so that blocks stay whole.
+// Returns the part of `piece` that lies in [from, to) of the concatenation of all pieces, in which
+// `piece` starts at `offset`. Cuts at multiples of `align` elements, so that blocks stay whole.
 ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64_t from, int64_t to,
                           int64_t align) {
   const auto place = [&](int64_t at) {
@@ -50,7 +50,8 @@ ShardLayout::Piece PartOf(const ShardLayout::Piece& piece, int64_t offset, int64
   return part;
 }
 
-// By the axes over which ranks have different ones: those who have one of a kind have all of them.
+// Held pieces by the mesh axes that shard them. Ranks that hold one piece of a group hold all of
+// them.
 using HeldByOwners = std::map<Mesh::Axes, std::vector<HeldPiece>, std::greater<>>;
 
 HeldByOwners HeldPieces(Sharding& sharding) {
@@ -83,7 +84,7 @@ void AddPiece(const HeldPiece& held, const ShardLayout::Piece& part, const Shard
   }
 }
 
-// By segment: the parameters' own shard, and what is kept beside it.
+// The states of each segment: the parameters' own shard, and those of the optimizer and others.
 using SegmentStates = std::map<SegmentId, std::vector<ShardState>>;
 
 SegmentStates StatesBySegment(const Sharding& sharding, absl::Span<const ShardState> states) {
@@ -97,7 +98,7 @@ SegmentStates StatesBySegment(const Sharding& sharding, absl::Span<const ShardSt
   return by_segment;
 }
 
-// Parameters without elements are in nobody's shard, but the model has them.
+// Adds parameters without elements, which are in no shard, but belong to the model.
 void AddEmptyParameters(Sharding& sharding, std::vector<StatePiece>& pieces) {
   for (const Unit* unit : sharding.units()) {
     for (size_t i = 0; i < unit->parameters().size(); ++i) {

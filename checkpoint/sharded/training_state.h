@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Between a rank's sharded training state and checkpoints.
+// Moves a rank's sharded training state into checkpoints and out of them.
 
 #ifndef ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
 #define ZEROTH_CHECKPOINT_SHARDED_TRAINING_STATE_H_
@@ -22,44 +22,45 @@
 
 namespace zeroth {
 
-// The pieces of parameters and of `states` (an optimizer's, an average's) that this rank is to
-// write, as views: over all ranks of the mesh they tile every state. What several ranks hold is
-// divided evenly among them, so that it is written once and by all. Between steps only.
+// Returns the pieces of parameters and of `states` (an optimizer's, an average's) that this rank
+// writes, as views. Over all ranks of the mesh they tile every state. What several ranks hold is
+// divided evenly among them, so that each element is written once. Call between steps only.
 std::vector<StatePiece> OwnedPieces(Sharding& sharding, absl::Span<const ShardState> states);
 
-// `piece` of what is here of a parameter, in elements of the undivided one; a parameter without
-// elements has a piece, too.
+// Translates `piece` of this rank's part of a parameter into elements of the whole parameter. A
+// parameter without elements has a piece, too.
 std::vector<ShardLayout::Piece> GlobalPieces(const Parameter& parameter,
                                              const ShardLayout::Piece& piece);
 
-// The elements of a state for those of a parameter: `part` in units of the state's block, which is
-// cut by it, and where they lie in the state.
+// Translates `part` of a parameter into elements of a state that has one for each block. `part`
+// begins and ends with a block; shard_offset of the result is the place in the state's shard.
 ShardLayout::Piece InBlocks(const ShardLayout::Piece& part, const ShardState& state);
 
 struct LoadStateOptions {
-  // If given, a model and a checkpoint that differ are no error: parameters that the checkpoint
-  // lacks, or has in another shape, take their values from here and begin without further state;
-  // those that only the checkpoint has are left out.
+  // If given, the model and the checkpoint may differ. Parameters that the checkpoint lacks, or has
+  // in another shape, take their values from here, and their other states are zero. Parameters that
+  // only the checkpoint has are left out.
   ParameterReader fill_missing;
 };
 
 struct LoadedState {
-  // What was filled in or left out, one line each.
+  // One line for each parameter that was filled in or left out.
   std::vector<std::string> notes;
-  // Names of states that the checkpoint does not have of every parameter that has them here; they
-  // are zero where it does not (the parameter was frozen, nothing of the kind was kept).
+  // Names of states that the checkpoint lacks for some parameter that has them here, because the
+  // parameter was frozen or the run did not keep them. They are zero there.
   std::set<std::string> incomplete;
 };
 
-// Fills this rank's shards and `states`, reading only their ranges. Whatever wrote the checkpoint,
-// values are the same; they are rounded to nearest where they are kept in a smaller floating-point
-// type here than there, and only there. The result and the order of errors depend on nothing that
-// ranks differ in, but for damage. A state with a StateCoding becomes 8-bit codes, rounded to
-// nearest block by block, or numbers from such. Errors, before anything is changed:
-// FailedPrecondition lists the parameters that are missing, unexpected or of another shape, or the
-// first state that does not become what is kept here: codes in blocks of another size. DataLoss:
-// the checkpoint is damaged, see CheckpointReader; the state is then part old, part new, and
-// another must be loaded. Talks to no other rank: agree on the status.
+// Fills this rank's shards and `states`, reading only their ranges. Values do not depend on the
+// layout that wrote the checkpoint. They are rounded to nearest only where the run keeps them in a
+// smaller floating-point type. A state with a StateCoding is encoded to 8-bit codes, or decoded, as
+// needed. Apart from damage, the result and the order of errors are the same on every rank.
+//
+// FailedPrecondition, before anything is changed: lists the parameters that are missing, unexpected
+// or of another shape, or names the first state that cannot be converted (codes in blocks of
+// another size). DataLoss: the checkpoint is damaged, see CheckpointReader; the state is then part
+// old, part new, and another checkpoint must be loaded. Talks to no other rank: agree on the
+// status.
 absl::StatusOr<LoadedState> LoadState(CheckpointReader& reader, Sharding& sharding,
                                       absl::Span<const ShardState> states,
                                       const LoadStateOptions& options = {});

@@ -14,22 +14,21 @@
 
 #include "zeroth/checkpoint/safetensors_format.h"
 #include "zeroth/checkpoint/sharded/checkpoint_index.h"
-#include "zeroth/checkpoint/sharded/coded_moments.h"
 #include "zeroth/checkpoint/sharded/training_state.h"
-#include "zeroth/core/base/check.h"
 #include "zeroth/core/base/dtype.h"
 #include "zeroth/core/base/status_macros.h"
 #include "zeroth/core/tensor/state_host_copy.h"
 #include "zeroth/core/tensor/state_tensor.h"
 #include "zeroth/core/tensor/tensor.h"
 #include "zeroth/kernels/adamw/adamw.h"
+#include "zeroth/kernels/adamw/moment_codes_scalar.h"
 
 namespace zeroth {
 namespace {
 
-// Of host staging, as in Sharding::Load.
+// Elements in host staging at a time, as in Sharding::Load.
 constexpr int64_t kStagingNumel = int64_t{1} << 20;
-// Parameters that an error lists of each kind.
+// Number of parameters of each kind that an error lists.
 constexpr size_t kMaxListed = 3;
 
 using SegmentId = std::pair<const Unit*, int>;
@@ -62,7 +61,7 @@ Differences Compare(const CheckpointIndex& index, const Sharding& sharding) {
   return differences;
 }
 
-// How many there are; and, for the end of a message, the first of them.
+// For messages: how many parameters there are, and the first of them.
 std::string Counted(const std::vector<std::string>& names, const char* what) {
   return names.empty() ? "" : absl::StrCat("; ", names.size(), " ", what);
 }
@@ -104,55 +103,13 @@ absl::Status CopyRounded(Device& device, absl::Span<const float> values, const S
   return CopyStateFromHost(device, rounded.data(), shard, begin, count);
 }
 
-// The bytes of elements [begin, begin + count) of a shard, if they may be written where they are.
+// The bytes of elements [begin, begin + count) of a shard, if the host may write them in place;
+// otherwise empty.
 absl::Span<uint8_t> InPlace(Device& device, const StateTensor& shard, int64_t begin,
                             int64_t count) {
   if (shard.is_offloaded() || !device.MemoryIsHost() || count == 0) return {};
   const Tensor view = shard.tensor().View(begin, Shape({count}));
   return absl::MakeSpan(static_cast<uint8_t*>(view.raw_data()), view.bytes());
-}
-
-// One parameter's piece of a state; zeros if `source` is null.
-absl::Status LoadPiece(CheckpointReader& reader, const CheckpointTensor* source,
-                       const Parameter& parameter, const ShardLayout::Piece& piece,
-                       const ShardState& state) {
-  Device& device = state.unit->device();
-  // Equal types are copied: bits that are no number are kept as well.
-  const bool converts =
-      source != nullptr && source->dtype != ToSafetensorsDType(state.shard.dtype());
-  const auto size = static_cast<int64_t>(SizeOf(state.shard.dtype()));
-  if (source != nullptr && !converts) {
-    const absl::Span<uint8_t> in_place =
-        InPlace(device, state.shard, piece.shard_offset, piece.numel());
-    if (!in_place.empty()) {
-      ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
-      return reader.ReadBytes(parameter.name(), state.name, piece.begin, in_place);
-    }
-  }
-  std::vector<float> floats;
-  std::vector<uint8_t> bytes;
-  for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
-    const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-    const int64_t begin = piece.begin + done;
-    const int64_t place = piece.shard_offset + done;
-    if (converts) {
-      floats.resize(static_cast<size_t>(count));
-      ZEROTH_RETURN_IF_ERROR(
-          HasCodedMoments(reader, parameter.name(), state.name)
-              ? ReadCodedMoments(reader, parameter.name(), state.name, state.coding, begin,
-                                 absl::MakeSpan(floats))
-              : reader.Read(parameter.name(), state.name, begin, absl::MakeSpan(floats)));
-      ZEROTH_RETURN_IF_ERROR(CopyRounded(device, floats, state.shard, place));
-      continue;
-    }
-    bytes.assign(static_cast<size_t>(count * size), 0);
-    if (source != nullptr) {
-      ZEROTH_RETURN_IF_ERROR(
-          reader.ReadBytes(parameter.name(), state.name, begin, absl::MakeSpan(bytes)));
-    }
-    ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, bytes.data(), state.shard, place, count));
-  }
-  return absl::OkStatus();
 }
 
 bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
@@ -161,22 +118,35 @@ bool HasParameter(const CheckpointReader& reader, const Parameter& parameter) {
          found->second.shape == parameter.global_shape();
 }
 
-// The checkpoint's tensor for a state of a parameter; null if it has none.
+// The checkpoint's tensor of a parameter's state; null if it has none.
 const CheckpointTensor* SourceOf(const CheckpointReader& reader, const Parameter& parameter,
                                  const ShardState& state) {
   return HasParameter(reader, parameter) ? reader.Find(parameter.name(), state.name) : nullptr;
+}
+
+// The state that has the scales of the coded state `state`: "m_scale" of "m".
+std::string ScaleStateOf(absl::string_view state) { return absl::StrCat(state, "_scale"); }
+
+// True if the checkpoint has `state` of `parameter` as codes that ReadCodedMoments reads.
+bool HasCodedMoments(const CheckpointReader& reader, absl::string_view parameter,
+                     absl::string_view state) {
+  const CheckpointTensor* const codes = reader.Find(parameter, state);
+  const CheckpointTensor* const scales = reader.Find(parameter, ScaleStateOf(state));
+  return codes != nullptr && codes->dtype == SafetensorsDType::kU8 && codes->block == 1 &&
+         scales != nullptr && scales->dtype == SafetensorsDType::kF32 &&
+         scales->block == kMomentBlock;
 }
 
 const Parameter& ParameterOf(const ShardState& state, int index) {
   return *state.unit->parameters()[static_cast<size_t>(index)];
 }
 
-// What loading a state takes beside the state itself.
+// A state to load, and the states that it is coupled with.
 struct StateToLoad {
   const ShardState* state;
-  // Of a coded state that is kept in codes: its scales.
+  // The scales of a state that is kept in codes.
   const ShardState* scales = nullptr;
-  // Of scales: whose they are.
+  // The coded state of a state of scales.
   const ShardState* scaled = nullptr;
 };
 
@@ -200,37 +170,41 @@ std::vector<StateToLoad> StatesToLoad(absl::Span<const ShardState> states) {
   return result;
 }
 
+// How the checkpoint's values of a state become what the run keeps.
 enum class Conversion {
-  kNone,    // floating-point types to each other, or bytes as they are
-  kDecode,  // codes in the checkpoint, numbers here
-  kEncode,  // numbers in the checkpoint, codes here
+  kZero,    // the checkpoint has none
+  kCopy,    // one type: bytes are copied, so that every bit of a NaN is kept
+  kRound,   // other floating-point types
+  kDecode,  // 8-bit codes in the checkpoint, numbers here
+  kEncode,  // numbers in the checkpoint, 8-bit codes here
 };
 
-// How what the checkpoint has of a state becomes what is kept here.
+// `source` is what the checkpoint has of the state; null if it has nothing.
 absl::StatusOr<Conversion> ConversionOf(const CheckpointReader& reader, const Parameter& parameter,
-                                        const StateToLoad& load, const CheckpointTensor& source) {
+                                        const StateToLoad& load, const CheckpointTensor* source) {
+  if (source == nullptr) return Conversion::kZero;
   const ShardState& state = *load.state;
   const DType dtype = state.shard.dtype();
-  const bool float_there = ConvertsToFloat32(source.dtype);
+  const bool float_there = ConvertsToFloat32(source->dtype);
   const bool float_here = IsFloatingPoint(dtype);
-  if (source.block == state.block &&
-      ((float_here && float_there) || source.dtype == ToSafetensorsDType(dtype))) {
-    return Conversion::kNone;
+  if (source->block == state.block) {
+    if (source->dtype == ToSafetensorsDType(dtype)) return Conversion::kCopy;
+    if (float_here && float_there) return Conversion::kRound;
   }
   if (state.coding != StateCoding::kNone) {
     if (float_here && HasCodedMoments(reader, parameter.name(), state.name)) {
       return Conversion::kDecode;
     }
-    if (float_there && source.block == 1 && load.scales != nullptr) return Conversion::kEncode;
+    if (float_there && source->block == 1 && load.scales != nullptr) return Conversion::kEncode;
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(reader.directory(), ": state \"", state.name, "\" of parameter \"",
-                   parameter.name(), "\" is ", SafetensorsDTypeName(source.dtype), " in blocks of ",
-                   source.block, ", but is kept as ", DTypeName(dtype), " in blocks of ",
-                   state.block, " here, which it cannot be converted to; keep it as it was"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      reader.directory(), ": state \"", state.name, "\" of parameter \"", parameter.name(),
+      "\" is ", SafetensorsDTypeName(source->dtype), " in blocks of ", source->block,
+      ", but is kept as ", DTypeName(dtype), " in blocks of ", state.block,
+      " here, which it cannot be converted to; keep it as it was"));
 }
 
-// Whether these are scales that come out of encoding what they scale, and not from the checkpoint.
+// True for scales that encoding computes, so that they do not come from the checkpoint.
 bool ComesFromEncoding(const CheckpointReader& reader, const Parameter& parameter,
                        const StateToLoad& load) {
   if (load.scaled == nullptr) return false;
@@ -238,28 +212,94 @@ bool ComesFromEncoding(const CheckpointReader& reader, const Parameter& paramete
   return values != nullptr && ConvertsToFloat32(values->dtype);
 }
 
-// The moments of a piece in codes. Pieces begin with a block, and so does every round of staging.
-absl::Status EncodePiece(CheckpointReader& reader, const Parameter& parameter,
-                         const ShardLayout::Piece& piece, const StateToLoad& load) {
-  static_assert(kStagingNumel % kMomentBlock == 0);
+// Reads elements [begin, begin + out.size()) of a state that the checkpoint has in codes.
+absl::Status ReadCodedMoments(CheckpointReader& reader, const std::string& parameter,
+                              const ShardState& state, int64_t begin, absl::Span<float> out) {
+  const auto end = begin + static_cast<int64_t>(out.size());
+  const int64_t first = begin / kMomentBlock;
+  std::vector<uint8_t> codes(out.size());
+  std::vector<float> scales(static_cast<size_t>((end + kMomentBlock - 1) / kMomentBlock - first));
+  ZEROTH_RETURN_IF_ERROR(reader.ReadBytes(parameter, state.name, begin, absl::MakeSpan(codes)));
+  ZEROTH_RETURN_IF_ERROR(
+      reader.Read(parameter, ScaleStateOf(state.name), first, absl::MakeSpan(scales)));
+  const bool is_first = state.coding == StateCoding::kFirstMoment;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const float scale =
+        scales[static_cast<size_t>((begin + static_cast<int64_t>(i)) / kMomentBlock - first)];
+    out[i] = is_first ? DecodeMoment<FirstMomentCode>(codes[i], scale)
+                      : DecodeMoment<SecondMomentCode>(codes[i], scale);
+  }
+  return absl::OkStatus();
+}
+
+// Encodes `values`, rounding to nearest, with a scale for every kMomentBlock of them.
+template <class Code>
+void EncodeBlocks(absl::Span<const float> values, absl::Span<uint8_t> codes,
+                  absl::Span<float> scales) {
+  constexpr auto kBlock = static_cast<size_t>(kMomentBlock);
+  for (size_t block = 0; block * kBlock < values.size(); ++block) {
+    const absl::Span<const float> part = values.subspan(block * kBlock, kBlock);
+    scales[block] = MomentScaleOf<Code>(part);
+    for (size_t i = 0; i < part.size(); ++i) {
+      codes[block * kBlock + i] = EncodeMoment<Code>(part[i], scales[block]);
+    }
+  }
+}
+
+// Stores moments as codes and scales, from element `begin` of the shard on, where a block begins.
+absl::Status CopyEncoded(Device& device, absl::Span<const float> values, const StateToLoad& load,
+                         int64_t begin) {
+  const auto count = static_cast<int64_t>(values.size());
+  const int64_t blocks = (count + kMomentBlock - 1) / kMomentBlock;
+  std::vector<uint8_t> codes(values.size());
+  std::vector<float> scales(static_cast<size_t>(blocks));
+  const auto encode = load.state->coding == StateCoding::kFirstMoment
+                          ? &EncodeBlocks<FirstMomentCode>
+                          : &EncodeBlocks<SecondMomentCode>;
+  encode(values, absl::MakeSpan(codes), absl::MakeSpan(scales));
+  ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, codes.data(), load.state->shard, begin, count));
+  return CopyStateFromHost(device, scales.data(), load.scales->shard, begin / kMomentBlock, blocks);
+}
+
+// Fills one piece of a parameter's state.
+absl::Status LoadPiece(CheckpointReader& reader, const Parameter& parameter,
+                       const ShardLayout::Piece& piece, const StateToLoad& load,
+                       Conversion conversion) {
+  static_assert(kStagingNumel % kMomentBlock == 0, "every round begins with a block");
   const ShardState& state = *load.state;
+  const std::string& name = parameter.name();
   Device& device = state.unit->device();
+  if (conversion == Conversion::kCopy) {
+    const absl::Span<uint8_t> in_place =
+        InPlace(device, state.shard, piece.shard_offset, piece.numel());
+    if (!in_place.empty()) {
+      ZEROTH_RETURN_IF_ERROR(device.compute_stream().Synchronize());
+      return reader.ReadBytes(name, state.name, piece.begin, in_place);
+    }
+  }
+  const bool is_raw = conversion == Conversion::kZero || conversion == Conversion::kCopy;
   std::vector<float> floats;
-  std::vector<uint8_t> codes;
-  std::vector<float> scales;
+  std::vector<uint8_t> bytes;
   for (int64_t done = 0; done < piece.numel(); done += kStagingNumel) {
     const int64_t count = std::min(kStagingNumel, piece.numel() - done);
-    const int64_t blocks = (count + kMomentBlock - 1) / kMomentBlock;
-    floats.resize(static_cast<size_t>(count));
-    codes.resize(floats.size());
-    scales.resize(static_cast<size_t>(blocks));
-    ZEROTH_RETURN_IF_ERROR(
-        reader.Read(parameter.name(), state.name, piece.begin + done, absl::MakeSpan(floats)));
-    EncodeMoments(state.coding, floats, absl::MakeSpan(codes), absl::MakeSpan(scales));
+    const int64_t begin = piece.begin + done;
     const int64_t place = piece.shard_offset + done;
-    ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, codes.data(), state.shard, place, count));
+    if (is_raw) {
+      bytes.assign(static_cast<size_t>(count) * SizeOf(state.shard.dtype()), 0);
+      if (conversion == Conversion::kCopy) {
+        ZEROTH_RETURN_IF_ERROR(reader.ReadBytes(name, state.name, begin, absl::MakeSpan(bytes)));
+      }
+      ZEROTH_RETURN_IF_ERROR(CopyStateFromHost(device, bytes.data(), state.shard, place, count));
+      continue;
+    }
+    floats.resize(static_cast<size_t>(count));
     ZEROTH_RETURN_IF_ERROR(
-        CopyStateFromHost(device, scales.data(), load.scales->shard, place / kMomentBlock, blocks));
+        conversion == Conversion::kDecode
+            ? ReadCodedMoments(reader, name, state, begin, absl::MakeSpan(floats))
+            : reader.Read(name, state.name, begin, absl::MakeSpan(floats)));
+    ZEROTH_RETURN_IF_ERROR(conversion == Conversion::kEncode
+                               ? CopyEncoded(device, floats, load, place)
+                               : CopyRounded(device, floats, state.shard, place));
   }
   return absl::OkStatus();
 }
@@ -276,23 +316,10 @@ absl::Status CheckStates(const CheckpointReader& reader, absl::Span<const StateT
         if (parameter.numel() > 0) incomplete.insert(state.name);
         continue;
       }
-      ZEROTH_RETURN_IF_ERROR(ConversionOf(reader, parameter, load, *source).status());
+      ZEROTH_RETURN_IF_ERROR(ConversionOf(reader, parameter, load, source).status());
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status LoadParameterState(CheckpointReader& reader, const Parameter& parameter,
-                                const ShardLayout::Piece& held, const StateToLoad& load) {
-  const ShardState& state = *load.state;
-  const ShardLayout::Piece piece = InBlocks(held, state);
-  const CheckpointTensor* const source = SourceOf(reader, parameter, state);
-  Conversion conversion = Conversion::kNone;
-  if (source != nullptr) {
-    ZEROTH_ASSIGN_OR_RETURN(conversion, ConversionOf(reader, parameter, load, *source));
-  }
-  if (conversion == Conversion::kEncode) return EncodePiece(reader, parameter, piece, load);
-  return LoadPiece(reader, source, parameter, piece, state);
 }
 
 absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> loads) {
@@ -301,8 +328,12 @@ absl::Status LoadStates(CheckpointReader& reader, absl::Span<const StateToLoad> 
     for (const int index : ParametersOf(state)) {
       const Parameter& parameter = ParameterOf(state, index);
       if (ComesFromEncoding(reader, parameter, load)) continue;
+      ZEROTH_ASSIGN_OR_RETURN(
+          const Conversion conversion,
+          ConversionOf(reader, parameter, load, SourceOf(reader, parameter, state)));
       for (const ShardLayout::Piece& piece : GlobalPieces(parameter, state.unit->PieceOf(index))) {
-        ZEROTH_RETURN_IF_ERROR(LoadParameterState(reader, parameter, piece, load));
+        ZEROTH_RETURN_IF_ERROR(
+            LoadPiece(reader, parameter, InBlocks(piece, state), load, conversion));
       }
     }
   }

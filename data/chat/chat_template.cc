@@ -22,11 +22,11 @@ constexpr char kAssistant[] = "assistant";
 // Between these, Qwen 3 thinks before it answers.
 constexpr char kThought[] = "<think>";
 constexpr char kEndOfThought[] = "</think>";
-// What Llama 3.1's template says where nobody tells it the day.
+// The dates of Llama 3.1's template if the caller gives none.
 constexpr char kLlama3Dates[] =
     "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
 
-// What only templates of formats have that are not known here.
+// Markers of formats that are not known here.
 struct OtherFormat {
   const char* marker;
   const char* name;
@@ -49,8 +49,8 @@ std::string StripNewlines(absl::string_view text) {
   return std::string(text);
 }
 
-// What a template of ChatML, as Qwen 2's, has the system say where a conversation does not: what
-// follows its header within one string.
+// Returns the default message of the system in a template of ChatML, as Qwen 2's: the text after
+// the system's header within one string.
 std::string DefaultSystem(absl::string_view jinja) {
   constexpr absl::string_view kHeader = "<|im_start|>system\\n";
   for (size_t at = jinja.find(kHeader); at != absl::string_view::npos;
@@ -82,7 +82,7 @@ absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_vie
                                                  "\", expected one of \"", last, "\""));
 }
 
-// Collects tokens. Text between two tokens is encoded as one, as it would be if the whole were.
+// Collects tokens. Text between two tokens is encoded in one piece.
 class ChatTemplate::Writer {
  public:
   explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -95,8 +95,8 @@ class ChatTemplate::Writer {
     return absl::OkStatus();
   }
 
-  // The assistant's own words begin a token of their own, as they do where a model goes on from
-  // what RenderPrompt gives.
+  // The assistant's text begins with a new token, as it does when a model continues the tokens of
+  // RenderPrompt.
   absl::Status Reply(absl::string_view text, int32_t end_of_turn) {
     ZEROTH_RETURN_IF_ERROR(Flush());
     Text(text);
@@ -245,7 +245,7 @@ absl::Status ChatTemplate::WriteChatMl(const ChatMessage& message, bool last,
         reply = StripNewlines(absl::string_view(reply).substr(reply.rfind(kEndOfThought) +
                                                               sizeof(kEndOfThought) - 1));
       }
-      // What was thought before earlier replies is not said again.
+      // Thoughts of earlier replies are left out.
       if (last) {
         reply = absl::StrCat(kThought, "\n", thought, "\n", kEndOfThought, "\n\n",
                              StripNewlines(reply));

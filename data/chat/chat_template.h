@@ -21,43 +21,43 @@ struct ChatMessage {
   std::string content;
 };
 
-// OK for a message of the system or none, and then the user and the assistant in turns, from the
-// user on, of whom `last` says the last word. InvalidArgument names the message that is out of
-// turn.
+// OK if the messages are an optional one of the system, then the user's and the assistant's in
+// turns, beginning with the user's and ending with one of `last`. InvalidArgument names the message
+// that is out of turn.
 absl::Status CheckTurns(absl::Span<const ChatMessage> messages, absl::string_view last);
 
-// How a model's conversations are written as tokens: one of the formats that matter, found by what
-// is characteristic of it in the Jinja text that comes with a tokenizer. Text is encoded as it is:
-// what spells a special token in a message is text, unless the tokenizer was told otherwise.
-// Immutable and thread-safe, as long as its tokenizer lives.
+// Writes a model's conversations as tokens, in one of the common formats. The format is recognized
+// by markers in the Jinja template that comes with a tokenizer. The spelling of a special token
+// inside a message is text, unless the tokenizer parses special tokens. Immutable and thread-safe.
+// The tokenizer must outlive this.
 class ChatTemplate {
  public:
   enum class Format { kChatMl, kLlama3, kMistral };
 
-  // A conversation in tokens, and of each whether the assistant says it: its text, and what ends
-  // its turn, but not what opens it.
+  // The tokens of a conversation. by_assistant marks the assistant's text and the token that ends
+  // its turn, but not the tokens that open the turn.
   struct Conversation {
     std::vector<int32_t> ids;
     std::vector<bool> by_assistant;
   };
 
-  // The format of this name: chatml, llama3 or mistral, without what single models add to it.
-  // InvalidArgument lists the names, or names the token of the format that the tokenizer lacks.
+  // The plain format of this name: chatml, llama3 or mistral. InvalidArgument for another name, and
+  // for a tokenizer that lacks a token of the format.
   static absl::StatusOr<ChatTemplate> Named(absl::string_view name, const Tokenizer& tokenizer);
-  // The format that a Jinja template writes. InvalidArgument if it is none of those known; it says
-  // which one it is, where that can be told.
+  // The format that a Jinja template writes. InvalidArgument for an unknown format; the message
+  // names it if it can be recognized.
   static absl::StatusOr<ChatTemplate> FromJinja(absl::string_view jinja,
                                                 const Tokenizer& tokenizer);
 
-  // A whole conversation, whose last word is the assistant's.
+  // Writes a whole conversation, whose last message is the assistant's.
   absl::StatusOr<Conversation> Render(absl::Span<const ChatMessage> messages) const;
-  // A conversation whose last word is the user's, and what opens the assistant's reply.
+  // Writes a conversation whose last message is the user's, and opens the assistant's reply.
   absl::StatusOr<std::vector<int32_t>> RenderPrompt(absl::Span<const ChatMessage> messages) const;
   // The token that ends a reply.
   int32_t end_of_turn() const { return end_of_turn_; }
   // "chatml", for messages.
   absl::string_view name() const;
-  // All that tells it from other templates for the same tokenizer, as text.
+  // Text that differs between different templates for the same tokenizer.
   std::string Identity() const;
 
  private:
@@ -73,18 +73,18 @@ class ChatTemplate {
 
   Format format_;
   const Tokenizer* tokenizer_ = nullptr;
-  int32_t begin_of_text_ = -1;  // Llama 3, Mistral; -1: there is none
+  int32_t begin_of_text_ = -1;  // Llama 3, Mistral; -1: the format has none
   int32_t begin_of_turn_ = -1;  // <|im_start|>, <|start_header_id|>; [INST], -1: it is text
   int32_t end_of_header_ = -1;  // <|end_header_id|>, [/INST]
   int32_t end_of_turn_ = -1;
-  std::string default_system_;  // what the system says where a conversation has it say nothing
-  bool thinks_ = false;         // Qwen3: the last reply has its thoughts before it, or none
-  bool says_dates_ = false;     // Llama 3.1 and later: the system says two dates before all
+  std::string default_system_;  // the system's message if a conversation has none
+  bool thinks_ = false;         // Qwen3: the last reply begins with its thoughts, maybe empty
+  bool says_dates_ = false;     // Llama 3.1 and later: the system's message begins with two dates
 };
 
-// `choice` is a name, or auto: the template at `tokenizer_path`, a tokenizer's directory or a file
-// in it: chat_template.jinja, or else what tokenizer_config.json has as "chat_template". NotFound
-// if there is none; errors name the file.
+// `choice` is a name, or "auto": the template beside the tokenizer at `tokenizer_path`, a directory
+// or a file in it. That is chat_template.jinja, or otherwise "chat_template" of
+// tokenizer_config.json. NotFound if there is none; errors name the file.
 absl::StatusOr<ChatTemplate> OpenChatTemplate(absl::string_view choice,
                                               const std::string& tokenizer_path,
                                               const Tokenizer& tokenizer);

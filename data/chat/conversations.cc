@@ -18,67 +18,55 @@
 namespace zeroth {
 namespace {
 
-// Rows that a conversation may still go into.
+// Number of latest rows that a conversation may still go into.
 constexpr size_t kOpenRows = 32;
 
-class Rows final : public TokenSource {
+// Packs conversations into rows.
+class RowPacker {
  public:
-  Rows(int64_t row_length, int32_t padding, std::string description)
-      : row_length_(row_length), padding_(padding), description_(std::move(description)) {}
+  RowPacker(int64_t row_length, int32_t padding)
+      : length_(static_cast<size_t>(row_length)), padding_(padding) {}
 
-  // `marks` of each of the ids; at most a row.
+  // Adds a conversation of at most a row, with a mark for each id.
   void Add(absl::Span<const int32_t> ids, absl::Span<const uint8_t> marks) {
-    const auto length = static_cast<size_t>(row_length_);
-    ZEROTH_CHECK(ids.size() <= length && ids.size() == marks.size());
+    ZEROTH_CHECK(ids.size() <= length_ && ids.size() == marks.size());
     size_t row = filled_.size() > kOpenRows ? filled_.size() - kOpenRows : 0;
-    while (row < filled_.size() && filled_[row] + ids.size() > length) ++row;
+    while (row < filled_.size() && filled_[row] + ids.size() > length_) ++row;
     if (row == filled_.size()) {
       filled_.push_back(0);
-      ids_.resize(filled_.size() * length, padding_);
+      ids_.resize(filled_.size() * length_, padding_);
       marks_.resize(ids_.size(), kNoTarget);
     }
-    const auto place = static_cast<std::ptrdiff_t>(row * length + filled_[row]);
+    const auto place = static_cast<std::ptrdiff_t>(row * length_ + filled_[row]);
     std::copy(ids.begin(), ids.end(), ids_.begin() + place);
     std::copy(marks.begin(), marks.end(), marks_.begin() + place);
     filled_[row] += ids.size();
-    if (filled_[row] < length) marks_[row * length + filled_[row]] = kNoTarget | kBeginsDocument;
+    if (filled_[row] < length_) marks_[row * length_ + filled_[row]] = kNoTarget | kBeginsDocument;
   }
-  void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
 
-  int64_t size() const override { return static_cast<int64_t>(ids_.size()); }
-  int64_t row_length() const override { return row_length_; }
-  const std::string& description() const override { return description_; }
-  const std::vector<std::string>& notes() const override { return notes_; }
-  bool has_marks() const override { return true; }
+  bool empty() const { return ids_.empty(); }
 
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    std::copy_n(ids_.begin() + begin, out.size(), out.begin());
-    return absl::OkStatus();
-  }
-  absl::Status ReadMarks(int64_t begin, absl::Span<uint8_t> out) const override {
-    ZEROTH_RETURN_IF_ERROR(CheckTokenRange(*this, begin, out.size()));
-    std::copy_n(marks_.begin() + begin, out.size(), out.begin());
-    return absl::OkStatus();
+  std::shared_ptr<const TokenSource> Build(TokenSource::Facts facts) && {
+    facts.row_length = static_cast<int64_t>(length_);
+    return std::make_shared<const TokensInMemory<int32_t>>(std::move(ids_), std::move(facts),
+                                                           std::move(marks_));
   }
 
  private:
-  const int64_t row_length_;
+  const size_t length_;
   const int32_t padding_;
   std::vector<int32_t> ids_;
   std::vector<uint8_t> marks_;
-  std::vector<size_t> filled_;  // tokens of each row
-  const std::string description_;
-  std::vector<std::string> notes_;
+  std::vector<size_t> filled_;  // number of tokens in each row
 };
 
-// What was too long.
+// Counts conversations, and those that were longer than a row.
 struct Cuts {
   int64_t conversations = 0;
   int64_t cut = 0;
   int64_t left_out = 0;
   size_t longest = 0;
-  std::string first;  // the line
+  std::string first;  // where the first long one stands: file and line
 
   std::vector<std::string> Notes(int64_t seq_len) const {
     if (cut + left_out == 0) return {};
@@ -95,19 +83,19 @@ std::vector<uint8_t> MarksOf(const ChatTemplate::Conversation& conversation, boo
   for (size_t i = 0; i < marks.size(); ++i) {
     if (!loss_on_all && !conversation.by_assistant[i]) marks[i] |= kNoTarget;
   }
-  // What comes before it is another conversation.
+  // The token before the first one is of another conversation.
   marks[0] |= kNoTarget | kBeginsDocument;
   return marks;
 }
 
-// Whether an object has something at `key`.
+// True if the object has a value at `key` that is not empty.
 bool Says(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && !found->empty();
 }
 
 absl::Status AddFile(const DataFile& file, const ChatTemplate& chat,
-                     const ConversationOptions& options, Rows& rows, Cuts& cuts) {
+                     const ConversationOptions& options, RowPacker& rows, Cuts& cuts) {
   ZEROTH_ASSIGN_OR_RETURN(DocumentReader reader,
                           DocumentReader::Open(file, /*cuts_at_spaces=*/false));
   const auto length = static_cast<size_t>(options.seq_len) + 1;
@@ -153,7 +141,7 @@ absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& rec
     return wrong(
         "expected an object with \"messages\", a list, as in the file's first conversation");
   }
-  // Passed over they would leave calls out of what is learned, and nobody would know.
+  // Ignoring tools would silently leave their calls out of what the model learns.
   if (Says(json, "tools")) return wrong("has \"tools\", which no template here writes");
   std::vector<ChatMessage> messages;
   bool replies = false;
@@ -191,20 +179,22 @@ absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const ConversationOptions& options) {
   ZEROTH_CHECK(!files.empty() && options.seq_len >= 1);
   const std::string description = DescribeFiles(files);
-  auto rows = std::make_shared<Rows>(options.seq_len + 1, tokenizer.end_of_text(), description);
+  RowPacker rows(options.seq_len + 1, tokenizer.end_of_text());
   Cuts cuts;
   for (const DataFile& file : files) {
-    ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, options, *rows, cuts));
+    ZEROTH_RETURN_IF_ERROR(AddFile(file, chat, options, rows, cuts));
   }
-  if (rows->size() == 0) {
+  if (rows.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(description, ": in none of ", cuts.conversations,
                      " conversations does the assistant say anything in its first ",
                      options.seq_len + 1, " tokens, all that --seq_len=", options.seq_len,
                      " holds; --seq_len=", cuts.longest - 1, " would hold the longest"));
   }
-  rows->set_notes(cuts.Notes(options.seq_len));
-  return std::shared_ptr<const TokenSource>(std::move(rows));
+  TokenSource::Facts facts;
+  facts.description = description;
+  facts.notes = cuts.Notes(options.seq_len);
+  return std::move(rows).Build(std::move(facts));
 }
 
 }  // namespace zeroth

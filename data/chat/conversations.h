@@ -17,27 +17,27 @@
 
 namespace zeroth {
 
-// Whether the first line of a file of JSON lines is a conversation: an object with "messages".
+// True if the first line of a file of JSON lines is a conversation: an object with "messages".
 absl::StatusOr<bool> HoldsConversations(const DataFile& file);
 
-// The messages of {"messages": [{"role": …, "content": …}, …]}; other keys are passed over, but for
-// tools and calls of them, which are refused.
-// InvalidArgument names the line and what of it is none.
+// Returns the messages of {"messages": [{"role": …, "content": …}, …]}. Other keys are ignored,
+// except tools and tool calls, which are refused. InvalidArgument names the line and what is wrong.
 absl::StatusOr<std::vector<ChatMessage>> ParseConversation(const JsonRecord& record);
 
 struct ConversationOptions {
   int64_t seq_len = 0;
-  // Every token of a conversation is a target but its first; else what the assistant says.
+  // True: every token of a conversation but its first is a target. False: only what the assistant
+  // says.
   bool loss_on_all = false;
 };
 
-// The conversations of files of JSON lines as rows of seq_len + 1 tokens, each of which holds whole
-// conversations, one after the other, and end-of-text tokens to its end, which are no targets. A
-// conversation goes into the first of the latest rows that it fits into. One that is longer than a
-// row is cut at its end, and left out if nothing is left in it to learn; notes() says how many.
+// Packs the conversations of files of JSON lines into rows of seq_len + 1 tokens. A row holds whole
+// conversations, and is padded with end-of-text tokens, which are no targets. Each conversation
+// goes into the first of the latest rows that has room for it. A conversation longer than a row is
+// cut at the row's end, and is left out if the rest has no target; notes() counts both.
 //
-// InvalidArgument names the line of a conversation that is out of turn, or in which the assistant
-// says nothing, and if nothing of any file is left to learn.
+// InvalidArgument names the line of a conversation whose turns are out of order or in which the
+// assistant says nothing. InvalidArgument, too, if no file has a target.
 absl::StatusOr<std::shared_ptr<const TokenSource>> EncodeConversations(
     const std::vector<DataFile>& files, const ChatTemplate& chat, const Tokenizer& tokenizer,
     const ConversationOptions& options);

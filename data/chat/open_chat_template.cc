@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where a tokenizer's chat template is kept.
+// Finds a tokenizer's chat template.
 
 #include <filesystem>
 #include <string>
@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
 
-// The template of a tokenizer_config.json: a string, or of several with names the one that is
-// called default; empty if there is none.
+// Returns the template of a tokenizer_config.json: a string, or the one named "default" of several.
+// Empty if there is none.
 absl::StatusOr<std::string> TemplateOf(const nlohmann::json& config, const std::string& where) {
   const auto found = config.is_object() ? config.find("chat_template") : config.end();
   if (found == config.end() || found->is_null()) return std::string();

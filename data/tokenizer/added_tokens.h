@@ -20,29 +20,29 @@ namespace zeroth {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // not where a letter or digit touches it
-  bool lstrip = false;       // takes the spaces before it
-  bool rstrip = false;       // takes the spaces behind it
-  bool normalized = false;   // found in normalised text, else in text as it is
+  bool single_word = false;  // not found next to a letter or digit
+  bool lstrip = false;       // includes the spaces before it
+  bool rstrip = false;       // includes the spaces after it
+  bool normalized = false;   // found in normalised text; otherwise in the original text
   bool special = false;
 
   static absl::StatusOr<AddedToken> FromJson(const nlohmann::json& json);
 };
 
-// Finds tokens in text: from the left, the longest at each place, as Hugging Face's
+// Finds added tokens in text, from the left, and the longest at each place, as Hugging Face's
 // AddedVocabulary. Immutable and thread-safe.
 class AddedTokenFinder {
  public:
-  // Receives consecutive parts of a text; `token` is null for what is between tokens.
+  // Receives consecutive parts of a text; `token` is null for text between tokens.
   using Sink = absl::FunctionRef<absl::Status(absl::string_view part, const AddedToken* token)>;
 
-  // With `parse_special` false, the spelling of a special token is passed over, as text.
+  // With `parse_special` false, the spelling of a special token is text.
   void Add(const AddedToken& token, absl::string_view spelling, bool parse_special);
 
-  // Whether there is a token that is not passed over.
+  // True if some token is not text.
   bool finds_any() const { return finds_any_; }
-  // Whether the parts of a text that is cut before a space, behind a printing ASCII character,
-  // are those of its two halves.
+  // True if cutting a text before a space that follows a printing ASCII character does not change
+  // its parts.
   bool CutsAtSpaces() const { return cuts_at_spaces_; }
 
   absl::Status Split(absl::string_view text, Sink sink) const;
@@ -52,11 +52,11 @@ class AddedTokenFinder {
     AddedToken token;
     bool is_text = false;
   };
-  // The longest spelling at the front of `text`: its entry, and its bytes; null for none.
+  // Returns the longest token at the front of `text`, and sets its length; null if there is none.
   const Entry* LongestAt(absl::string_view text, size_t* length) const;
 
   std::vector<Entry> tokens_;
-  // A trie: nodes are numbers, 0 the root.
+  // A trie. Nodes are numbers; 0 is the root.
   absl::flat_hash_map<uint64_t, uint32_t> children_;  // key: node << 8 | byte
   std::vector<int32_t> entry_of_node_ = {-1};
   bool begins_[256] = {};

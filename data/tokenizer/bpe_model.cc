@@ -19,12 +19,12 @@
 namespace zeroth {
 namespace {
 
-// Up to here finding the best pair by looking at all of them beats keeping a heap.
+// Up to this many symbols a linear search for the best pair is faster than a heap.
 constexpr size_t kShortWord = 64;
 
 uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
-// Invalid bytes are symbols of their own, which no character is.
+// An invalid byte is a symbol of its own.
 uint32_t SymbolAt(absl::string_view text, size_t* length) {
   const DecodedChar next = DecodeUtf8(text);
   *length = next.length;
@@ -55,7 +55,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(const BpeParts& parts) {
 
 absl::Status BpeModel::AddVocab(const BpeParts& parts) {
   const auto count = static_cast<int64_t>(parts.vocab.size());
-  // Room for rows that nobody named, as models have whose size is rounded up.
+  // Leaves room for unnamed rows, as of models whose vocabulary is rounded up.
   const int64_t limit = std::min<int64_t>(2 * count + 1024, std::numeric_limits<int32_t>::max());
   std::vector<bool> taken;
   for (const auto& [token, id] : parts.vocab) {
@@ -120,7 +120,7 @@ absl::Status BpeModel::AddMerges(const BpeParts& parts) {
       }
       ids[k] = *id;
     }
-    // Of a pair that comes twice the later rank counts, as in Hugging Face's library.
+    // The last rank of a repeated pair counts, as in Hugging Face's library.
     merges_[PairKey(static_cast<uint32_t>(ids[0]), static_cast<uint32_t>(ids[1]))] = {
         static_cast<int32_t>(i), ids[2]};
     std::optional<std::string> left_bytes, right_bytes;
@@ -193,7 +193,7 @@ void BpeModel::AppendSymbols(absl::string_view word, std::vector<int32_t>* ids) 
     for (const char byte : word) ids->push_back(id_of_byte_[static_cast<uint8_t>(byte)]);
     return;
   }
-  // The token for what is unknown is held back, so that the next one can join it.
+  // The unknown token is held back, so that the next one can be fused with it.
   bool unknown = false;
   while (!word.empty()) {
     const absl::string_view symbol = word.substr(0, DecodeUtf8(word).length);

@@ -27,44 +27,43 @@ struct BpeParts {
   std::vector<std::pair<std::string, int32_t>> vocab;
   // In the order of their ranks.
   std::vector<std::pair<std::string, std::string>> merges;
-  // Whether tokens are spelled in GPT-2's byte alphabet and words are bytes. Else symbols are
+  // True: tokens are spelled in GPT-2's byte alphabet, and symbols are bytes. False: symbols are
   // characters.
   bool byte_level = false;
   std::optional<std::string> unk_token;
   bool fuse_unk = false;
   // A character without a token becomes the tokens <0x00> to <0xFF> of its bytes.
   bool byte_fallback = false;
-  // A word that is a token is that token, whatever the merges say.
+  // A word that is in the vocabulary becomes that token, without merges.
   bool ignore_merges = false;
 };
 
 // Immutable and thread-safe.
 class BpeModel {
  public:
-  // Where a word has so many bytes that might all merge it is cut nevertheless, so that memory is
-  // bounded.
+  // A word is cut after this many bytes even if a merge could join them, so that memory is bounded.
   static constexpr size_t kMaxPartBytes = size_t{1} << 20;
 
-  // InvalidArgument names what is wrong: ids that are negative, repeat or leave large gaps, a
-  // merge (by its number, from 1) of or into something that is not in the vocabulary, an unknown
-  // unk_token, or a byte that has no token.
+  // InvalidArgument names what is wrong: ids that are negative, repeat or leave large gaps, a merge
+  // (by its number, from 1) with a token that is not in the vocabulary, an unknown unk_token, or a
+  // byte without a token.
   static absl::StatusOr<BpeModel> Create(const BpeParts& parts);
 
-  // Above the largest id.
+  // The largest id plus one.
   int32_t vocab_size() const { return vocab_size_; }
-  // As the vocabulary spells it.
+  // The id of a token, spelled as in the vocabulary.
   std::optional<int32_t> Find(absl::string_view token) const;
 
   bool leaves_words_whole() const { return ignore_merges_; }
-  // The id of a word that is a token and is left whole (ignore_merges); nothing otherwise.
+  // The id of a word that becomes one token (ignore_merges); empty otherwise.
   std::optional<int32_t> FindWord(absl::string_view word) const;
-  // Appends the ids of a word, or of a part that IndependentLength has found: the pair of lowest
-  // rank is merged first, the leftmost of several. Takes n log n steps for n bytes.
+  // Appends the ids of a word, or of a part that IndependentLength has found. Merges the pair of
+  // lowest rank first, and the leftmost of several. Takes n log n steps for n bytes.
   void EncodePart(absl::string_view part, std::vector<int32_t>* ids) const;
-  // Bytes at the front of `word`, which is not empty, that no merge can join with what is behind
-  // them: the fewest, or kMaxPartBytes, or all.
+  // Returns the smallest number of bytes at the front of `word` that no merge can join with the
+  // bytes after them; at most kMaxPartBytes. `word` is not empty.
   size_t IndependentLength(absl::string_view word) const;
-  // Whether a token may have the one character directly before the other.
+  // True if a token may have `right` directly after `left`.
   bool MayMerge(uint32_t left, uint32_t right) const;
 
  private:
@@ -87,8 +86,8 @@ class BpeModel {
   bool byte_level_ = false;
   bool fuse_unk_ = false;
   bool ignore_merges_ = false;
-  // Whether every character has tokens of its own. Those without may be joined or left out, so that
-  // what is around them meets.
+  // True if every character has tokens of its own. A character without may be fused or dropped, so
+  // that its neighbours meet.
   bool covers_all_ = false;
   int32_t vocab_size_ = 0;
   int32_t unk_ = kNone;

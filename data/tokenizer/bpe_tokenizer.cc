@@ -49,7 +49,7 @@ class BpeTokenizer::Borrowed {
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
     scratch_->ids.clear();
-    // A long text's copy is not kept.
+    // The copy of a long text is freed.
     scratch_->normalized = std::string();
     const std::lock_guard<std::mutex> lock(owner_.mutex_);
     owner_.idle_.push_back(std::move(scratch_));
@@ -117,12 +117,12 @@ absl::Status BpeTokenizer::AddTokens() {
 
 bool BpeTokenizer::DecideCutsAtSpaces() const {
   if (!raw_.CutsAtSpaces() || !normalized_.CutsAtSpaces()) return false;
-  // A part that begins behind an added token has to be told from one that goes on with a text.
+  // A part that follows an added token must be distinguished from one that continues a text.
   if (parts_.normalizer.prepends() && raw_.finds_any()) return false;
   if (!parts_.normalizer.CutsAtSpaces(parts_.pre_tokenizer.has_expressions())) return false;
   if (parts_.pre_tokenizer.CutsAtSpaces()) return true;
   if (parts_.pre_tokenizer.has_expressions()) return false;
-  // Words go on over spaces, or what stands for them, but tokens may not.
+  // Words include spaces, or what stands for them, but tokens may not.
   constexpr uint32_t kMetaspace = 0x2581;
   for (uint32_t c = 0x21; c < 0x7F; ++c) {
     if (model_.MayMerge(c, ' ') || model_.MayMerge(c, kMetaspace)) return false;
@@ -171,7 +171,7 @@ absl::Status BpeTokenizer::EncodePiece(absl::string_view piece, bool begins_text
 
 absl::Status BpeTokenizer::EncodeNormalized(absl::string_view piece, bool at_start,
                                             Scratch& scratch, Sink sink) const {
-  // What is not UTF-8 makes words of its own, which no expression sees.
+  // Bytes that are not UTF-8 make words of their own, which no expression sees.
   while (!piece.empty()) {
     const size_t valid = ValidUtf8Length(piece);
     ZEROTH_RETURN_IF_ERROR(parts_.pre_tokenizer.ForEachWord(
@@ -213,10 +213,10 @@ void BpeTokenizer::EncodeWord(absl::string_view word, Scratch& scratch, Sink sin
   } else if (const auto id = model_.FindWord(word)) {
     scratch.ids.push_back(*id);
   } else {
-    // A long word, as where all text is one, is made of parts that no merge joins.
+    // A long word (a whole text may be one) consists of parts that no merge joins.
     while (!word.empty()) {
       const absl::string_view part = word.substr(0, model_.IndependentLength(word));
-      // A part may be spelled as a word that is left whole, and has other ids then.
+      // A part may be spelled like a whole word that has other ids.
       if (part.size() <= WordCache::kMaxWordBytes && !model_.leaves_words_whole()) {
         EncodeCached(part, false, scratch);
       } else {
@@ -235,7 +235,7 @@ absl::StatusOr<std::string> BpeTokenizer::DecodeIds(absl::Span<const int32_t> id
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {
     const std::string& spelling = spelling_of_[static_cast<size_t>(id)];
-    // An id that no token has says nothing.
+    // An unused id has no text.
     if (!spelling.empty()) tokens.push_back(spelling);
   }
   return parts_.decoder.Decode(std::move(tokens), replace_invalid);

@@ -24,7 +24,7 @@
 
 namespace zeroth {
 
-// The parts of a tokenizer.json, in the order in which text passes through them.
+// The parts of a tokenizer.json, in the order in which text passes them.
 struct BpeTokenizerParts {
   std::string name;
   std::vector<AddedToken> added_tokens;
@@ -35,12 +35,12 @@ struct BpeTokenizerParts {
   std::vector<int32_t> suffix;
   TokenDecoder decoder;
   int32_t end_of_text = 0;
-  // Whether text that spells a special token becomes that token.
+  // True if text that spells a special token becomes that token.
   bool parse_special = false;
 };
 
-// As Hugging Face's library "tokenizers": added tokens are found in the text, what is between them
-// is normalised and cut into words, and the bytes or characters of each word are merged.
+// Encodes as Hugging Face's library "tokenizers": finds added tokens in the text, normalises the
+// text between them, splits it into words, and merges the bytes or characters of each word.
 class BpeTokenizer final : public Tokenizer {
  public:
   // InvalidArgument if the parts do not fit each other.
@@ -67,13 +67,13 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(BpeTokenizerParts parts, BpeModel model);
   absl::Status AddTokens();
   bool DecideCutsAtSpaces() const;
-  // A part of the text without added tokens. `begins_text`: it is at the front of the text.
+  // Encodes a part of the text without added tokens. `begins_text`: the part begins the text.
   absl::Status EncodePiece(absl::string_view piece, bool begins_text, bool continues,
                            Scratch& scratch, Sink sink) const;
   absl::Status EncodeNormalized(absl::string_view piece, bool at_start, Scratch& scratch,
                                 Sink sink) const;
   void EncodeWord(absl::string_view word, Scratch& scratch, Sink sink) const;
-  // `is_whole`: the word is no part of a longer one.
+  // `is_whole`: the word is not part of a longer one.
   void EncodeCached(absl::string_view word, bool is_whole, Scratch& scratch) const;
 
   BpeTokenizerParts parts_;
@@ -82,8 +82,8 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokenFinder raw_;
   AddedTokenFinder normalized_;
   bool cuts_at_spaces_ = false;
-  mutable std::mutex mutex_;  // of what follows
-  // What calls work with, one at a time each; kept, so that many small texts are fast, too.
+  mutable std::mutex mutex_;  // guards idle_
+  // Scratch memory of calls, kept so that many small texts are fast, too.
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 

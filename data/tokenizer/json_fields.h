@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Fields of a tokenizer.json, with errors that name them.
+// Reads fields of a tokenizer.json. Errors name the field.
 
 #ifndef ZEROTH_DATA_TOKENIZER_JSON_FIELDS_H_
 #define ZEROTH_DATA_TOKENIZER_JSON_FIELDS_H_
@@ -16,12 +16,12 @@
 
 namespace zeroth {
 
-// The field's value; null where `json` is an object without it.
+// The field's value; null if `json` is no object or lacks the field.
 const nlohmann::json& FieldOf(const nlohmann::json& json, const char* name);
 
 // InvalidArgument if the field is missing or of another type.
 absl::StatusOr<std::string> StringField(const nlohmann::json& json, const char* name);
-// `fallback` where the field is missing or null.
+// `fallback` if the field is missing or null.
 absl::StatusOr<bool> BoolField(const nlohmann::json& json, const char* name, bool fallback);
 absl::StatusOr<int64_t> IntField(const nlohmann::json& json, const char* name);
 absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, const char* name);
@@ -29,8 +29,7 @@ absl::StatusOr<const nlohmann::json*> ArrayField(const nlohmann::json& json, con
 // The field "type". InvalidArgument if `json` is no object that has one.
 absl::StatusOr<std::string> TypeOf(const nlohmann::json& json);
 
-// Unimplemented: that this `what` ("normalizer") is of a kind that Zeroth does not know, and which
-// ones it does.
+// Unimplemented: `what` ("normalizer") is of an unknown kind; the message lists the known ones.
 absl::Status UnknownKind(absl::string_view what, absl::string_view type, absl::string_view known);
 
 // Deepest nesting of Sequence in Sequence.

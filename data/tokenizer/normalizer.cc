@@ -30,9 +30,9 @@ constexpr std::array<Form, 4> kForms = {{{"NFC", UTF8PROC_COMPOSE, false},
                                          {"NFKC", UTF8PROC_COMPOSE | UTF8PROC_COMPAT, true},
                                          {"NFKD", UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, true}}};
 
-// Characters that are normalised together, at most. They begin with an ASCII character, which no
-// form changes or moves. Only text without a single one for so long is cut elsewhere; the library
-// sorts combining marks in quadratic time.
+// Most bytes that are normalised together, because the library sorts combining marks in quadratic
+// time. Segments begin with an ASCII character, which no form changes or moves; only a longer text
+// without one is cut elsewhere.
 constexpr size_t kMaxSegment = size_t{64} << 10;
 
 // Appends a form of `text`, which is valid UTF-8.
@@ -51,8 +51,8 @@ absl::Status AppendForm(absl::string_view text, int form, std::string* out) {
   return absl::OkStatus();
 }
 
-// `text` in a form. No character below U+0300 is changed by NFC or combines with one before it; the
-// other forms change some from U+00A0 on.
+// Normalises `text`. NFC changes no character below U+0300 and combines none with the one before
+// it; the other forms change some from U+00A0 on.
 absl::Status Normalize(int form, uint8_t first_changed, std::string* text) {
   const auto may_change = [first_changed](char c) {
     return static_cast<uint8_t>(c) >= first_changed;
@@ -62,7 +62,7 @@ absl::Status Normalize(int form, uint8_t first_changed, std::string* text) {
   out.reserve(text->size() + text->size() / 8);
   const absl::string_view all = *text;
   for (size_t begin = 0; begin < all.size();) {
-    // Up to the last ASCII character before something that may change nothing happens.
+    // Text up to the last ASCII character before a character that may change is copied.
     const size_t change = static_cast<size_t>(
         std::find_if(all.begin() + static_cast<std::ptrdiff_t>(begin), all.end(), may_change) -
         all.begin());

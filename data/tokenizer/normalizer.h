@@ -15,25 +15,24 @@
 
 namespace zeroth {
 
-// The "normalizer" of a tokenizer.json: what happens to text before it is cut into words. Knows
+// The "normalizer" of a tokenizer.json, which changes text before it is split into words. Knows
 // NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence. Immutable and thread-safe.
 class Normalizer {
  public:
   // Does nothing.
   Normalizer() = default;
-  // Unimplemented names a kind that is not known; InvalidArgument a part that is missing.
+  // Unimplemented names an unknown kind; InvalidArgument names a missing field.
   static absl::StatusOr<Normalizer> FromJson(const nlohmann::json& json);
 
   bool empty() const { return steps_.empty(); }
-  // Whether it puts something before a text.
+  // True if a step prepends something to a text.
   bool prepends() const;
-  // Whether a text that is cut before a space, behind a printing ASCII character, becomes what its
-  // two parts become, the second with `continues`. `as_spaces`: whether what the spaces become must
-  // still be spaces.
+  // True if normalising commutes with cutting a text before a space that follows a printing ASCII
+  // character; the second part has `continues`. `as_spaces`: spaces must stay spaces.
   bool CutsAtSpaces(bool as_spaces) const;
 
-  // Normalises `text` in place. Bytes that are not UTF-8 stay as they are. With `continues`, the
-  // text is the later part of one that was cut, and nothing is prepended.
+  // Normalises `text` in place, except bytes that are not UTF-8. `continues`: the text is the later
+  // part of one that was cut, so nothing is prepended.
   absl::Status Apply(bool continues, std::string* text, Regex::Scratch& scratch) const;
 
  private:

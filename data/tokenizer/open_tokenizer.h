@@ -14,13 +14,13 @@
 
 namespace zeroth {
 
-// The files that make the tokenizer at `path`, which is one of them or a directory: there
-// tokenizer.json comes first (with tokenizer_config.json, if there is one), then tokenizer.model,
-// then vocab.json with merges.txt. A file is a tokenizer.json if its name ends in .json, and
-// SentencePiece's if it ends in .model. NotFound if there is none, naming what was looked for.
+// Finds the files of the tokenizer at `path`, a file or a directory. In a directory these are
+// tokenizer.json (with tokenizer_config.json, if there is one), otherwise tokenizer.model,
+// otherwise vocab.json with merges.txt. A file is a tokenizer.json if its name ends in .json, and
+// SentencePiece's if it ends in .model. NotFound names what was looked for.
 absl::StatusOr<std::vector<std::string>> FindTokenizerFiles(const std::string& path);
 
-// The tokenizer at `path`. Errors name the file, and the part of it that is wrong or unknown.
+// Opens the tokenizer at `path`. Errors name the file, and the part that is wrong or unknown.
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path,
                                                          const TokenizerOptions& options = {});
 

@@ -19,7 +19,7 @@ namespace {
 constexpr char kKnown[] = "ByteLevel, Split, Digits, Metaspace, Sequence";
 
 // Alternatives of the patterns of GPT-2, Llama 3, Qwen and GPT-4o. No match of any of them has a
-// space behind a printing ASCII character, and none tells such a space from the end of the text.
+// space after a printing ASCII character, and none distinguishes such a space from the text's end.
 constexpr absl::string_view kCutAlternatives[] = {
     R"('s)",
     R"('t)",
@@ -49,7 +49,7 @@ constexpr absl::string_view kCutAlternatives[] = {
     R"(\s+(?!\S))",
     R"(\s+)"};
 
-// Whether `pattern` is made of these alternatives alone.
+// True if `pattern` consists of these alternatives alone.
 bool IsOfCutAlternatives(absl::string_view pattern) {
   while (true) {
     const auto fits = [&pattern](absl::string_view alternative) {
@@ -237,7 +237,7 @@ absl::Status PreTokenizer::Split(size_t stage, absl::string_view piece, bool at_
       ZEROTH_RETURN_IF_ERROR(add(match.begin, match.end, !now.invert));
       from = match.end;
     } else {
-      // An empty match is a place to cut; the search goes on behind the next character.
+      // An empty match is a place to split; the search continues after the next character.
       from = match.end;
       from += match.end < piece.size() ? DecodeUtf8(piece.substr(match.end)).length : 1;
     }
@@ -273,7 +273,7 @@ std::vector<PreTokenizer::Part> PreTokenizer::Join(Behavior behavior,
         }
         continue;
       case Behavior::kMergedWithPrevious:
-        // The first of several delimiters goes to what is before them.
+        // The first of several delimiters joins the part before them.
         if (part.is_delimiter && !after_delimiter && i > 0) {
           joined.back().end = part.end;
         } else {
@@ -281,7 +281,7 @@ std::vector<PreTokenizer::Part> PreTokenizer::Join(Behavior behavior,
         }
         continue;
       case Behavior::kMergedWithNext:
-        // The last of several goes to what is behind them.
+        // The last of several delimiters joins the part after them.
         if (!part.is_delimiter && after_delimiter) {
           joined.back().end = part.end;
         } else {

@@ -17,7 +17,7 @@
 
 namespace zeroth {
 
-// The "pre_tokenizer" of a tokenizer.json: cuts text into words, across which no tokens merge.
+// The "pre_tokenizer" of a tokenizer.json, which splits text into words; tokens never cross words.
 // Knows ByteLevel, Split, Digits, Metaspace and Sequence. Immutable and thread-safe.
 class PreTokenizer {
  public:
@@ -26,20 +26,19 @@ class PreTokenizer {
 
   // Every text is one word.
   PreTokenizer() = default;
-  // Unimplemented names a kind that is not known; InvalidArgument a part that is wrong.
+  // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
   static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
-  // As GPT-2's, which is {"type": "ByteLevel", "add_prefix_space": false}.
+  // GPT-2's, which is {"type": "ByteLevel", "add_prefix_space": false}.
   static absl::StatusOr<PreTokenizer> Gpt2();
 
-  // Whether the vocabulary spells the bytes of words in GPT-2's alphabet. Words are bytes here.
+  // True if the vocabulary spells the bytes of words in GPT-2's alphabet. Words are bytes here.
   bool byte_level() const { return byte_level_; }
-  // Whether an expression cuts words, which must see spaces as spaces.
+  // True if a regular expression splits words; it must see spaces as spaces.
   bool has_expressions() const;
-  // Whether no word goes on behind a place that is before a space and behind a printing ASCII
-  // character, whatever the text.
+  // True if in every text a word ends before each space that follows a printing ASCII character.
   bool CutsAtSpaces() const;
 
-  // Cuts `piece`, which is valid UTF-8. `at_start`: it begins the whole text.
+  // Splits `piece`, which is valid UTF-8. `at_start`: the piece begins the whole text.
   absl::Status ForEachWord(absl::string_view piece, bool at_start, Regex::Scratch& scratch,
                            Sink sink) const;
 

@@ -18,8 +18,8 @@
 namespace zeroth {
 namespace {
 
-// What stands in a class for \s and \w: PCRE2 10.42 counts U+180E as a space, and neither marks nor
-// joiners as parts of words.
+// The characters of \s and \w. PCRE2 10.42 differs from Oniguruma: it counts U+180E as a space, and
+// neither marks nor joiners as parts of words.
 constexpr char kSpaces[] =
     R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr char kWordCharacters[] =
@@ -32,7 +32,7 @@ std::string MessageOf(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// Rewrites what Oniguruma and PCRE2 read differently.
+// Rewrites syntax that Oniguruma and PCRE2 read differently.
 class Translator {
  public:
   explicit Translator(absl::string_view pattern) : rest_(pattern) {}
@@ -47,7 +47,7 @@ class Translator {
         if (rest_[0] == '[') {
           in_class_ = true;
           Copy(absl::StartsWith(rest_, "[^") ? 2 : 1);
-          // A bracket in the first place is one of the class.
+          // A bracket in the first place is a character of the class.
           if (absl::StartsWith(rest_, "]")) Copy(1);
           continue;
         }
@@ -134,7 +134,7 @@ class Translator {
     }
   }
 
-  // \p{L}, \p{Lu}, \p{^L}; longer names are scripts, which PCRE2 would extend without "sc:".
+  // \p{L}, \p{Lu}, \p{^L}. Longer names are scripts, which PCRE2 would extend without "sc:".
   absl::Status Property() {
     const size_t close = rest_.find('}');
     if (rest_.size() < 4 || rest_[2] != '{' || close == absl::string_view::npos)
@@ -210,7 +210,7 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
 absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
                                          Scratch& scratch) const {
   Scratch::Memory& memory = *scratch.memory_;
-  // The first is the second without checks of its arguments, which cost as much as a short match.
+  // pcre2_jit_match omits the argument checks of pcre2_match, which cost as much as a short match.
   const auto match = is_compiled_ ? pcre2_jit_match : pcre2_match;
   const int result =
       match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(text.data()),
@@ -222,7 +222,7 @@ absl::StatusOr<Regex::Match> Regex::Find(absl::string_view text, size_t from,
                                                      text.size(), ": ", MessageOf(result)));
   }
   const size_t* const ends = pcre2_get_ovector_pointer(memory.match);
-  // \K and lookbehind could say otherwise; neither passes the translation.
+  // Only \K and lookbehind could violate this, and the translation refuses both.
   ZEROTH_CHECK(ends[0] >= from && ends[0] <= ends[1]);
   return Match{ends[0], ends[1], true};
 }

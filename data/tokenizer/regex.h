@@ -1,6 +1,6 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The regular expressions of tokenizer.json, matched by PCRE2 and its just-in-time compiler.
+// Regular expressions of tokenizer.json, matched by PCRE2 and its just-in-time compiler.
 
 #ifndef ZEROTH_DATA_TOKENIZER_REGEX_H_
 #define ZEROTH_DATA_TOKENIZER_REGEX_H_
@@ -14,24 +14,24 @@
 
 namespace zeroth {
 
-// GPT-2's pattern, which a ByteLevel pre-tokenizer means by use_regex.
+// GPT-2's pattern, which a ByteLevel pre-tokenizer with use_regex applies.
 inline constexpr char kGpt2Pattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// An expression as Oniguruma, which Hugging Face uses, understands it. Immutable and thread-safe.
+// An expression in the syntax of Oniguruma, which Hugging Face uses. Immutable and thread-safe.
 class Regex {
  public:
-  // Steps that the matcher may take for one match. A match of any usual pattern takes about one for
-  // each character of a word; an expression that backtracks without end is stopped.
+  // Most steps of one match. Usual patterns take about one per character of a word; this stops an
+  // expression that backtracks without end.
   static constexpr uint32_t kMatchLimit = 50'000'000;
 
-  // InvalidArgument quotes the pattern and what is wrong, or names what the two libraries read
-  // differently (\h, nested classes, ...).
+  // InvalidArgument quotes the pattern and what is wrong. Unimplemented names syntax that the two
+  // libraries read differently (\h, nested classes, ...).
   static absl::StatusOr<Regex> Compile(absl::string_view pattern);
 
   const std::string& pattern() const { return pattern_; }
 
-  // Working memory of one thread's matches.
+  // Working memory for matches of one thread.
   class Scratch {
    public:
     Scratch();
@@ -49,8 +49,8 @@ class Regex {
     size_t end = 0;
     bool found = false;
   };
-  // The first match of `text`, which is valid UTF-8, at `from` or behind it; [begin, end) counts
-  // bytes of `text`. ResourceExhausted if it takes more than kMatchLimit steps.
+  // Returns the first match in `text`, which is valid UTF-8, at or after `from`; [begin, end) are
+  // bytes of `text`. ResourceExhausted after kMatchLimit steps.
   absl::StatusOr<Match> Find(absl::string_view text, size_t from, Scratch& scratch) const;
 
  private:

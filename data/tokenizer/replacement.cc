@@ -51,7 +51,7 @@ absl::Status Replacement::AppendReplaced(absl::string_view text, Regex::Scratch&
     out->append(content_);
     done = match.end;
     from = match.end;
-    // After an empty match the search goes on behind the next character.
+    // After an empty match the search continues after the next character.
     if (match.begin == match.end) {
       from += match.end < text.size() ? DecodeUtf8(text.substr(match.end)).length : 1;
     }

@@ -15,7 +15,7 @@
 
 namespace zeroth {
 
-// What {"String": "…"} and {"Regex": "…"} find. Immutable and thread-safe.
+// A pattern, {"String": "…"} or {"Regex": "…"}. Immutable and thread-safe.
 class TextPattern {
  public:
   TextPattern() = default;
@@ -24,7 +24,7 @@ class TextPattern {
   // InvalidArgument for anything else, an empty string, or a bad expression.
   static absl::StatusOr<TextPattern> FromJson(const nlohmann::json& json);
 
-  // Null if it is an expression.
+  // The string, and the expression. One of them is null.
   const std::string* literal() const { return regex_ ? nullptr : &literal_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
 
@@ -46,7 +46,7 @@ class Replacement {
   const TextPattern& pattern() const { return pattern_; }
   const std::string& content() const { return content_; }
 
-  // Replaces every match in `text`. An expression is applied to what is valid UTF-8.
+  // Replaces every match in `text`. Expressions apply to valid UTF-8 only.
   absl::Status Apply(std::string* text, Regex::Scratch& scratch) const;
 
  private:

@@ -25,7 +25,7 @@ SentencePieceLibrary::SentencePieceLibrary() : processor_(std::make_unique<Proce
 SentencePieceLibrary::~SentencePieceLibrary() = default;
 
 std::string SentencePieceLibrary::Load(std::string_view model) {
-  // Pieces that its table cannot hold, as one that begins with a zero byte, make it throw.
+  // The library throws for pieces that its table cannot hold, as one that begins with a zero byte.
   try {
     return ErrorOf(processor_->library.LoadFromSerializedProto(model));
   } catch (const std::exception& error) {

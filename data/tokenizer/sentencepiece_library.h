@@ -11,24 +11,24 @@
 
 namespace zeroth {
 
-// The SentencePiece library behind a header without Abseil: its own header declares an
-// absl::string_view that is not Abseil's. An error is a text, empty where there is none.
-// Thread-safe once it is loaded.
+// Wraps the SentencePiece library in a header without Abseil, because the library's own header
+// declares another absl::string_view. Errors are texts; an empty text means success. Thread-safe
+// once loaded.
 class SentencePieceLibrary {
  public:
   SentencePieceLibrary();
   ~SentencePieceLibrary();
 
-  // A model file's bytes.
+  // Loads the bytes of a model file.
   std::string Load(std::string_view model);
 
   int32_t size() const;
-  // -1 where the model has none.
+  // -1 if the model has no such token.
   int32_t begin_of_text() const;
   int32_t end_of_text() const;
   bool IsControl(int32_t id) const;
   const std::string& Piece(int32_t id) const;
-  // The unknown token's for what is not there.
+  // The id of a piece; the unknown token's if there is no such piece.
   int32_t IdOf(std::string_view piece) const;
 
   std::string Encode(std::string_view text, std::vector<int>* ids) const;

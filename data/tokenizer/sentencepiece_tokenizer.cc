@@ -20,7 +20,7 @@
 namespace zeroth {
 namespace {
 
-// What a space is in a piece.
+// The spelling of a space in a piece.
 constexpr char kMetaspace[] = "\xE2\x96\x81";
 
 absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
@@ -28,7 +28,7 @@ absl::Status FromLibrary(absl::string_view error, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
 }
 
-// Takes a number of protocol buffers' variable length off the front; false if there is none.
+// Takes a variable-length number of protocol buffers off the front; false if there is none.
 bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
   *value = 0;
   for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {
@@ -40,8 +40,8 @@ bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
   return false;
 }
 
-// Whether all that says how long it is fits into what it is in. The library makes room for a string
-// before it looks, tens of megabytes for a file of a few bytes.
+// True if every length-delimited field fits into its message. The library allocates a string before
+// it checks the length: tens of megabytes for a file of a few bytes.
 bool LengthsFit(absl::string_view message, bool has_messages) {
   constexpr uint64_t kVarint = 0, kEightBytes = 1, kDelimited = 2, kFourBytes = 5;
   while (!message.empty()) {
@@ -63,7 +63,7 @@ bool LengthsFit(absl::string_view message, bool has_messages) {
     if (length > message.size()) return false;
     const absl::string_view value = message.substr(0, length);
     message.remove_prefix(length);
-    // Of a model, fields 1 to 5 are messages; the fourth, what a model was tested on, has more.
+    // Fields 1 to 5 of a model are messages; the fourth, self-test data, has messages itself.
     const uint64_t field = tag >> 3;
     const bool is_message = has_messages && wire_type == kDelimited && field >= 1 && field <= 5;
     if (is_message && !LengthsFit(value, field == 4)) return false;
@@ -90,7 +90,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     bool ends_words_at_spaces = true;
     for (int id = 0; id < library_.size(); ++id) {
       const std::string& piece = library_.Piece(id);
-      // Behind what a piece begins with there may be no space.
+      // A space is allowed only at the beginning of a piece.
       size_t begin = 0;
       while (absl::StartsWith(absl::string_view(piece).substr(begin), kMetaspace))
         begin += sizeof(kMetaspace) - 1;
@@ -99,7 +99,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> two, Encode("a b"));
     ZEROTH_ASSIGN_OR_RETURN(std::vector<int32_t> one, Encode("a"));
     ZEROTH_ASSIGN_OR_RETURN(const std::vector<int32_t> other, Encode("b"));
-    // Where every text begins with a space of its own, a later part can do without the one that it
+    // The library adds a space before every text, so a later part must drop the space that it
     // begins with.
     one.insert(one.end(), other.begin(), other.end());
     cuts_at_spaces_ = ends_words_at_spaces && one == two;
@@ -114,7 +114,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   std::optional<int32_t> Find(absl::string_view token) const override {
     const int id = library_.IdOf(Std(token));
-    // What is not there is the unknown token.
+    // The library returns the unknown token's id for an unknown piece.
     if (library_.Piece(id) != token) return std::nullopt;
     return id;
   }
@@ -133,7 +133,7 @@ class SentencePieceTokenizer final : public Tokenizer {
  protected:
   absl::StatusOr<std::string> DecodeIds(absl::Span<const int32_t> ids,
                                         bool replace_invalid) const override {
-    // Control tokens would vanish; their spelling stands for them, as with other tokenizers.
+    // The library drops control tokens. Other tokenizers spell them, so this does, too.
     std::string text;
     std::vector<int> run;
     const auto flush = [&]() -> absl::Status {

@@ -12,11 +12,11 @@
 
 namespace zeroth {
 
-// A tokenizer from the content of a SentencePiece .model file, read by that library. Its template
-// is the begin-of-text token, if the model has one, and what ends a text is its end token.
-// Spellings of control tokens in text are text. `parse_special` is refused: what a special token
-// means beside others is said by a tokenizer.json only. InvalidArgument if it is no such file, or
-// has no end token.
+// Makes a tokenizer of the content of a SentencePiece .model file. Its prefix is the begin-of-text
+// token, if the model has one, and its end-of-text token is the model's end token. Spellings of
+// control tokens in text are text. Unimplemented with `parse_special`, because only a
+// tokenizer.json defines special tokens in text. InvalidArgument if `model` is no such file or has
+// no end token.
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceFromBytes(absl::string_view model,
                                                                   bool parse_special);
 

@@ -15,28 +15,29 @@
 
 namespace zeroth {
 
-// The "decoder" of a tokenizer.json: tokens, as the vocabulary spells them, to text. Knows
-// ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip and Sequence. Immutable and thread-safe.
+// The "decoder" of a tokenizer.json, which turns tokens, spelled as in the vocabulary, into text.
+// Knows ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip and Sequence. Immutable and
+// thread-safe.
 class TokenDecoder {
  public:
-  // Tokens joined by spaces, as Hugging Face does where a file has no decoder.
+  // Joins tokens by spaces, as Hugging Face does if a file has no decoder.
   TokenDecoder() = default;
-  // Unimplemented names a kind that is not known; InvalidArgument a part that is wrong.
+  // Unimplemented names an unknown kind; InvalidArgument names a wrong field.
   static absl::StatusOr<TokenDecoder> FromJson(const nlohmann::json& json);
   static TokenDecoder ByteLevel();
 
-  // The text; its bytes need not be UTF-8. With `replace_invalid` they are: U+FFFD stands for what
-  // is none, in the places and as often as in Hugging Face's library.
+  // Returns the text, whose bytes need not be UTF-8. With `replace_invalid` U+FFFD replaces invalid
+  // bytes, in the same places and as often as in Hugging Face's library.
   absl::StatusOr<std::string> Decode(std::vector<std::string> tokens, bool replace_invalid) const;
 
  private:
   enum class Kind { kByteLevel, kByteFallback, kMetaspace, kReplace, kFuse, kStrip };
   struct Step {
     Kind kind = Kind::kFuse;
-    std::string text;          // kMetaspace: what is a space; kStrip: what is taken away
-    int64_t start = 0;         // kStrip: at most so often at the front
-    int64_t stop = 0;          // and at the end
-    bool drops_first = false;  // kMetaspace: the first token's are no spaces
+    std::string text;          // kMetaspace: the spelling of a space; kStrip: what is removed
+    int64_t start = 0;         // kStrip: most removals at the front
+    int64_t stop = 0;          // kStrip: most removals at the end
+    bool drops_first = false;  // kMetaspace: drop the first token's spaces
     Replacement replace;       // kReplace
   };
 

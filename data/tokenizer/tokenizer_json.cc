@@ -40,7 +40,7 @@ absl::Status ReadVocab(const nlohmann::json& vocab, BpeParts* parts) {
   return absl::OkStatus();
 }
 
-// "a b", or nothing if that is not two tokens.
+// Splits "a b"; empty unless there are two tokens.
 std::optional<std::pair<std::string, std::string>> SplitMerge(absl::string_view text) {
   const std::vector<absl::string_view> tokens = absl::StrSplit(text, ' ');
   if (tokens.size() != 2) return std::nullopt;
@@ -67,7 +67,7 @@ absl::Status ReadMerges(const nlohmann::json& merges, BpeParts* parts) {
   return absl::OkStatus();
 }
 
-// A field that must say what its absence says.
+// Refuses a field that is set to another value than its default.
 absl::Status RefuseUnless(bool is_absent, const char* name) {
   if (is_absent) return absl::OkStatus();
   return absl::UnimplementedError(
@@ -133,7 +133,7 @@ absl::Status ReadTemplate(const nlohmann::json& json, BpeTokenizerParts* parts) 
 absl::Status ReadPostProcessor(const nlohmann::json& json, int depth, BpeTokenizerParts* parts) {
   if (json.is_null()) return absl::OkStatus();
   ZEROTH_ASSIGN_OR_RETURN(const std::string type, TypeOf(json));
-  // ByteLevel changes where tokens are said to lie in the text, and no id.
+  // ByteLevel changes the offsets of tokens, but no id.
   if (type == "ByteLevel") return absl::OkStatus();
   if (type == "TemplateProcessing") {
     if (!parts->prefix.empty() || !parts->suffix.empty())

@@ -14,20 +14,20 @@
 namespace zeroth {
 
 struct TokenizerOptions {
-  // Whether text that spells a special token becomes that token, as in Hugging Face's libraries by
-  // default. Else it is text like any other.
+  // True: text that spells a special token becomes that token, as in Hugging Face's libraries by
+  // default. False: it is ordinary text.
   bool parse_special = false;
 };
 
-// A tokenizer from the content of Hugging Face's tokenizer.json, and of the tokenizer_config.json
-// beside it, which says by "eos_token" what ends a text (null if there is none: then one of the
-// usual spellings). Unimplemented names a part that Zeroth does not know; InvalidArgument one that
-// is wrong. "truncation" and "padding" are not applied, as they are not by transformers.
+// Makes a tokenizer of the content of Hugging Face's tokenizer.json and of the
+// tokenizer_config.json beside it, whose "eos_token" ends a text. If `config` is null, one of the
+// usual spellings ends it. Unimplemented names an unknown part; InvalidArgument names a wrong one.
+// "truncation" and "padding" are not applied, as in transformers.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromJson(const nlohmann::json& json,
                                                              const nlohmann::json& config,
                                                              const TokenizerOptions& options);
 
-// GPT-2's tokenizer from the content of its vocab.json and merges.txt. Errors as above.
+// Makes GPT-2's tokenizer of the content of its vocab.json and merges.txt. Errors as above.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromGpt2Files(const nlohmann::json& vocab,
                                                                   const std::string& merges,
                                                                   const TokenizerOptions& options);

@@ -15,14 +15,14 @@
 
 namespace zeroth {
 
-// Ids of words that were encoded before. A word has one place, from which a newer one drives it
-// out; natural language repeats itself long before that matters. Not thread-safe.
+// Caches the ids of words. Each word has one place, where a newer word replaces it; natural
+// language repeats itself long before that matters. Not thread-safe.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 22;
   static constexpr size_t kMaxIds = 10;
 
-  // Null if it is not there. `word` has at most kMaxWordBytes bytes, and at least one.
+  // The ids of a word; null if they are not cached. `word` has 1 to kMaxWordBytes bytes.
   const std::array<int32_t, kMaxIds>* Find(absl::string_view word, size_t* count) const {
     if (entries_.empty()) return nullptr;
     const Entry& entry = entries_[PlaceOf(word)];
@@ -32,10 +32,10 @@ class WordCache {
     return &entry.ids;
   }
 
-  // Words of more ids are not kept.
+  // Ignores words of more than kMaxIds ids.
   void Add(absl::string_view word, absl::Span<const int32_t> ids) {
     if (ids.size() > kMaxIds) return;
-    // Small texts take little memory. What was there is forgotten when the cache grows.
+    // The cache begins small, so that small texts take little memory. Growing clears it.
     if (added_++ >= entries_.size() && entries_.size() < kMostEntries) {
       entries_.assign(std::max<size_t>(kFewestEntries, 4 * entries_.size()), Entry());
       added_ = 1;

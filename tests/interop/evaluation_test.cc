@@ -30,22 +30,6 @@ constexpr int64_t kTokens = 200;
 constexpr int64_t kLength = 32;
 constexpr int64_t kStride = 12;
 
-// Tokens in a row, out of a file of rows.
-class Stream final : public TokenSource {
- public:
-  explicit Stream(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
-  int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
-    return absl::OkStatus();
-  }
-  const std::string& description() const override { return description_; }
-
- private:
-  const std::vector<int32_t> tokens_;
-  const std::string description_ = "tokens";
-};
-
 std::vector<Question> RandomQuestions() {
   const CounterRng rng(5, "questions");
   uint64_t draws = 0;
@@ -113,7 +97,8 @@ TEST_P(EvaluationTest, TextAndNumbersAreThoseOfTransformers) {
   const auto likelihood = [&](absl::Span<const int32_t> ids, int64_t from) {
     return model.NegativeLogLikelihood(ids, from);
   };
-  const auto perplexity = MeasurePerplexity(Stream(tokens), {kLength, kStride}, likelihood);
+  const auto perplexity =
+      MeasurePerplexity(TokensInMemory<int32_t>(tokens, {}), {kLength, kStride}, likelihood);
   ASSERT_TRUE(perplexity.ok()) << perplexity.status();
   EXPECT_EQ(perplexity->tokens, kTokens - 1);
   EXPECT_NEAR(perplexity->mean, expected["mean"].get<double>(), 1e-5);

@@ -57,8 +57,9 @@ absl::Status WriteCheckpointAdapter(const std::string& checkpoint, const std::st
   }
   HfConvertOptions as_adapter = options;
   as_adapter.directory.kind = HfDirectoryKind::kAdapter;
-  return WriteHfDirectory(opened.model.weights(), config, std::move(copies),
-                          opened.model.TokenizerFiles(), out, as_adapter);
+  ZEROTH_ASSIGN_OR_RETURN(const auto tokenizer_files, opened.model.ReadTokenizerFiles());
+  return WriteHfDirectory(opened.model.weights(), config, std::move(copies), tokenizer_files, out,
+                          as_adapter);
 }
 
 absl::StatusOr<std::optional<DType>> ParseDTypeFlag(const std::string& text) {
@@ -204,7 +205,9 @@ absl::StatusOr<Notes> DirectoryToDirectory(const ConvertOptions& options,
 }
 
 absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::optional<DType> dtype) {
-  ZEROTH_ASSIGN_OR_RETURN(const HfDirectoryOptions directory, DirectoryOptionsOf(options));
+  HfConvertOptions convert;
+  convert.dtype = dtype;
+  ZEROTH_ASSIGN_OR_RETURN(convert.directory, DirectoryOptionsOf(options));
   bool is_llmc = false;
   {
     ZEROTH_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(options.in));
@@ -219,16 +222,13 @@ absl::StatusOr<Notes> FileToDirectory(const ConvertOptions& options, std::option
   if (is_llmc) {
     ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<LlmcModelFile> model,
                             LlmcModelFile::Open(options.in));
-    ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, dtype, directory));
+    ZEROTH_RETURN_IF_ERROR(ConvertLlmcToHf(*model, options.out, convert));
     notes.push_back(
         "llm.c's files hold no tokenizer; GPT-2's vocab.json and merges.txt belong there.");
     return notes;
   }
   ZEROTH_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> model, GgufFile::Open(options.in));
-  GgufImportOptions import;
-  import.dtype = dtype;
-  import.directory = directory;
-  ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*model, options.out, import));
+  ZEROTH_ASSIGN_OR_RETURN(GgufImportNotes left, ConvertGgufToHf(*model, options.out, convert));
   for (std::string& note : left) notes.push_back(absl::StrCat("No tokenizer: ", note, "."));
   return notes;
 }

@@ -29,24 +29,19 @@ using ::testing::HasSubstr;
 
 class Tokens final : public TokenSource {
  public:
-  Tokens(int64_t count, int64_t row_length) : row_length_(row_length) {
+  Tokens(int64_t count, int64_t row_length)
+      : TokenSource({count, row_length, false, "tokens", {}}) {
     for (int64_t i = 0; i < count; ++i) values_.push_back(static_cast<int32_t>(i * i * 7 % 251));
   }
-  int64_t size() const override { return static_cast<int64_t>(values_.size()); }
-  absl::Status Read(int64_t begin, absl::Span<int32_t> out) const override {
-    if (absl::Status status = CheckTokenRange(*this, begin, out.size()); !status.ok())
-      return status;
-    std::copy_n(values_.begin() + begin, out.size(), out.begin());
-    return absl::OkStatus();
-  }
-  int64_t row_length() const override { return row_length_; }
-  const std::string& description() const override { return description_; }
   int32_t at(int64_t i) const { return values_[static_cast<size_t>(i)]; }
 
  private:
+  absl::Status DoRead(int64_t begin, absl::Span<int32_t> out) const override {
+    std::copy_n(values_.begin() + begin, out.size(), out.begin());
+    return absl::OkStatus();
+  }
+
   std::vector<int32_t> values_;
-  int64_t row_length_;
-  std::string description_ = "tokens";
 };
 
 // A "model" whose -log p depends on the token and on how much stands before it.

@@ -1,8 +1,9 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "zeroth/data/npy_header.h"
+#include "zeroth/data/token_format.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -19,8 +20,10 @@ constexpr size_t kMagicBytes = sizeof(kNpyMagic) - 1;
 // NumPy's own limit against hostile headers is 10,000.
 constexpr size_t kMaxHeaderBytes = 65536;
 constexpr size_t kMaxDims = 32;
+// Length of the headers that NpyHeaderBytes writes.
+constexpr size_t kNpyHeaderBytes = 128;
 
-// Reads the one form of Python dictionary literal that headers use.
+// Parses the one form of Python dictionary literal that .npy headers use.
 class DictReader {
  public:
   DictReader(absl::string_view text, size_t file_offset) : text_(text), file_offset_(file_offset) {}
@@ -121,6 +124,27 @@ class DictReader {
   size_t position_ = 0;
 };
 
+struct LlmcFormat {
+  int32_t magic;
+  int32_t version;
+  size_t token_bytes;
+};
+
+constexpr LlmcFormat kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+int32_t HeaderWord(absl::Span<const uint8_t> file, size_t index) {
+  int32_t word;
+  std::memcpy(&word, file.data() + 4 * index, sizeof(word));
+  return word;
+}
+
+const LlmcFormat* FindFormat(int32_t magic) {
+  for (const LlmcFormat& format : kFormats) {
+    if (format.magic == magic) return &format;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file) {
@@ -150,6 +174,59 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const uint8_t> file) {
   const absl::string_view text(reinterpret_cast<const char*>(file.data()) + text_begin, length);
   ZEROTH_ASSIGN_OR_RETURN(NpyHeader header, DictReader(text, text_begin).Read());
   header.data_begin = text_begin + length;
+  return header;
+}
+
+std::vector<uint8_t> NpyHeaderBytes(size_t token_bytes, int64_t count) {
+  std::string text = absl::StrCat(kNpyMagic, absl::string_view("\x01\x00", 2),
+                                  absl::string_view("\x76\x00", 2), "{'descr': '<u", token_bytes,
+                                  "', 'fortran_order': False, 'shape': (", count, ",), }");
+  text.resize(kNpyHeaderBytes - 1, ' ');
+  text.push_back('\n');
+  return {text.begin(), text.end()};
+}
+
+bool HasLlmcMagic(absl::Span<const uint8_t> file) {
+  return file.size() >= 4 && FindFormat(HeaderWord(file, 0)) != nullptr;
+}
+
+absl::StatusOr<LlmcHeader> ParseLlmcHeader(absl::Span<const uint8_t> head, size_t file_bytes) {
+  if (!HasLlmcMagic(head)) {
+    return absl::InvalidArgumentError(absl::StrCat("does not begin with the magic ",
+                                                   kFormats[0].magic, " or ", kFormats[1].magic,
+                                                   " of llm.c shards"));
+  }
+  if (file_bytes < kLlmcHeaderBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("truncated: ", file_bytes, " bytes, expected a header of ", kLlmcHeaderBytes));
+  }
+  const LlmcFormat& format = *FindFormat(HeaderWord(head, 0));
+  if (HeaderWord(head, 1) != format.version) {
+    return absl::InvalidArgumentError(absl::StrCat("version ", HeaderWord(head, 1),
+                                                   " at byte 4, expected ", format.version,
+                                                   " with magic ", format.magic));
+  }
+  LlmcHeader header;
+  header.count = HeaderWord(head, 2);
+  header.token_bytes = format.token_bytes;
+  if (header.count <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token count ", header.count, " at byte 8, expected at least 1"));
+  }
+  const size_t expected = kLlmcHeaderBytes + static_cast<size_t>(header.count) * header.token_bytes;
+  if (file_bytes != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file_bytes, " bytes, expected ", expected, " for ", header.count,
+                     " tokens of ", header.token_bytes, " bytes; is the file truncated?"));
+  }
+  return header;
+}
+
+std::vector<uint8_t> LlmcHeaderBytes(size_t token_bytes, int64_t count) {
+  const LlmcFormat& format = kFormats[token_bytes == 2 ? 0 : 1];
+  const int32_t fields[] = {format.magic, format.version, static_cast<int32_t>(count)};
+  std::vector<uint8_t> header(kLlmcHeaderBytes);
+  std::memcpy(header.data(), fields, sizeof(fields));
   return header;
 }
 
