@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Shards parameters without nn and autograd: four ranks fit a linear function to samples. The gradients
-// are written by hand and summed over two micro-batches in each step.
+// Shards parameters without nn and autograd: four ranks fit a linear function to samples. The
+// gradients are written by hand and summed over two micro-batches in each step.
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Zeroth Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Trains a custom model under full_shard on four ranks: which points of the plane lie inside the unit
-// circle? The README shows the lines between the two rulers.
+// Trains a custom model under full_shard on four ranks: which points of the plane lie inside the
+// unit circle? The README shows the lines between the two rulers.
 
 #include <cmath>
 #include <cstdint>

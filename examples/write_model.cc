@@ -144,7 +144,8 @@ absl::StatusOr<std::vector<float>> Train(Rank& rank, const std::string& strategy
 }
 
 absl::Status Check(const std::vector<float>& losses, const std::vector<float>& expected) {
-  if (losses != expected) return absl::InternalError("the losses differ from those under the first strategy");
+  if (losses != expected)
+    return absl::InternalError("the losses differ from those under the first strategy");
   if (losses.back() < 0.2f * losses.front()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the loss went from ", losses.front(), " to ", losses.back()));
